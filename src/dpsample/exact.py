@@ -1,0 +1,81 @@
+"""Exact numbers: how parameters are read and written, and bounds of the exponential function.
+
+A parameter is a rational number. A float stands for the decimal that it prints as, so that ``0.1``
+and ``"0.1"`` are the same number, one tenth, and what a person reads is what is used.
+"""
+
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from dpsample.errors import InvalidValue
+
+Number: TypeAlias = int | float | str | Decimal | Fraction
+
+
+def exact(value: Any, name: str) -> Fraction:
+    """Read a number exactly.
+
+    >>> exact(0.1, "tau"), exact("1e-6", "tau"), exact("1/3", "tau")
+    (Fraction(1, 10), Fraction(1, 1000000), Fraction(1, 3))
+    """
+    if hasattr(value, "dtype") and hasattr(value, "item"):  # a numpy scalar
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
+        raise InvalidValue(
+            f"{name} must be an int, float, decimal string, Decimal or Fraction",
+            f"{type(value).__name__}",
+            f"write it as a number or a string such as {name}='0.1'",
+        )
+    try:
+        return Fraction(repr(value) if isinstance(value, float) else value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise InvalidValue(
+            f"{name} must be a finite number",
+            repr(value),
+            f"write it as a number or a string such as {name}='0.1'",
+        ) from None
+
+
+def text(value: Fraction) -> str:
+    """Shortest exact text: a decimal where there is one, else a ratio.
+
+    >>> text(Fraction(1, 1000000)), text(Fraction(5, 2)), text(Fraction(1, 3))
+    ('1e-06', '2.5', '1/3')
+    """
+    if value == int(value) and abs(value) < 10**15:
+        return str(int(value))
+    try:
+        if Fraction(repr(float(value))) == value:
+            return repr(float(value))
+    except OverflowError:
+        pass
+    twos = (value.denominator & -value.denominator).bit_length() - 1
+    odd, fives = value.denominator >> twos, 0
+    while odd % 5 == 0:
+        odd, fives = odd // 5, fives + 1
+    if odd != 1:
+        return f"{value.numerator}/{value.denominator}"
+    places = max(twos, fives)
+    return f"{value.numerator * 10**places // value.denominator}e-{places}"
+
+
+@lru_cache(maxsize=256)
+def exponential_floor(x: Fraction, bits: int) -> int:
+    """Return a proved lower bound of ``2**bits * exp(x)`` for x >= 0, as an integer.
+
+    Every term of ``sum x**k / k!`` is positive, and each one here is rounded down, so the sum cannot
+    exceed the true value. Enough guard bits are carried for it to fall short by at most one.
+
+    >>> exponential_floor(Fraction(1), 10), 2**10 * 2.718281828
+    (2783, 2783.520591872)
+    """
+    guard = 64 + 4 * int(x)
+    term = total = 1 << (bits + guard)
+    k = 0
+    while term:
+        k += 1
+        term = term * x.numerator // (x.denominator * k)
+        total += term
+    return total >> guard

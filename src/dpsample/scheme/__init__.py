@@ -1,0 +1,39 @@
+"""The mathematics: frequencies in, probabilities out. No data, no files, no randomness.
+
+sampling    frequency -> q, the probability of being sampled
+reporting   q, privacy -> pi, the probability of being reported, end to end
+tokens      q, privacy -> the law of the token (the tail map), in floats, for many frequencies
+integer     the same laws in integers: what a sanitizer draws from
+certify     an exact check of those integers against (epsilon, delta)
+ordinal     how well tokens keep the order of the frequencies
+"""
+
+from dpsample.scheme.certify import Certificate, certify, certify_table
+from dpsample.scheme.integer import IntegerLaw, integer_law, integer_laws
+from dpsample.scheme.ordinal import concordance, kendall_tau
+from dpsample.scheme.reporting import closed_form, reporting_probabilities, steps_to_one
+from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.tokens import DEFAULT_GRID, TokenLaw, token_law, token_laws
+
+__all__ = [
+    "DEFAULT_GRID",
+    "Certificate",
+    "CustomSampling",
+    "IntegerLaw",
+    "KeepAll",
+    "Ppswor",
+    "Priority",
+    "Sampling",
+    "TokenLaw",
+    "certify",
+    "certify_table",
+    "closed_form",
+    "concordance",
+    "integer_law",
+    "integer_laws",
+    "kendall_tau",
+    "reporting_probabilities",
+    "steps_to_one",
+    "token_law",
+    "token_laws",
+]

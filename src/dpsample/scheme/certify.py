@@ -1,0 +1,293 @@
+"""Certificates: an exact check that a scheme is (epsilon, delta)-differentially private.
+
+Neighbouring datasets differ in one element, so in one key's frequency, by one; all other keys are drawn on their
+own. The whole of the guarantee is then, for all r, with P_r(j) the probability of token j (or of "not reported")
+at frequency r,
+
+    sum_j max(0, P_r(j) - E P_{r-1}(j)) <= delta   and   sum_j max(0, P_{r-1}(j) - E P_r(j)) <= delta.
+
+Both are evaluated in integers, for the very cut points that a sanitizer draws from, with a proved lower bound of
+E = exp(epsilon) and with proved bounds of the real sampling probabilities. Nothing is rounded.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+from dpsample.errors import InvalidValue, PrivacyViolation
+from dpsample.exact import exponential_floor
+from dpsample.privacy import Privacy
+from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
+from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
+from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.tokens import DEFAULT_GRID, check_grid
+
+_RATIO_BITS = 256
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was checked, and the largest delta that was found.
+
+    `checked` are ranges of frequencies r whose pair of rows (r - 1, r) was checked. From `shifts_from` on, every row is
+    proved to be a shift of a checked one, so that all larger frequencies are covered; None if there is no such row.
+    """
+
+    privacy: Privacy
+    sampling: Sampling | None
+    grid: int | None
+    checked: tuple[range, ...]
+    delta: Fraction
+    at: int
+    shifts_from: int | None
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of neighbouring rows that were checked."""
+        return sum(map(len, self.checked))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every frequency is covered, one by one or as a shift of a checked row."""
+        if not self.checked or self.checked[0].start != 1:
+            return False
+        end = self.shifts_from
+        if end is None:  # a table, or a sequence of q, ends somewhere
+            return self.sampling is None or self.checked[0].stop > self.sampling.largest
+        return self.checked[0].stop > end
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as JSON; the delta that was found is exact."""
+        return {
+            "privacy": self.privacy.to_json(),
+            "sampling": None if self.sampling is None else self.sampling.to_json(),
+            "grid": self.grid,
+            "checked": [[r.start, r.stop - 1] for r in self.checked],
+            "delta_found": f"{self.delta.numerator}/{self.delta.denominator}",
+            "delta_found_decimal": f"{float(self.delta):.17g}",
+            "at_frequency": self.at,
+            "shifts_from": self.shifts_from,
+            "complete": self.complete,
+        }
+
+    def __str__(self) -> str:
+        spans = ", ".join(f"{r.start}-{r.stop - 1}" for r in self.checked[:8])
+        more = f" and {len(self.checked) - 8} more spans" if len(self.checked) > 8 else ""
+        left = float(1 - self.delta / self.privacy.delta)
+        lines = [
+            f"{self.privacy} holds for {self.sampling or 'the given table'}"
+            + (f", tokens in steps of 1/{self.grid}" if self.grid else ""),
+            f"  checked exactly: {self.pairs} pairs of neighbouring frequencies: {spans}{more}",
+            f"  largest delta found: {float(self.delta):.12g} at frequency {self.at}; "
+            f"{left:.2g} of the allowed {float(self.privacy.delta):g} is unused",
+        ]
+        if self.shifts_from is not None:
+            lines.append(f"  from frequency {self.shifts_from} on, every row is a shift of a checked one")
+        lines.append(
+            "  every frequency is covered"
+            if self.complete
+            else "  the rows between the spans follow the same recurrence, but were not checked one by one"
+        )
+        return "\n".join(lines)
+
+
+def certify(
+    sampling: Sampling,
+    privacy: Privacy,
+    grid: int = DEFAULT_GRID,
+    frequencies: Iterable[range] | range | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Certificate:
+    """Check the integer scheme exactly; raise `PrivacyViolation` if it is not (epsilon, delta)-DP.
+
+    By default it checks every frequency at which a privacy term binds, then pairs ever wider apart, then a whole window
+    from where pi is constant, after which rows are shifts of one another. `frequencies` are ranges of r to check
+    instead (the pair of rows r - 1 and r). `progress` is called with pairs done and pairs in all.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> certificate = certify(KeepAll(), Privacy(1, 1e-6), grid=1)
+    >>> certificate.complete, float(certificate.delta) <= 1e-6
+    (True, True)
+    >>> print(certificate)
+    Privacy(epsilon='1', delta='1e-06') holds for KeepAll(), tokens in steps of 1/1
+      checked exactly: 56 pairs of neighbouring frequencies: 1-56
+      largest delta found: 1e-06 at frequency 27; 8.9e-16 of the allowed 1e-06 is unused
+      from frequency 56 on, every row is a shift of a checked one
+      every frequency is covered
+    """
+    grid = check_grid(grid)
+    rows = reporting(sampling, privacy)
+    steady = _steady(rows, grid)
+    if frequencies is None:
+        spans = _spans(rows, steady)
+    else:
+        spans = tuple([frequencies] if isinstance(frequencies, range) else frequencies)
+        for span in spans:
+            if span.step != 1 or not 1 <= span.start <= span.stop <= sampling.largest + 1:
+                raise InvalidValue(
+                    f"frequencies must be ranges of step 1 within 1 to {sampling.largest}",
+                    repr(span),
+                    "give, for example, range(1, 1001)",
+                )
+    E = exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS)
+    total, done = sum(map(len, spans)), 0
+    worst, at = 0, 0
+    unit = 1 << (2 * rows.bits + 64 + _RATIO_BITS)
+    allowed = privacy.delta * unit
+    for span in spans:
+        for before, now in _pairs(span, rows, grid):
+            found = _delta_between(before, now, E)
+            if found > allowed:
+                raise PrivacyViolation(
+                    f"{privacy} must hold at every frequency; found delta = {float(Fraction(found, unit)):.12g} "
+                    f"between {now.frequency - 1} and {now.frequency}; do not use {sampling} with these parameters"
+                )
+            if found > worst or not at:
+                worst, at = found, now.frequency
+            done += 1
+            if progress is not None:
+                progress(done, total)
+    covered = steady is not None and any(steady in span for span in spans)
+    return Certificate(privacy, sampling, grid, spans, Fraction(worst, unit), at, steady if covered else None)
+
+
+def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificate:
+    """Check a law from outside: row r holds the probabilities of each token at frequency r = 0, 1, 2, ...
+
+    Rows may have different lengths; what a row lacks to 1 is the probability of not being reported. Numbers are taken
+    exactly as they are (a float is a binary fraction). Raises `PrivacyViolation` if a pair of rows fails.
+
+    >>> from dpsample import Privacy
+    >>> certify_table([[], [0.01], [0.03, 0.01]], Privacy(2, 0.01)).pairs
+    2
+    """
+    E = Fraction(exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS), 1 << _RATIO_BITS)
+    table = []
+    for r, row in enumerate(rows):
+        law = [Fraction(v.item() if hasattr(v, "item") else v) for v in row]
+        absent = 1 - sum(law, Fraction(0))
+        if absent < 0 or any(p < 0 for p in law):
+            raise InvalidValue(
+                "each row must hold probabilities that sum to at most 1",
+                f"row {r} with "
+                + (f"a sum that exceeds 1 by {float(-absent):.3g}" if absent < 0 else "a negative one"),
+                "scale it down, or leave the rounding error to the probability of not being reported",
+            )
+        table.append([absent, *law])
+    if len(table) < 2:
+        raise InvalidValue("a table must have at least two rows", f"{len(table)}", "give rows for r = 0, 1, 2, ...")
+    worst, at = Fraction(0), 1
+    for r in range(1, len(table)):
+        width = max(len(table[r - 1]), len(table[r]))
+        a, b = (row + [Fraction(0)] * (width - len(row)) for row in (table[r - 1], table[r]))
+        found = max(_excess(a, b, E), _excess(b, a, E))
+        if found > privacy.delta:
+            raise PrivacyViolation(
+                f"{privacy} must hold at every frequency; found delta = {float(found):.12g} "
+                f"between rows {r - 1} and {r}; do not use this table with these parameters"
+            )
+        if found > worst:
+            worst, at = found, r
+    return Certificate(privacy, None, None, (range(1, len(table)),), worst, at, None)
+
+
+def _excess(a: Iterable[Fraction], b: Iterable[Fraction], E: Fraction) -> Fraction:
+    return sum((max(p - E * r, Fraction(0)) for p, r in zip(a, b, strict=True)), Fraction(0))
+
+
+def _steady(rows: Reporting, grid: int) -> int | None:
+    """The first row from which on all are proved shifts: all that was born before pi was constant has died out."""
+    constant = i = rows.constant_from
+    if constant >= rows.sampling.largest:
+        return None
+    tails = [0]
+    while tails[-1] != rows.pi(i) or i == constant:
+        if i >= min(rows.sampling.largest, constant + (1 << 24)):
+            return None
+        i += 1
+        tails = advance(tails, i, rows, grid)
+    return i
+
+
+def _spans(rows: Reporting, steady: int | None) -> tuple[range, ...]:
+    """The default choice of frequencies, as disjoint ranges in ascending order."""
+    largest = rows.sampling.largest
+    window = 2 * math.ceil(max(steps_to_one(rows.privacy), 0)) + 4
+    wanted = [range(1, 3)]
+    wanted += [range(i, i + 2) for i in rows.delicate.tolist()]
+    wanted += [range(1 << k, (1 << k) + 2) for k in range(2, largest.bit_length()) if not steady or 1 << k < steady]
+    if steady is not None:
+        wanted.append(range(rows.constant_from, steady + 1))
+    spans: list[range] = []
+    for span in sorted(wanted, key=lambda r: r.start):
+        start, stop = span.start, min(span.stop, largest + 1)
+        if start >= stop:
+            continue
+        if spans and start <= spans[-1].stop + 4 * window:  # small gaps are cheap to fill
+            spans[-1] = range(spans[-1].start, max(spans[-1].stop, stop))
+        else:
+            spans.append(range(start, stop))
+    return tuple(spans)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An integer law with bounds of its real q, over 2**(bits + 64)."""
+
+    frequency: int
+    grid: int
+    bits: int
+    cuts: Sequence[int]
+    low: int
+    high: int
+
+
+def _pairs(span: range, rows: Reporting, grid: int) -> Iterator[tuple[_Row, _Row]]:
+    sampling, bits = rows.sampling, rows.bits + 64
+
+    def with_bounds(law: IntegerLaw) -> _Row:
+        low, high = sampling.bounds(law.frequency, bits)
+        if law.frequency >= rows.constant_from:  # stands for all larger frequencies too
+            high = sampling.bounds(sampling.largest, bits)[1]
+        return _Row(law.frequency, grid, rows.bits, law.cuts, low, high)
+
+    first = max(span.start - 1, 1)
+    laws = map(with_bounds, islice(integer_laws(first, sampling, rows.privacy, grid), span.stop - first))
+    before = next(laws) if span.start > 1 else _Row(0, grid, rows.bits, (0,), 0, 0)
+    for now in laws:
+        yield before, now
+        before = now
+
+
+def _delta_between(before: _Row, now: _Row, E: int) -> int:
+    """The delta that a pair of rows spends, in the worse direction, in units of 2**-(2 bits + 64 + _RATIO_BITS)."""
+    one = 1 << (2 * now.bits + 64)
+    # "not reported": bounds of the real probability, in units of 2**-(2 bits + 64)
+    if now.cuts[-1] > 1 << now.bits:
+        raise PrivacyViolation(
+            f"a key must not be reported more often than it is sampled; found otherwise at frequency {now.frequency}; "
+            "do not use this scheme"
+        )
+    absent_low = [one - row.high * row.cuts[-1] for row in (before, now)]
+    absent_high = [one - row.low * row.cuts[-1] for row in (before, now)]
+    up = max(0, (absent_high[1] << _RATIO_BITS) - E * absent_low[0])
+    down = max(0, (absent_high[0] << _RATIO_BITS) - E * absent_low[1])
+    # tokens: the cell that is k-th from the top in row r is (k - grid)-th in row r - 1
+    fresh = [b - a for a, b in zip((0, *now.cuts), now.cuts, strict=False)]
+    old = [0] * now.grid + [b - a for a, b in zip((0, *before.cuts), before.cuts, strict=False)]
+    width = max(len(fresh), len(old))
+    fresh += [0] * (width - len(fresh))
+    old += [0] * (width - len(old))
+    now_high, before_high = now.high << _RATIO_BITS, before.high << _RATIO_BITS
+    now_low, before_low = E * now.low, E * before.low
+    for n, o in zip(fresh, old, strict=True):
+        more = now_high * n - before_low * o
+        if more > 0:
+            up += more
+        more = before_high * o - now_low * n
+        if more > 0:
+            down += more
+    return max(up, down)

@@ -1,0 +1,114 @@
+"""The integer form of the token laws: what a sanitizer draws from, and what a certificate checks.
+
+Row i is a list of cut points over ``2**bits``. Given that a key of frequency i was sampled, draw an integer
+v uniformly below 2**bits: the key gets the highest token whose cut lies above v, and is not reported if
+none does. Drawing is integer comparison, and every probability an exact rational number.
+
+The rows follow the tail map of `tokens` in integers, end to end, rounded toward privacy; a cut is then divided by
+an upper bound of q_i. A cut depends on its own birth and on pi alone, so it is the same number wherever a
+computation starts.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsample.errors import InvalidValue
+from dpsample.privacy import Privacy
+from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
+from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.tokens import DEFAULT_GRID, check_grid
+
+
+@dataclass(frozen=True)
+class IntegerLaw:
+    """The token of a *sampled* key of one frequency, in integers.
+
+    ``cuts[k] / 2**bits`` is the probability of one of the k + 1 highest tokens, which are, in units of 1/grid,
+    ``frequency * grid``, ``frequency * grid - 1`` and so on.
+    """
+
+    frequency: int
+    grid: int
+    bits: int
+    cuts: tuple[int, ...]
+
+    def token(self, v: int) -> Fraction | None:
+        """Return the token drawn by the integer v, 0 <= v < 2**bits; None if the key is not reported.
+
+        >>> from dpsample import KeepAll, Privacy
+        >>> law = integer_law(3, KeepAll(), Privacy(1, 0.01), grid=1)
+        >>> law.token(0), law.token(2**law.bits // 20), law.token(2**law.bits // 2)
+        (Fraction(3, 1), Fraction(1, 1), None)
+        """
+        k = bisect_right(self.cuts, v)
+        return Fraction(self.frequency * self.grid - k, self.grid) if k < len(self.cuts) else None
+
+    @property
+    def probabilities(self) -> list[Fraction]:
+        """The exact probability of each token given that the key was sampled, highest token first."""
+        return [Fraction(b - a, 1 << self.bits) for a, b in zip((0, *self.cuts), self.cuts, strict=False)]
+
+    @property
+    def reported(self) -> Fraction:
+        """The exact probability of being reported, given that the key was sampled."""
+        return Fraction(self.cuts[-1], 1 << self.bits)
+
+
+def integer_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = DEFAULT_GRID) -> IntegerLaw:
+    """Return the integer law of one frequency; it costs the same at any frequency.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> law = integer_law(3, KeepAll(), Privacy(1, 0.01), grid=1)
+    >>> [round(float(p), 4) for p in law.probabilities]
+    [0.01, 0.0272, 0.0739]
+    """
+    return next(integer_laws(frequency, sampling, privacy, grid))
+
+
+def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int = DEFAULT_GRID) -> Iterator[IntegerLaw]:
+    """Yield the integer laws of consecutive frequencies from `first` on; each costs only one step."""
+    if isinstance(first, bool) or not isinstance(first, int) or first < 1:
+        raise InvalidValue("a sampled key has a frequency of at least 1", "a smaller one", "count its elements")
+    grid = check_grid(grid, first)
+    rows = reporting(sampling, privacy)
+    window = 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
+    while True:
+        i = max(first - window, 0)
+        tails = [0]
+        while i < first:
+            i += 1
+            tails = advance(tails, i, rows, grid)
+        if tails[-1] == rows.pi(i):  # everything older has died out
+            break
+        window *= 2
+    while True:
+        high = sampling.bounds(i, rows.bits)[1]
+        yield IntegerLaw(i, grid, rows.bits, tuple((t << rows.bits) // max(high, 1) for t in tails[1:]))
+        i += 1
+        check_grid(grid, i)
+        tails = advance(tails, i, rows, grid)
+
+
+def advance(tails: list[int], i: int, rows: Reporting, grid: int) -> list[int]:
+    """Row i from row i - 1: S at x = i, i - 1/grid, ..., ascending, up to the first that has reached pi_i."""
+    before, pi, one, delta = rows.pi(i - 1), rows.pi(i), rows.one, rows.delta
+    E, inverse, shift = rows.E, rows.inverse, rows.ratio_bits
+    # shrinking: the gap to `top`, less delta, divided by E; measured from pi, or from 1 where that says more
+    from_pi, from_one = before - delta, one - delta
+    if (one - pi) - ((one - before - delta) * inverse >> shift) < (delta * inverse >> shift):
+        start, top = from_one, one - 1
+    else:
+        start, top = from_pi, pi - 1
+    # below this, E S + delta is the smaller term
+    switch = ((top - delta - (start * inverse >> shift)) << shift) // (E - inverse)
+    m = bisect_right(tails, switch)
+    moved = [(E * t >> shift) + delta for t in tails[:m]]
+    moved += [top - ((start - t) * inverse >> shift) for t in tails[m:]]
+    alive = bisect_left(moved, pi)
+    if alive < len(moved):
+        moved[alive:] = [pi]
+    birth = min(delta, pi)
+    return [k * birth // grid for k in range(grid)] + moved

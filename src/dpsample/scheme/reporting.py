@@ -1,0 +1,295 @@
+"""Reporting probabilities: the largest probability pi_i with which a key of frequency i may be reported.
+
+With E = exp(epsilon), pi_0 = 0 and
+
+    grow   = E * pi_{i-1} + delta                    no output may become much more likely,
+    shrink = 1 - (1 - pi_{i-1} - delta) / E          nor "not reported" much less likely,
+    pi_i   = min(q_i, grow, shrink)                  and nobody reports what was not sampled.
+
+Almost everywhere pi = q. The few frequencies at which a privacy term binds, at most about 2 L of them
+however large frequencies become, are found by bisection and walked in integers over 2**bits, rounded
+toward privacy. Everything else in `scheme` reads pi from here.
+"""
+
+import math
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.errors import InvalidValue
+from dpsample.exact import exponential_floor, text
+from dpsample.privacy import Privacy
+from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+
+_TABLE = 1 << 14  # pi of the smallest frequencies is looked up
+_CHUNK = 1 << 16  # frequencies per step, so that intermediate arrays stay in the cache
+_LONGEST_WALK = 5_000_000
+
+
+def steps_to_one(privacy: Privacy) -> float:
+    """L of the paper: about half the number of steps that pi needs from 0 to 1.
+
+    ``L = ln((E - 1 + 2 delta) / (delta (E + 1))) / epsilon``
+
+    >>> round(steps_to_one(Privacy(0.1, 1e-6)), 2)
+    108.19
+    """
+    epsilon, delta = min(float(privacy.epsilon), 64.0), float(privacy.delta)
+    return math.log((math.expm1(epsilon) + 2 * delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
+
+
+class Reporting:
+    """pi for one sampling scheme and privacy: integers where privacy binds, q elsewhere.
+
+    Integers are over ``2**bits``; `E` is a lower bound of exp(epsilon) over ``2**ratio_bits``, and
+    `inverse` an upper bound of 1/E. `delta` is smaller than asked by a margin of 2**-50, which pays
+    for the rounding of token probabilities.
+    """
+
+    def __init__(self, sampling: Sampling, privacy: Privacy) -> None:
+        if not steps_to_one(privacy) < _LONGEST_WALK:
+            raise InvalidValue(
+                "epsilon and delta must lead from 0 to certainty in less than ten million frequencies",
+                f"epsilon = {text(privacy.epsilon)}, delta = {text(privacy.delta)}",
+                "choose a larger epsilon",
+            )
+        self.sampling, self.privacy = sampling, privacy
+        self.bits = -(-(75 + math.ceil(-math.log2(privacy.delta))) // 64) * 64
+        self.one = 1 << self.bits
+        self.ratio_bits = self.bits + 64
+        self.E = exponential_floor(min(privacy.epsilon, Fraction(64)), self.ratio_bits)
+        self.inverse = (1 << 2 * self.ratio_bits) // self.E + 1
+        self.delta = int(privacy.delta * (1 - Fraction(1, 1 << 50)) * self.one)
+        self._q: dict[int, int] = {0: 0}
+        self._bound: dict[int, int] = {}  # frequency -> pi, where pi < q
+        candidates = self._candidates()
+        for i in candidates:
+            self._walk(i)
+        # rows whose slack a float cannot hold: near a binding one, and the step out of each stretch
+        binding = set(self._bound)
+        self.binding: Ints = np.array(sorted(binding), np.int64)
+        end = sampling.largest
+        self.delicate: Ints = np.array(sorted({*candidates, *binding, *(i + 1 for i in binding if i < end)}), np.int64)
+        self._tabulate()
+
+    def _candidates(self) -> list[int]:
+        """Every frequency i at which the step from q_{i-1} to q_i is not comfortably private.
+
+        q does not decrease, so an interval whose ends are one comfortable step apart contains no other
+        frequency of interest. Of disjoint intervals that are not, there are only about as many as steps
+        from 0 to 1. "Comfortable" is half of what privacy allows, so float errors do not matter.
+        """
+        q, absent = self.sampling.q, self.sampling.complement
+        half = 1 + math.expm1(min(float(self.privacy.epsilon), 64.0)) / 2
+        little = 1e-4 * float(self.privacy.delta)
+        ends = np.array([0, self.sampling.largest], np.int64)
+        ends_q, ends_absent = q(ends), absent(ends)
+        low, low_q, low_absent = ends[:1], ends_q[:1], ends_absent[:1]
+        high, high_q, high_absent = ends[1:], ends_q[1:], ends_absent[1:]
+        found: list[int] = []
+        while len(low):
+            wide = (high_q > half * low_q + little) | (low_absent > half * high_absent + little)
+            found.extend(high[wide & (high - low == 1)].tolist())
+            wide &= high - low > 1
+            low, low_q, low_absent = low[wide], low_q[wide], low_absent[wide]
+            high, high_q, high_absent = high[wide], high_q[wide], high_absent[wide]
+            middle = low + (high - low) // 2
+            middle_q, middle_absent = q(middle), absent(middle)
+            low, high = np.append(low, middle), np.append(middle, high)
+            low_q, high_q = np.append(low_q, middle_q), np.append(middle_q, high_q)
+            low_absent, high_absent = (
+                np.append(low_absent, middle_absent),
+                np.append(middle_absent, high_absent),
+            )
+        return sorted(found)
+
+    def _walk(self, i: int) -> None:
+        """Follow the privacy terms from frequency i until q is reached again."""
+        while i not in self._bound and i <= self.sampling.largest:
+            allowed = self.step(self.pi(i - 1))
+            if self.q(i) <= allowed:
+                return
+            self._bound[i] = allowed
+            i += 1
+
+    def step(self, pi: int) -> int:
+        """Return the largest pi that privacy allows for the next frequency, rounded down."""
+        grow = (self.E * pi >> self.ratio_bits) + self.delta
+        absent = self.one - pi - self.delta
+        if absent <= 0:
+            return min(grow, self.one)
+        shrink = self.one - (absent * self.inverse >> self.ratio_bits) - 1
+        return min(grow, shrink)
+
+    def q(self, i: int) -> int:
+        """q_i over 2**bits, rounded down."""
+        if i not in self._q:
+            if len(self._q) > 1 << 20:
+                self._q = {0: 0}
+            self._q[i] = self.sampling.bounds(i, self.bits)[0]
+        return self._q[i]
+
+    def pi(self, i: int) -> int:
+        """pi_i over 2**bits, rounded down."""
+        found = self._bound.get(i)
+        return self.q(i) if found is None else found
+
+    def _tabulate(self) -> None:
+        bound = [self._bound[i] for i in self.binding.tolist()]
+        self._pi_bound = np.array([_float_below(v, self.bits) for v in bound])
+        self._absent_bound = np.array([_float_above(self.one - v, self.bits) for v in bound])
+        low_binding = self.binding[self.binding < 1 << 20]
+        size = max(_TABLE, int(low_binding[-1]) + 2 if len(low_binding) else 0)
+        low = np.arange(min(size, self.sampling.largest + 1), dtype=np.int64)
+        self._low_pi = self._with_bound(low, self.sampling.q(low, toward_privacy=True), self._pi_bound)
+        self._low_absent = self._with_bound(low, self.sampling.complement(low, toward_privacy=True), self._absent_bound)
+        last = len(low) - 1
+        # from the table's end on, everything is as at its end
+        self._flat = bool(
+            self.sampling.largest == last
+            or (self.q(last) == self.q(self.sampling.largest) and not (self.binding >= last).any())
+        )
+
+    def _with_bound(self, i: Ints, values: Floats, bound: Floats) -> Floats:
+        """Put the binding frequencies' values in their places."""
+        if len(self.binding):
+            near = (i >= self.binding[0]) & (i <= self.binding[-1])
+            at = np.searchsorted(self.binding, i[near])
+            exact = self.binding[at] == i[near]
+            places = np.flatnonzero(near)[exact]
+            values[places] = bound[at[exact]]
+        return values
+
+    @cached_property
+    def constant_from(self) -> int:
+        """The smallest frequency from which on pi is the same number, in integers over 2**bits.
+
+        One above the largest frequency, if a sequence ends before that.
+        """
+        last = self.sampling.bounds(self.sampling.largest, self.bits)
+        low, high = 0, self.sampling.largest
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.sampling.bounds(middle, self.bits) == last:
+                high = middle
+            else:
+                low = middle
+        return max(high, int(self.binding[-1]) + 1 if len(self.binding) else 0)
+
+    @cached_property
+    def _delicate_slacks(self) -> Floats:
+        """pi, a, c, d of the delicate rows, rounded only once: shape (4, rows)."""
+        E, scale = Fraction(self.E, 1 << self.ratio_bits), self.one
+        delta = self.privacy.delta * scale
+        columns = []
+        for i in self.delicate.tolist():
+            before, now = self.pi(i - 1), self.pi(i)
+            a = E * before + delta - now
+            c = min(delta / E, scale - now - (scale - before - delta) / E)
+            columns.append([float(v / scale) for v in (Fraction(now), a, c, now - before / E + c)])
+        return np.array(columns).reshape(-1, 4).T
+
+    def slacks(self, rows: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+        """Pi of consecutive rows (first axis), and a, c, d of all but the first; see `tokens`."""
+        epsilon, delta = min(float(self.privacy.epsilon), 64.0), float(self.privacy.delta)
+        E, shrunk = math.exp(epsilon), -math.expm1(-epsilon)
+        pi, absent = self.sampling.q(rows), self.sampling.complement(rows)
+        rise = pi[1:] - pi[:-1]
+        a = math.expm1(epsilon) * pi[:-1] + delta - rise
+        c = np.minimum(delta / E, absent[1:] - absent[:-1] / E + delta / E)
+        d = rise + shrunk * pi[:-1] + c
+        if len(self.delicate) and rows.size and (rows <= self.delicate[-1]).any():
+            at = np.searchsorted(self.delicate, rows).clip(max=len(self.delicate) - 1)
+            exact = self.delicate[at] == rows
+            values = self._delicate_slacks
+            pi[exact] = values[0][at[exact]]
+            at, exact = at[1:], exact[1:]
+            for array, column in zip((a, c, d), values[1:], strict=True):
+                array[exact] = column[at[exact]]
+        return pi, a, c, d
+
+    def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:
+        """Pi (or 1 - pi) as floats: never above the optimum (below, for 1 - pi)."""
+        i = as_frequencies(frequencies)
+        table = self._low_absent if complement else self._low_pi
+        if self._flat:
+            if i.size and self.sampling.largest < len(table):
+                self.sampling.q(i.max())  # refuses what is beyond a sequence's end
+            return np.take(table, i, mode="clip")
+        flat = i.reshape(-1)
+        result = np.empty(flat.shape, np.float64)
+        bound = self._absent_bound if complement else self._pi_bound
+        of = self.sampling.complement if complement else self.sampling.q
+        for start in range(0, flat.size, _CHUNK):
+            part = flat[start : start + _CHUNK]
+            out = result[start : start + _CHUNK]
+            if part.max() < len(table):
+                np.take(table, part, out=out, mode="clip")
+                continue
+            out[:] = self._with_bound(part, of(part, toward_privacy=True), bound)
+        return result.reshape(i.shape)
+
+
+@lru_cache(maxsize=64)
+def reporting(sampling: Sampling, privacy: Privacy) -> Reporting:
+    """Return the (cached) reporting probabilities of a scheme."""
+    return Reporting(sampling, privacy)
+
+
+def reporting_probabilities(
+    frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, *, complement: bool = False
+) -> Floats:
+    """pi: the largest probability with which a key of each frequency may be reported, end to end.
+
+    Frequencies are integers from 0 to 2**63 - 1 in any order, shape and integer type. The relative error
+    is below 1e-12, and the result never exceeds the true optimum. With `complement`, returns 1 - pi, as
+    accurate where pi is close to 1, and never below the true one.
+
+    >>> from dpsample import KeepAll, Ppswor, Privacy
+    >>> reporting_probabilities([1, 10, 100, 10**12], KeepAll(), Privacy(0.1, 1e-3)).round(4)
+    array([0.001 , 0.0163, 1.    , 1.    ])
+    >>> reporting_probabilities([1, 10, 100, 10**12], Ppswor(tau=0.001), Privacy(0.1, 1e-3)).round(4)
+    array([0.001 , 0.01  , 0.0952, 1.    ])
+    """
+    return reporting(sampling, privacy).probabilities(frequencies, complement)
+
+
+def closed_form(frequencies: ArrayLike, privacy: Privacy, *, complement: bool = False) -> Floats:
+    """Pi without sampling (`KeepAll`), as a formula: Lemma 3.2 of the paper, corrected.
+
+    With l = floor(L) and n = i - l - 1 steps beyond the last one that grows,
+
+        pi_i = delta (E**i - 1) / (E - 1)                            for i <= l + 1,
+        1 - pi_i = (1 - pi_{l+1}) E**-n - delta (1 - E**-n) / (E - 1)     after that, until it reaches 0.
+
+    For integral L the second line is ``1 - pi_i = delta (E**(2 L + 1 - i) - 1) / (E - 1)``: the printed
+    exponent, 2 L + 2 - i, is one too large. The formula holds for any L; it is a plain float evaluation
+    and, unlike `reporting_probabilities`, does not round toward privacy.
+
+    >>> closed_form([1, 10, 100], Privacy(0.1, 1e-3)).round(4)
+    array([0.001 , 0.0163, 1.    ])
+    """
+    i = as_frequencies(frequencies)
+    epsilon, delta = float(privacy.epsilon), float(privacy.delta)
+    grows = math.floor(steps_to_one(privacy)) + 1  # pi grows up to here, then its complement shrinks
+    with np.errstate(over="ignore"):
+        rising = delta * np.expm1(epsilon * np.minimum(i, grows)) / math.expm1(epsilon)
+        top = delta * math.expm1(epsilon * grows) / math.expm1(epsilon)
+        n = np.maximum(i - grows, 0).astype(np.float64)
+        falling = (1 - top) * np.exp(-epsilon * n) + delta * np.expm1(-epsilon * n) / math.expm1(epsilon)
+    absent = np.clip(np.where(i <= grows, 1 - rising, falling), 0, 1)
+    return absent if complement else np.where(i <= grows, np.minimum(rising, 1), 1 - absent)
+
+
+def _float_below(value: int, bits: int) -> float:
+    """``value / 2**bits`` rounded down to a float."""
+    shift = max(value.bit_length() - 53, 0)
+    return math.ldexp(value >> shift, shift - bits)
+
+
+def _float_above(value: int, bits: int) -> float:
+    """``value / 2**bits`` rounded up to a float."""
+    shift = max(value.bit_length() - 53, 0)
+    return math.ldexp(-(-value >> shift), shift - bits)

@@ -1,0 +1,407 @@
+"""Sampling schemes: the probability q_i with which a key of frequency i enters the sample.
+
+A scheme is a frozen value. It gives q as floats for whole arrays, and bounds of the true, real q_i as
+integers of any precision for single frequencies; the latter carry the proofs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsample.errors import InvalidValue
+from dpsample.exact import Number, exact, text
+
+MAX_FREQUENCY = 2**63 - 1
+_ULP = 2.0**-53
+_LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def as_frequencies(values: ArrayLike) -> Ints:
+    """Check integers from 0 to 2**63 - 1 of any integer type and shape, as an int64 array.
+
+    >>> as_frequencies([3, 1, 3])
+    array([3, 1, 3])
+    >>> as_frequencies([1.5])
+    Traceback (most recent call last):
+      ...
+    dpsample.errors.InvalidValue: frequencies must be integers from 0 to 2**63 - 1; found values of type float64; \
+count the elements of each key, or convert whole numbers with .astype('int64')
+    """
+    rule = "frequencies must be integers from 0 to 2**63 - 1"
+    array = np.asarray(values)
+    if array.size == 0:
+        return np.zeros(array.shape, np.int64)
+    if array.dtype == object and all(isinstance(v, int) and not isinstance(v, bool) for v in array.flat):
+        if any(v > MAX_FREQUENCY for v in array.flat):
+            raise InvalidValue(rule, "one above 2**63 - 1", "check how the frequencies were summed")
+        if any(v < 0 for v in array.flat):
+            raise InvalidValue(rule, "a negative one", "check how the frequencies were counted")
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidValue(
+            rule,
+            f"values of type {array.dtype}",
+            "count the elements of each key, or convert whole numbers with .astype('int64')",
+        )
+    if array.dtype.kind == "i" and array.min() < 0:
+        raise InvalidValue(rule, "a negative one", "check how the frequencies were counted")
+    if array.dtype == np.uint64 and array.max() > MAX_FREQUENCY:
+        raise InvalidValue(rule, "one above 2**63 - 1", "check how the frequencies were summed")
+    return array.astype(np.int64, copy=False)
+
+
+class Sampling(ABC):
+    """A non-decreasing sequence q_1 <= q_2 <= ... of probabilities; q_0 = 0.
+
+    A new scheme implements `q`, `complement` and `bounds`, and its fields' JSON form.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def largest(self) -> int:
+        """The largest frequency for which the scheme is defined."""
+        return MAX_FREQUENCY
+
+    @abstractmethod
+    def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:
+        """Return q for each frequency; with `toward_privacy`, surely not above the real q."""
+
+    @abstractmethod
+    def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:
+        """Return 1 - q, as accurate near q = 1; with `toward_privacy`, surely not below the real 1 - q."""
+
+    @abstractmethod
+    def bounds(self, frequency: int, bits: int) -> tuple[int, int]:
+        """Integers ``low <= 2**bits * q <= high``, both non-decreasing in the frequency, a few units apart."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+
+    @staticmethod
+    def from_json(form: dict[str, Any]) -> "Sampling":
+        """Read any scheme's JSON form back.
+
+        >>> Sampling.from_json(Ppswor(tau=1e-4).to_json())
+        Ppswor(tau='0.0001')
+        """
+        schemes: dict[str, type[Sampling]] = {c.name: c for c in (KeepAll, Ppswor, Priority, CustomSampling)}
+        if not isinstance(form, dict) or form.get("scheme") not in schemes:
+            raise InvalidValue(
+                f"a sampling scheme's JSON form names one of {', '.join(schemes)} as its scheme",
+                repr(form.get("scheme")) if isinstance(form, dict) else type(form).__name__,
+                "write it with the scheme's to_json",
+            )
+        fields = {name: value for name, value in form.items() if name != "scheme"}
+        try:
+            return schemes[form["scheme"]](**fields)
+        except TypeError:
+            raise InvalidValue(
+                f"the JSON form of {form['scheme']} has that scheme's own fields",
+                ", ".join(sorted(fields)) or "none",
+                "write it with the scheme's to_json",
+            ) from None
+
+
+@dataclass(frozen=True)
+class KeepAll(Sampling):
+    """No sampling: every key is kept, q = 1. The release is a private histogram.
+
+    >>> KeepAll().q([0, 1, 5])
+    array([0., 1., 1.])
+    """
+
+    name: ClassVar[str] = "keep all"
+
+    def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        return (as_frequencies(frequencies) > 0).astype(np.float64)
+
+    def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        return np.equal(as_frequencies(frequencies), 0).astype(np.float64)
+
+    def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
+        return (1 << bits, 1 << bits) if frequency > 0 else (0, 0)
+
+    def to_json(self) -> dict[str, Any]:  # noqa: D102
+        return {"scheme": self.name}
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class _ByWeight(Sampling):
+    """q as a function of ``x = tau * min(frequency, cap) ** power``."""
+
+    tau: Fraction
+    power: Fraction
+    cap: int | None
+
+    def __init__(self, tau: Number, power: Number = 1, cap: int | None = None) -> None:
+        tau, power = exact(tau, "tau"), exact(power, "power")
+        if tau <= 0:
+            raise InvalidValue(
+                "tau must be above 0",
+                text(tau),
+                "choose about (wanted sample size) / (sum of weights), such as 1e-4",
+            )
+        if power < 0:
+            raise InvalidValue(
+                "power must be at least 0",
+                text(power),
+                "0 samples keys uniformly, 1 by frequency, 2 by its square; a negative one would favour rare keys",
+            )
+        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= MAX_FREQUENCY):
+            raise InvalidValue("cap must be an integer from 1 to 2**63 - 1, or None", repr(cap), "leave it out")
+        object.__setattr__(self, "tau", tau)
+        object.__setattr__(self, "power", power)
+        object.__setattr__(self, "cap", cap)
+
+    def __repr__(self) -> str:
+        shown = f"tau={text(self.tau)!r}"
+        if self.power != 1:
+            shown += f", power={text(self.power)!r}"
+        if self.cap is not None:
+            shown += f", cap={self.cap}"
+        return f"{type(self).__name__}({shown})"
+
+    def to_json(self) -> dict[str, Any]:
+        form: dict[str, Any] = {"scheme": self.name, "tau": text(self.tau), "power": text(self.power)}
+        return form if self.cap is None else form | {"cap": self.cap}
+
+    def _x(self, frequencies: ArrayLike, factor: float = 1.0) -> Floats:
+        """``factor * x`` as floats, and 0 for frequency 0; relative error below `_x_error`."""
+        i = as_frequencies(frequencies)
+        w = np.minimum(i, self.cap) if self.cap is not None else i
+        if self.power == 1:
+            return np.multiply(w, factor * float(self.tau), dtype=np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            x: Floats = np.power(w, float(self.power), dtype=np.float64) * (factor * float(self.tau))
+        return np.where(i == 0, 0.0, x)
+
+    @property
+    def _x_error(self) -> float:
+        """Relative: conversions and products, power's own, and the rounding of a power such as 0.1."""
+        inexact = Fraction(float(self.power)) != self.power
+        return (6 + 2 * float(self.power) + (90 * float(self.power) if inexact else 0)) * _ULP + _LIBRARY_ERROR
+
+    def _x_real(self, frequency: int, bits: int) -> Decimal:
+        """The real x, with an error far below 2**-bits as long as x < bits."""
+        i = frequency if self.cap is None else min(frequency, self.cap)
+        context = _context(bits, len(str(int(self.power))))
+        if self.power.denominator == 1 and self.power <= 64:
+            weight = Decimal(i ** int(self.power))
+        else:
+            exponent = context.multiply(_decimal(self.power, context), context.ln(Decimal(i)))
+            weight = context.exp(min(exponent, Decimal(10**6)))  # far above what any tau can make up for
+        return context.multiply(_decimal(self.tau, context), weight)
+
+
+class Ppswor(_ByWeight):
+    """Threshold ppswor: ``q_i = 1 - exp(-tau * min(i, cap)**power)``.
+
+    The exponential form makes a sample by frequency (power 1) one that raw elements can be sampled
+    for, each on its own: a key is in as soon as one of its elements is picked.
+
+    >>> Ppswor(tau=0.01).q([1, 100])
+    array([0.00995017, 0.63212056])
+    """
+
+    name: ClassVar[str] = "ppswor"
+
+    def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        if not toward_privacy:
+            return -np.expm1(self._x(frequencies, -1.0))
+        q = np.expm1(self._x(frequencies, -(1 - self._x_error)))
+        q *= -(1 - 2 * _LIBRARY_ERROR)
+        return q
+
+    def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        with np.errstate(under="ignore"):
+            if not toward_privacy:
+                return np.exp(self._x(frequencies, -1.0))
+            above = np.exp(self._x(frequencies, -(1 - self._x_error))) * (1 + 2 * _LIBRARY_ERROR)
+        return np.clip(above, 5e-324, 1.0)
+
+    def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
+        if frequency == 0:
+            return 0, 0
+        one = 1 << bits
+        x = self._x_real(frequency, bits)
+        if x > bits:  # exp(-bits) < 2**-bits
+            return one - 1, one
+        context = _context(bits, 0)
+        absent = int(context.multiply(context.exp(-x), Decimal(one)))  # within one unit
+        return max(0, one - absent - 2), min(one, one - absent + 1)
+
+
+class Priority(_ByWeight):
+    """Threshold priority (Poisson PPS) sampling: ``q_i = min(1, tau * min(i, cap)**power)``.
+
+    >>> Priority(tau=0.01).q([1, 50, 100, 200])
+    array([0.01, 0.5 , 1.  , 1.  ])
+    """
+
+    name: ClassVar[str] = "priority"
+
+    def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        return np.minimum(self._x(frequencies, 1 - self._x_error if toward_privacy else 1.0), 1.0)
+
+    def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        x = self._x(frequencies)
+        absent = np.asarray(np.clip(1.0 - x, 0.0, 1.0))
+        if toward_privacy:
+            absent = np.minimum(absent * (1 + 2**5 * self._x_error + 4 * _ULP), 1.0)
+        close = np.abs(1.0 - x) < 2.0**-5  # where 1 - x cancels: exactly, once for each distinct frequency
+        if close.any():
+            i, back = np.unique(as_frequencies(frequencies)[close], return_inverse=True)
+            above = 1 + 4 * _ULP if toward_privacy else 1.0
+            absent[close] = (self._absent(i) * above)[back]
+        return absent
+
+    def _absent(self, frequencies: Ints) -> Floats:
+        """1 - q, computed in integers."""
+        if self.power == 1 and self.tau.denominator < 2**60:  # then so is the weight's share of it
+            w = frequencies if self.cap is None else np.minimum(frequencies, self.cap)
+            left = self.tau.denominator - self.tau.numerator * w
+            return np.maximum(left, 0) / self.tau.denominator
+        bits = 128
+        return np.array([((1 << bits) - self.bounds(i, bits)[0]) / (1 << bits) for i in frequencies.tolist()])
+
+    def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
+        if frequency == 0:
+            return 0, 0
+        one = 1 << bits
+        if self.power.denominator == 1 and self.power <= 64:
+            x = self.tau * (frequency if self.cap is None else min(frequency, self.cap)) ** int(self.power)
+            return min(one, _floor(x, bits)), min(one, -_floor(-x, bits))
+        scaled = int(_context(bits, 0).multiply(min(self._x_real(frequency, bits), Decimal(2)), Decimal(one)))
+        return min(one, max(0, scaled - 1)), min(one, scaled + 2)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class CustomSampling(Sampling):
+    """Any non-decreasing q: a sequence ``[q_1, q_2, ...]`` or a function of the frequency.
+
+    A sequence ends at its last frequency: larger ones are refused, since nothing is known of how they
+    were sampled. A function is called with one frequency at a time; its values must lie in [0, 1] and
+    not decrease, which is checked on every frequency that is used.
+
+    >>> CustomSampling([0.1, 0.1, 0.5]).q([1, 3])
+    array([0.1, 0.5])
+    >>> CustomSampling([0.5, 0.1])
+    Traceback (most recent call last):
+      ...
+    dpsample.errors.InvalidValue: q must not decrease as the frequency grows; found a smaller q at frequency 2 than \
+at 1; state the probabilities with which the sample was drawn
+    """
+
+    name: ClassVar[str] = "custom"
+    values: tuple[Fraction, ...] | None
+    function: Callable[[int], Number] | None
+    _seen: dict[int, Fraction] = field(compare=False)
+
+    def __init__(self, q: Iterable[Number] | Callable[[int], Number]) -> None:
+        function = q if callable(q) else None
+        values = None if callable(q) else tuple(exact(v, "q") for v in q)
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "_seen", {})
+        if values is not None:
+            if not values:
+                raise InvalidValue("q must have at least one value", "none", "give [q_1, q_2, ...] or a function")
+            _check(range(1, len(values) + 1), values)
+
+    @property
+    def largest(self) -> int:  # noqa: D102
+        return MAX_FREQUENCY if self.values is None else len(self.values)
+
+    def __repr__(self) -> str:
+        what = "function" if self.values is None else f"{len(self.values)} values"
+        return f"CustomSampling(<{what}>)"
+
+    def to_json(self) -> dict[str, Any]:  # noqa: D102
+        if self.values is None:
+            raise InvalidValue(
+                "a scheme that travels with a sample must be written as values",
+                "a function",
+                "give CustomSampling the list [q_1, q_2, ...] up to the largest frequency",
+            )
+        return {"scheme": self.name, "q": [text(v) for v in self.values]}
+
+    def _exact(self, frequencies: Iterable[int]) -> list[Fraction]:
+        frequencies = list(frequencies)
+        if self.values is not None:
+            if max(frequencies, default=0) > len(self.values):
+                raise InvalidValue(
+                    "every frequency must be within the sequence of q",
+                    f"one above its last, {len(self.values)}",
+                    "give a longer sequence or a function",
+                )
+            return [self.values[i - 1] if i else Fraction(0) for i in frequencies]
+        new = sorted({i for i in frequencies if i and i not in self._seen})
+        if new:
+            assert self.function is not None
+            self._seen.update((i, exact(self.function(i), "q")) for i in new)
+            known = sorted(self._seen)
+            _check(known, [self._seen[i] for i in known])
+        return [self._seen[i] if i else Fraction(0) for i in frequencies]
+
+    def _floats(self, frequencies: ArrayLike, complement: bool) -> Floats:
+        i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
+        q = self._exact(i.tolist())
+        return np.array([float(1 - v if complement else v) for v in q])[back].reshape(np.shape(frequencies))
+
+    def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        return self._floats(frequencies, False) * (1 - _ULP if toward_privacy else 1.0)
+
+    def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        return np.minimum(self._floats(frequencies, True) * (1 + 2 * _ULP if toward_privacy else 1.0), 1.0)
+
+    def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
+        (q,) = self._exact([frequency])
+        return _floor(q, bits), -_floor(-q, bits)
+
+
+def _check(frequencies: Iterable[int], values: Iterable[Fraction]) -> None:
+    before, last = 0, Fraction(0)
+    for i, v in zip(frequencies, values, strict=True):
+        if not 0 <= v <= 1:
+            raise InvalidValue(
+                "q must lie in [0, 1]",
+                f"{text(v)} at frequency {i}",
+                "state the probabilities of the sampler",
+            )
+        if v < last:
+            raise InvalidValue(
+                "q must not decrease as the frequency grows",
+                f"a smaller q at frequency {i} than at {before}",
+                "state the probabilities with which the sample was drawn",
+            )
+        before, last = i, v
+
+
+def _floor(value: Fraction, bits: int) -> int:
+    return (value.numerator << bits) // value.denominator
+
+
+def _decimal(value: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+@lru_cache
+def _context(bits: int, extra: int) -> Context:
+    """Return a decimal context in which a few operations stay good to well beyond `bits`.
+
+    The decimal module rounds exp and ln correctly; an exponent of at most 10**6 loses at most 7 of the
+    30 spare digits.
+    """
+    return Context(prec=bits * 302 // 1000 + 30 + extra, Emax=MAX_EMAX, Emin=MIN_EMIN)

@@ -1,0 +1,178 @@
+"""Token laws: with what a key of frequency i is reported. One local map, the tail map.
+
+Let ``S_i(x)`` be the probability that a key of frequency i is reported with a token above x, and
+``gap_i(x) = pi_i - S_i(x)`` that it is reported with one of at most x. Tokens in (i-1, i] are born
+at row i, with mass min(delta, pi_i) spread evenly; for older ones, x <= i-1,
+
+    S_i   = min(pi_i, E S_{i-1} + delta, S_{i-1} / E + d_i)
+    gap_i = max(0,    E gap_{i-1} - a_i, gap_{i-1} / E - c_i)
+
+    a_i = E pi_{i-1} + delta - pi_i                              what `grow` leaves unused at i
+    c_i = min(delta / E, 1 - pi_i - (1 - pi_{i-1} - delta) / E)  the same for `shrink`
+    d_i = pi_i - pi_{i-1} / E + c_i
+
+Both lines are the same map. S always keeps its relative precision; the gap does from where it is the smaller of the
+two, and before that it is pi_i - S_i. At integers x this is Algorithm 4 of the paper, at all real x Algorithm 5, the
+optimum (corrected); a grid of 1/grid steps is a coarsening of the latter. A token has died out about 2 L rows after
+its birth, so a row needs only that many rows before it, wherever it is.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsample.errors import InvalidValue
+from dpsample.privacy import Privacy
+from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
+from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, Sampling, as_frequencies
+
+DEFAULT_GRID = 8
+_BLOCK = 1 << 15  # boundaries times frequencies that are moved at once: what fits a core's cache
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLaw:
+    """What a key of one frequency is reported with, end to end (sampling included).
+
+    `cells` are the tokens in units of 1/grid, ascending; `probabilities` go with them, and
+    `not_reported` is the rest.
+    """
+
+    frequency: int
+    grid: int
+    cells: Ints
+    probabilities: Floats
+    not_reported: float
+
+    @property
+    def tokens(self) -> NDArray[np.int64] | Floats:
+        """The tokens: integers for grid 1, else multiples of 1/grid as floats."""
+        return self.cells if self.grid == 1 else self.cells / self.grid
+
+    @cached_property
+    def reported(self) -> float:
+        """pi, the probability of being reported with any token."""
+        return float(self.probabilities.sum())
+
+
+def check_grid(grid: int, largest: int = 1) -> int:
+    """Check that a grid is a power of two, and that tokens up to `largest` fit an int64 in its units."""
+    if isinstance(grid, bool) or not isinstance(grid, int | np.integer) or grid < 1 or grid & (grid - 1):
+        raise InvalidValue(
+            "grid must be a power of two: 1, 2, 4, ...",
+            repr(grid),
+            f"leave it out for the default, {DEFAULT_GRID}",
+        )
+    if largest > MAX_FREQUENCY // int(grid):
+        raise InvalidValue(
+            f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}",
+            "a larger one",
+            "use grid=1",
+        )
+    return int(grid)
+
+
+def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 1) -> TokenLaw:
+    """Return the law of the token of one frequency; it costs the same at any frequency.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> law = token_law(3, KeepAll(), Privacy(1, 0.01))
+    >>> law.tokens, law.probabilities.round(4), round(law.not_reported, 4)
+    (array([1, 2, 3]), array([0.0739, 0.0272, 0.01  ]), 0.8889)
+    """
+    return next(token_laws([frequency], sampling, privacy, grid))
+
+
+def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1) -> Iterator[TokenLaw]:
+    """Yield the laws of many frequencies, in the order given; best if they are distinct.
+
+    They are computed a block at a time, without the rows in between, so memory depends neither on how many
+    there are nor on how large they are.
+
+    >>> from dpsample import Ppswor, Privacy
+    >>> laws = token_laws([10**12, 5], Ppswor(tau=1e-3), Privacy(0.1, 1e-6))
+    >>> [(law.frequency, len(law.tokens)) for law in laws]
+    [(1000000000000, 218), (5, 5)]
+    """
+    flat = as_frequencies(frequencies).reshape(-1)
+    grid = check_grid(grid, int(flat.max(initial=0)))
+    rows = reporting(sampling, privacy)
+    window = 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
+    steady = rows.constant_from + window  # from here on all rows are shifts of one another
+    template: TokenLaw | None = None
+    start = 0
+    while start < flat.size:
+        block = flat[start : start + max(1, _BLOCK // (window * grid))]
+        start += block.size
+        walked, place = np.unique(np.minimum(block, steady), return_inverse=True)
+        if walked[-1] == steady and template is not None:
+            walked = walked[:-1]
+        laws = list(_laws(walked, rows, grid, window)) if walked.size else []
+        if laws and laws[-1].frequency == steady:
+            template = laws[-1]
+        for i, at in zip(block.tolist(), place.tolist(), strict=True):
+            law = laws[at] if i < steady or at < len(laws) else template
+            assert law is not None
+            yield law if law.frequency == i else _shifted(law, i)
+
+
+def _shifted(law: TokenLaw, frequency: int) -> TokenLaw:
+    by = (frequency - law.frequency) * law.grid
+    return TokenLaw(frequency, law.grid, law.cells + by, law.probabilities, law.not_reported)
+
+
+def _laws(frequencies: Ints, rows: Reporting, grid: int, window: int) -> Iterator[TokenLaw]:
+    while True:
+        above, gap = _tails(frequencies, rows, grid, window)
+        if not gap[-1].any():  # the oldest boundary has died out everywhere, so all older ones have
+            break
+        window *= 2
+    # boundary k is at x = frequency - k / grid; between k and k + 1 lies the cell frequency * grid - k
+    mass = np.where(above[1:] <= gap[:-1], above[1:] - above[:-1], gap[:-1] - gap[1:])
+    absent = rows.probabilities(frequencies, complement=True)
+    for n, i in enumerate(frequencies.tolist()):
+        cells = np.arange(i * grid, max(i * grid - len(mass), 0), -1, dtype=np.int64)
+        masses = mass[: len(cells), n]
+        alive = masses > 0
+        yield TokenLaw(i, grid, cells[alive][::-1], masses[alive][::-1], float(absent[n]))
+
+
+def _tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
+    """S and gap at the boundaries x = frequency - k/grid: arrays of shape (k, frequency)."""
+    E, delta = math.exp(min(float(rows.privacy.epsilon), 64.0)), float(rows.privacy.delta)
+    inverse = 1 / E
+    above = np.zeros((window * grid + 1, frequencies.size))
+    gap = np.zeros_like(above)
+    spare = np.empty_like(above)
+    share = (np.arange(grid) / grid)[:, None]
+    span = frequencies - np.arange(window, -1, -1, dtype=np.int64)[:, None]  # rows i - window .. i
+    pi, a, c, d = rows.slacks(np.maximum(span, 0))
+    for step in range(window):
+        back = window - 1 - step  # this row is i - back
+        p = pi[step + 1]
+        old = slice((back + 1) * grid, None)
+        S, g, t = above[old], gap[old], spare[old]
+        # S = min(p, E S + delta, S / E + d)
+        np.multiply(S, inverse, out=t)
+        t += d[step]
+        S *= E
+        S += delta
+        np.minimum(S, t, out=S)
+        np.minimum(S, p, out=S)
+        # gap = max(0, E gap - a, gap / E - c)
+        np.multiply(g, inverse, out=t)
+        t -= c[step]
+        g *= E
+        g -= a[step]
+        np.maximum(g, t, out=g)
+        np.maximum(g, 0, out=g)
+        np.subtract(p, S, out=t)
+        np.copyto(g, t, where=t > S)
+        born = slice(back * grid, (back + 1) * grid)
+        above[born] = share * np.minimum(p, delta)
+        gap[born] = p - above[born]
+    return above, gap
