@@ -161,7 +161,7 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
     exactly as they are (a float is a binary fraction). Raises `PrivacyViolation` if a pair of rows fails.
 
     >>> from dpsample import Privacy
-    >>> certify_table([[], [0.01], [0.03, 0.01]], Privacy(2, 0.01)).pairs
+    >>> certify_table([[], ["0.01"], ["0.03", "0.01"]], Privacy(2, 0.01)).pairs
     2
     """
     E = Fraction(exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS), 1 << _RATIO_BITS)
