@@ -10,8 +10,9 @@ ordinal     how well tokens keep the order of the frequencies
 
 from dpsample.scheme.certify import Certificate, certify, certify_table
 from dpsample.scheme.integer import IntegerLaw, integer_law, integer_laws
+from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.ordinal import concordance, kendall_tau
-from dpsample.scheme.reporting import closed_form, reporting_probabilities, steps_to_one
+from dpsample.scheme.reporting import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.tokens import DEFAULT_GRID, TokenLaw, token_law, token_laws
 
@@ -29,9 +30,11 @@ __all__ = [
     "certify_table",
     "closed_form",
     "concordance",
+    "frequency_reaching",
     "integer_law",
     "integer_laws",
     "kendall_tau",
+    "likeliest_frequencies",
     "reporting_probabilities",
     "steps_to_one",
     "token_law",

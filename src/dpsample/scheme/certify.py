@@ -10,7 +10,6 @@ Both are evaluated in integers, for the very cut points that a sanitizer draws f
 E = exp(epsilon) and with proved bounds of the real sampling probabilities. Nothing is rounded.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,9 +20,9 @@ from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exponential_floor
 from dpsample.privacy import Privacy
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
-from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
+from dpsample.scheme.reporting import Reporting, reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import DEFAULT_GRID, check_grid
+from dpsample.scheme.tokens import DEFAULT_GRID, check_grid, lifetime
 
 _RATIO_BITS = 256
 
@@ -215,7 +214,7 @@ def _steady(rows: Reporting, grid: int) -> int | None:
 def _spans(rows: Reporting, steady: int | None) -> tuple[range, ...]:
     """The default choice of frequencies, as disjoint ranges in ascending order."""
     largest = rows.sampling.largest
-    window = 2 * math.ceil(max(steps_to_one(rows.privacy), 0)) + 4
+    window = lifetime(rows.privacy)
     wanted = [range(1, 3)]
     wanted += [range(i, i + 2) for i in rows.delicate.tolist()]
     wanted += [range(1 << k, (1 << k) + 2) for k in range(2, largest.bit_length()) if not steady or 1 << k < steady]

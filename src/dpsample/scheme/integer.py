@@ -9,7 +9,6 @@ an upper bound of q_i. A cut depends on its own birth and on pi alone, so it is 
 computation starts.
 """
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from fractions import Fraction
 
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
+from dpsample.scheme.reporting import Reporting, reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import DEFAULT_GRID, check_grid
+from dpsample.scheme.tokens import DEFAULT_GRID, check_grid, lifetime
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int = D
         raise InvalidValue("a sampled key has a frequency of at least 1", "a smaller one", "count its elements")
     grid = check_grid(grid, first)
     rows = reporting(sampling, privacy)
-    window = 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
+    window = lifetime(privacy)
     while True:
         i = max(first - window, 0)
         tails = [0]

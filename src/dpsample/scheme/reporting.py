@@ -256,6 +256,26 @@ def reporting_probabilities(
     return reporting(sampling, privacy).probabilities(frequencies, complement)
 
 
+def frequency_reaching(level: float, sampling: Sampling, privacy: Privacy) -> int | None:
+    """Return the smallest frequency whose keys are reported with at least this probability; None if there is none.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> [frequency_reaching(level, KeepAll(), Privacy(1, 1e-6)) for level in (0.1, 0.5, 0.99)]
+    [13, 14, 18]
+    """
+    rows = reporting(sampling, privacy)
+    low, high = 0, sampling.largest
+    if rows.probabilities([high])[0] < level:
+        return None
+    while high - low > 1:  # pi does not decrease
+        middle = (low + high) // 2
+        if rows.probabilities([middle])[0] < level:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
 def closed_form(frequencies: ArrayLike, privacy: Privacy, *, complement: bool = False) -> Floats:
     """Pi without sampling (`KeepAll`), as a formula: Lemma 3.2 of the paper, corrected.
 

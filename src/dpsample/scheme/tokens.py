@@ -76,6 +76,11 @@ def check_grid(grid: int, largest: int = 1) -> int:
     return int(grid)
 
 
+def lifetime(privacy: Privacy) -> int:
+    """Return how many rows a token lives at most once pi is constant, and nearly always; computations check it."""
+    return 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
+
+
 def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 1) -> TokenLaw:
     """Return the law of the token of one frequency; it costs the same at any frequency.
 
@@ -101,7 +106,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gri
     flat = as_frequencies(frequencies).reshape(-1)
     grid = check_grid(grid, int(flat.max(initial=0)))
     rows = reporting(sampling, privacy)
-    window = 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
+    window = lifetime(privacy)
     steady = rows.constant_from + window  # from here on all rows are shifts of one another
     template: TokenLaw | None = None
     start = 0
@@ -125,12 +130,27 @@ def _shifted(law: TokenLaw, frequency: int) -> TokenLaw:
     return TokenLaw(frequency, law.grid, law.cells + by, law.probabilities, law.not_reported)
 
 
-def _laws(frequencies: Ints, rows: Reporting, grid: int, window: int) -> Iterator[TokenLaw]:
+def tails(frequencies: Ints, rows: Reporting, grid: int) -> Iterator[tuple[int, Floats]]:
+    """Yield for each of the ascending frequencies S_i at x = i, i - 1/grid, ... up to where it reaches pi_i."""
+    window = lifetime(rows.privacy)
+    size = max(1, _BLOCK // (window * grid))
+    for start in range(0, len(frequencies), size):
+        block = frequencies[start : start + size]
+        above, gap = _whole_tails(block, rows, grid, window)
+        for n, i in enumerate(block.tolist()):
+            yield i, above[: int(np.count_nonzero(gap[:, n])) + 1, n]
+
+
+def _whole_tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
     while True:
         above, gap = _tails(frequencies, rows, grid, window)
         if not gap[-1].any():  # the oldest boundary has died out everywhere, so all older ones have
-            break
+            return above, gap
         window *= 2
+
+
+def _laws(frequencies: Ints, rows: Reporting, grid: int, window: int) -> Iterator[TokenLaw]:
+    above, gap = _whole_tails(frequencies, rows, grid, window)
     # boundary k is at x = frequency - k / grid; between k and k + 1 lies the cell frequency * grid - k
     mass = np.where(above[1:] <= gap[:-1], above[1:] - above[:-1], gap[:-1] - gap[1:])
     absent = rows.probabilities(frequencies, complement=True)

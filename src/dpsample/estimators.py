@@ -1,0 +1,25 @@
+"""From tokens to estimates of the frequencies. Post-processing: it sees a release's tokens and scheme, nothing else."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.privacy import Privacy
+from dpsample.scheme.likelihood import likeliest_frequencies
+from dpsample.scheme.reporting import reporting_probabilities
+from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
+
+
+def mle(cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1) -> Floats:
+    """Estimate frequencies by maximum likelihood, the paper's estimator: ``i / pi_i`` at the likeliest i.
+
+    Summed over the reported keys of any selection, it estimates the selection's number of elements: dividing by pi
+    makes up for the keys that were not reported. Tokens are in units of 1/grid.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> mle([1, 1000], KeepAll(), Privacy(1, 1e-6)).round(2)
+    array([  20., 1013.])
+    """
+    distinct, back = np.unique(as_frequencies(cells), return_inverse=True)
+    i = likeliest_frequencies(distinct, sampling, privacy, grid)
+    estimate: Floats = i / reporting_probabilities(i, sampling, privacy)
+    return estimate[back].reshape(np.shape(cells))

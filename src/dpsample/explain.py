@@ -1,0 +1,54 @@
+"""In plain words: what a release is, whom it protects, and what can be seen in it.
+
+All of it follows from the release and its public parameters.
+"""
+
+from dpsample.exact import text
+from dpsample.privacy import Privacy
+from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+
+LEVELS = (0.10, 0.50, 0.99)
+
+
+def explain_sampling(sampling: Sampling) -> str:
+    """Say how keys were sampled.
+
+    >>> print(explain_sampling(Ppswor(tau=1e-4)))
+    a key of frequency i was sampled with probability 1 - exp(-0.0001 i) (threshold ppswor)
+    """
+    if isinstance(sampling, KeepAll):
+        return "all keys were kept"
+    if isinstance(sampling, CustomSampling):
+        return "a key was sampled with the given probability for its frequency"
+    assert isinstance(sampling, Ppswor | Priority)
+    weight = "i" if sampling.cap is None else f"min(i, {sampling.cap})"
+    if sampling.power != 1:
+        weight += f"^{text(sampling.power)}"
+    if isinstance(sampling, Ppswor):
+        q = f"1 - exp(-{text(sampling.tau)} {weight}) (threshold ppswor)"
+    else:
+        q = f"min(1, {text(sampling.tau)} {weight}) (priority)"
+    return f"a key of frequency i was sampled with probability {q}"
+
+
+def explain_privacy(privacy: Privacy) -> str:
+    """Say whom the privacy protects, and that it adds up."""
+    return (
+        f"epsilon {text(privacy.epsilon)}, delta {text(privacy.delta)}, for each element (one row of the data), all of "
+        "it spent on this release; every further release of the same data adds to it"
+    )
+
+
+def explain_visibility(sampling: Sampling, privacy: Privacy) -> str:
+    """Say which frequencies have a fair chance to be reported.
+
+    >>> print(explain_visibility(KeepAll(), Privacy(1, 1e-6)))
+    a key is reported with probability 10 % from frequency 13 on, 50 % from 14, 99 % from 18
+    """
+    seen = [(level, frequency_reaching(level, sampling, privacy)) for level in LEVELS]
+    known = [f"{level:.0%}".replace("%", " %") + f" from {i:,}" for level, i in seen if i is not None]
+    if not known:
+        return f"no key is reported with a probability of {LEVELS[0]:.0%} or more"
+    known[0] = known[0].replace("from ", "from frequency ") + " on"
+    return "a key is reported with probability " + ", ".join(known)

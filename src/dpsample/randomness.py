@@ -1,0 +1,78 @@
+"""The only door to randomness.
+
+Each decision compares a uniform number, written in binary, with a cut point. The first 64 bits settle nearly every
+one; `Coins.more` gives as many further bits of the same number as an undecided comparison needs, so that
+probabilities are exact. There is no seed: the bits are those of a secret key that the operating system draws for each
+run and that dies with it. Tests hand in bits as data (`GivenCoins`).
+"""
+
+import os
+from abc import ABC, abstractmethod
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+_PIECE = 1 << 20  # words encrypted at once
+
+
+class Coins(ABC):
+    """Uniform numbers in [0, 1), one for each decision; each is used for that decision only."""
+
+    @abstractmethod
+    def first(self, n: int) -> Words:
+        """Return the first 64 bits of n fresh numbers."""
+
+    @abstractmethod
+    def more(self, row: int, bits: int) -> int:
+        """Return the next `bits` bits of number `row` of the last call of `first`; asked at most once for each."""
+
+
+class SecretCoins(Coins):
+    """The key stream of AES-256 in counter mode, under a key from the operating system."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._stream = Cipher(AES256(os.urandom(32)), CTR(os.urandom(16))).encryptor()
+
+    def first(self, n: int) -> Words:  # noqa: D102
+        if os.getpid() != self._process:  # a forked process must not repeat its parent's bits
+            self._start()
+        words = np.empty(n + 2, np.uint64)  # the cipher asks for one spare block
+        target = words.view(np.uint8).data
+        for start in range(0, n, _PIECE):
+            piece = bytes(8 * min(_PIECE, n - start))
+            self._stream.update_into(piece, target[8 * start :])
+        return words[:n]
+
+    def more(self, row: int, bits: int) -> int:  # noqa: D102
+        return int.from_bytes(self.first(-(-bits // 64)).tobytes(), "little") >> (-bits % 64)
+
+    def __repr__(self) -> str:
+        return "SecretCoins()"
+
+    def __reduce__(self) -> tuple[type["SecretCoins"], tuple[()]]:
+        return SecretCoins, ()  # a copy elsewhere has a secret of its own
+
+
+class GivenCoins(Coins):
+    """Bits handed in as data, for tests: `words` in order, then the bits of `rest` for what they leave undecided."""
+
+    def __init__(self, words: Words, rest: int = 0) -> None:
+        self._words, self._at, self._rest = np.asarray(words, np.uint64), 0, rest
+
+    def first(self, n: int) -> Words:  # noqa: D102
+        taken = self._words[self._at : self._at + n]
+        if len(taken) < n:
+            raise IndexError("the given words are used up")
+        self._at += n
+        return taken
+
+    def more(self, row: int, bits: int) -> int:  # noqa: D102
+        return self._rest & ((1 << bits) - 1)

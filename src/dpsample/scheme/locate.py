@@ -1,0 +1,73 @@
+"""The token of a single key, without its row.
+
+A row costs O(L**2); where few keys share a frequency it is cheaper to go back from the drawn number to the row at which
+its token was born, in O(L), and then forward again from that token's two boundaries to see that the number lies between
+them. The way forward is the same arithmetic as that of `tokens`, so both give the same boundaries.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.tokens import lifetime
+
+_BLOCK = 1 << 18  # rows times keys at once
+
+
+def locate(frequencies: Ints, v: Floats, rows: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
+    """For each key, the token (in units of 1/grid) whose boundaries enclose v, and these: S above the token, and above
+    the next lower one.
+
+    v is uniform in [0, q_i), end to end, and must lie below pi_i. A v that does not lie between the two boundaries that
+    are returned was too close to one for float arithmetic; the caller decides it exactly.
+    """
+    cells = np.empty(frequencies.shape, np.int64)
+    above, upto = np.empty_like(v), np.empty_like(v)
+    window = lifetime(rows.privacy) + 32
+    size = max(1, _BLOCK // window)
+    for start in range(0, len(frequencies), size):
+        part = slice(start, start + size)
+        cells[part], above[part], upto[part] = _locate(frequencies[part], v[part], rows, grid, window)
+    return cells, above, upto
+
+
+def _locate(i: Ints, v: Floats, rows: Reporting, grid: int, window: int) -> tuple[Ints, Floats, Floats]:
+    E, delta = math.exp(min(float(rows.privacy.epsilon), 64.0)), float(rows.privacy.delta)
+    pi, a, c, d = rows.slacks(np.maximum(i - np.arange(window, -1, -1, dtype=np.int64)[:, None], 0))
+    # back: the tail map inverted, S and gap each where it is the smaller
+    S, gap = v.copy(), np.maximum(pi[-1] - v, 0)
+    back = np.full(i.shape, -1, np.int64)  # rows from i back to the token's birth
+    share = np.zeros_like(v)
+    for step in range(window):
+        row = window - step
+        birth = np.minimum(delta, pi[row])
+        born = (back < 0) & (birth >= S)
+        back[born] = step
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share[born] = (S / birth)[born]
+        if (back >= 0).all():
+            break
+        by_gap = gap < S
+        older_gap = np.minimum((gap + a[row - 1]) / E, (gap + c[row - 1]) * E)
+        older_S = np.maximum((S - delta) / E, (S - d[row - 1]) * E)
+        S = np.maximum(np.where(by_gap, pi[row - 1] - older_gap, older_S), 0)
+        gap = np.maximum(np.where(by_gap, older_gap, pi[row - 1] - older_S), 0)
+    k = np.minimum((share * grid).astype(np.int64), grid - 1)
+    back = np.maximum(back, 0)
+    boundaries = [_forward(back, (k + n) / grid, pi, d, E, delta, window) for n in (0, 1)]
+    return (i - back) * grid - k, boundaries[0], boundaries[1]
+
+
+def _forward(
+    back: NDArray[np.int64], share: Floats, pi: Floats, d: Floats, E: float, delta: float, window: int
+) -> Floats:
+    """S at row i of a boundary that was born `back` rows before, with that share of the new mass above it."""
+    S: Floats = share * np.minimum(np.take_along_axis(pi, (window - back)[None], 0)[0], delta)
+    inverse = 1 / E
+    for row in range(window - int(back.max(initial=0)) + 1, window + 1):
+        moved = np.minimum(np.minimum(S * E + delta, S * inverse + d[row - 1]), pi[row])
+        S = np.where(window - row < back, moved, S)
+    return S
