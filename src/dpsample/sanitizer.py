@@ -10,6 +10,7 @@ from bisect import bisect_right
 from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
@@ -109,6 +110,13 @@ class Sanitizer:
             if cell:
                 rows, cells = np.append(rows, row), np.append(cells, cell)
         return rows, np.zeros_like(cells) if self.keys_only else cells
+
+    def batch(self, batch: pa.RecordBatch, coins: Coins) -> pa.RecordBatch:
+        """Turn a batch of sampled keys with their `frequency` into one of the reported keys with their `token`."""
+        at = batch.schema.get_field_index("frequency")
+        rows, cells = self(batch.column(at).to_numpy(zero_copy_only=False), coins)
+        kept = batch.remove_column(at).take(pa.array(rows))
+        return kept if self.keys_only else kept.append_column("token", pa.array(cells / self.grid))
 
     def _exactly(self, frequency: int, word: int, row: int, coins: Coins) -> int:
         """Decide by the integer law: the token in units of 1/grid, 0 if the key is not reported."""
