@@ -225,10 +225,11 @@ class Reporting:
         for start in range(0, flat.size, _CHUNK):
             part = flat[start : start + _CHUNK]
             out = result[start : start + _CHUNK]
-            if part.max() < len(table):
-                np.take(table, part, out=out, mode="clip")
-                continue
-            out[:] = self._with_bound(part, of(part, toward_privacy=True), bound)
+            np.take(table, part, out=out, mode="clip")
+            high = part >= len(table)
+            if high.any():
+                far = part if high.all() else part[high]
+                out[high] = self._with_bound(far, of(far, toward_privacy=True), bound)
         return result.reshape(i.shape)
 
 
