@@ -3,12 +3,14 @@
 All of it follows from the release and its public parameters.
 """
 
+from fractions import Fraction
+
 from dpsample.exact import text
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 
-LEVELS = (0.10, 0.50, 0.99)
+LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
 
 
 def explain_sampling(sampling: Sampling) -> str:
@@ -40,15 +42,19 @@ def explain_privacy(privacy: Privacy) -> str:
     )
 
 
+def visibility(sampling: Sampling, privacy: Privacy) -> list[tuple[Fraction, int | None]]:
+    """Return the frequencies from which on a key is reported with probability 10, 50 and 99 %."""
+    return [(level, frequency_reaching(float(level), sampling, privacy)) for level in LEVELS]
+
+
 def explain_visibility(sampling: Sampling, privacy: Privacy) -> str:
     """Say which frequencies have a fair chance to be reported.
 
     >>> print(explain_visibility(KeepAll(), Privacy(1, 1e-6)))
     a key is reported with probability 10 % from frequency 13 on, 50 % from 14, 99 % from 18
     """
-    seen = [(level, frequency_reaching(level, sampling, privacy)) for level in LEVELS]
-    known = [f"{level:.0%}".replace("%", " %") + f" from {i:,}" for level, i in seen if i is not None]
+    known = [f"{float(100 * level):g} % from {i:,}" for level, i in visibility(sampling, privacy) if i is not None]
     if not known:
-        return f"no key is reported with a probability of {LEVELS[0]:.0%} or more"
+        return "no key is reported with a probability of 10 % or more"
     known[0] = known[0].replace("from ", "from frequency ") + " on"
     return "a key is reported with probability " + ", ".join(known)

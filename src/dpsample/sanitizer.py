@@ -20,7 +20,7 @@ from dpsample.scheme.integer import IntegerLaw, integer_law
 from dpsample.scheme.locate import locate
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
-from dpsample.scheme.tokens import DEFAULT_GRID, check_grid, lifetime, tails
+from dpsample.scheme.tokens import check_grid, default_grid, lifetime, tails
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
@@ -72,9 +72,10 @@ class Sanitizer:
     """
 
     def __init__(
-        self, sampling: Sampling, privacy: Privacy, grid: int = DEFAULT_GRID, *, keys_only: bool = False
+        self, sampling: Sampling, privacy: Privacy, grid: int | None = None, *, keys_only: bool = False
     ) -> None:
-        self.sampling, self.privacy, self.grid, self.keys_only = sampling, privacy, check_grid(grid), keys_only
+        self.sampling, self.privacy, self.keys_only = sampling, privacy, keys_only
+        self.grid = check_grid(default_grid(privacy) if grid is None else grid)
         self._rows = reporting(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
         self._steady = self._rows.constant_from + lifetime(privacy)

@@ -14,10 +14,9 @@ from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.ordinal import concordance, kendall_tau
 from dpsample.scheme.reporting import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
-from dpsample.scheme.tokens import DEFAULT_GRID, TokenLaw, token_law, token_laws
+from dpsample.scheme.tokens import TokenLaw, default_grid, token_law, token_laws
 
 __all__ = [
-    "DEFAULT_GRID",
     "Certificate",
     "CustomSampling",
     "IntegerLaw",
@@ -30,6 +29,7 @@ __all__ = [
     "certify_table",
     "closed_form",
     "concordance",
+    "default_grid",
     "frequency_reaching",
     "integer_law",
     "integer_laws",

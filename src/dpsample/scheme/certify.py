@@ -22,7 +22,7 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.reporting import Reporting, reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import DEFAULT_GRID, check_grid, lifetime
+from dpsample.scheme.tokens import check_grid, default_grid, lifetime
 
 _RATIO_BITS = 256
 
@@ -96,7 +96,7 @@ class Certificate:
 def certify(
     sampling: Sampling,
     privacy: Privacy,
-    grid: int = DEFAULT_GRID,
+    grid: int | None = None,
     frequencies: Iterable[range] | range | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Certificate:
@@ -117,7 +117,7 @@ def certify(
       from frequency 56 on, every row is a shift of a checked one
       every frequency is covered
     """
-    grid = check_grid(grid)
+    grid = check_grid(default_grid(privacy) if grid is None else grid)
     rows = reporting(sampling, privacy)
     steady = _steady(rows, grid)
     if frequencies is None:

@@ -18,7 +18,7 @@ from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import Reporting, reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import DEFAULT_GRID, check_grid, lifetime
+from dpsample.scheme.tokens import check_grid, default_grid, lifetime
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class IntegerLaw:
         return Fraction(self.cuts[-1], 1 << self.bits)
 
 
-def integer_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = DEFAULT_GRID) -> IntegerLaw:
+def integer_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> IntegerLaw:
     """Return the integer law of one frequency; it costs the same at any frequency.
 
     >>> from dpsample import KeepAll, Privacy
@@ -67,11 +67,11 @@ def integer_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int 
     return next(integer_laws(frequency, sampling, privacy, grid))
 
 
-def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int = DEFAULT_GRID) -> Iterator[IntegerLaw]:
+def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> Iterator[IntegerLaw]:
     """Yield the integer laws of consecutive frequencies from `first` on; each costs only one step."""
     if isinstance(first, bool) or not isinstance(first, int) or first < 1:
         raise InvalidValue("a sampled key has a frequency of at least 1", "a smaller one", "count its elements")
-    grid = check_grid(grid, first)
+    grid = check_grid(default_grid(privacy) if grid is None else grid, first)
     rows = reporting(sampling, privacy)
     window = lifetime(privacy)
     while True:

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
-from dpsample.scheme.tokens import DEFAULT_GRID, TokenLaw, token_laws
+from dpsample.scheme.tokens import TokenLaw, default_grid, token_laws
 
 
-def concordance(i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = DEFAULT_GRID) -> Floats:
+def concordance(i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> Floats:
     """Return the probability that keys of frequencies i and j are ordered as their frequencies are.
 
     ``sum over x of P_i(x) (P_j(below x) + P_j(x) / 2)`` for i > j; one half for i = j.
@@ -26,6 +26,7 @@ def concordance(i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy
     a, b = np.broadcast_arrays(as_frequencies(i), as_frequencies(j))
     high, low = np.maximum(a, b), np.minimum(a, b)
     distinct = np.unique([high, low])
+    grid = default_grid(privacy) if grid is None else grid
     laws = dict(zip(distinct.tolist(), token_laws(distinct, sampling, privacy, grid), strict=True))
     pairs = zip(high.reshape(-1).tolist(), low.reshape(-1).tolist(), strict=True)
     return np.array([_concordance(laws[h], laws[k]) for h, k in pairs]).reshape(high.shape)
@@ -38,7 +39,7 @@ def _concordance(high: TokenLaw, low: TokenLaw) -> float:
     return float(high.probabilities @ (below[before] + below[upto]) / 2 + high.not_reported * low.not_reported / 2)
 
 
-def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = DEFAULT_GRID) -> float:
+def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> float:
     """Return the expected Kendall rank correlation between keys' frequencies and their tokens.
 
     ``2 C - 1`` with C the mean concordance over all pairs of keys of different frequency. It costs one token law for
@@ -51,6 +52,7 @@ def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gr
     distinct, keys = np.unique(as_frequencies(frequencies), return_counts=True)
     if len(distinct) < 2:
         raise InvalidValue("a rank correlation needs two different frequencies", f"{len(distinct)}", "add keys")
+    grid = default_grid(privacy) if grid is None else grid
     concordant = pairs = 0.0
     seen = absent = below = 0.0  # keys so far; of these, expected: not reported, with a token under the window's base
     base, window = 0, np.zeros(0)  # expected number of keys so far with each token base, base + 1, ...

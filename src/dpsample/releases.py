@@ -1,0 +1,415 @@
+"""Release: the only publishable object, and its file.
+
+A release is a table of keys, each with its token and an estimate of its frequency, sorted by key, together with the
+terms under which it was made. This module imports nothing that can see private data: what follows a release is
+post-processing.
+"""
+
+import html
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsample.errors import InvalidValue
+from dpsample.exact import text
+from dpsample.files import VERSION, PathLike, plain_schema, read_table, rebatch, write_table
+from dpsample.privacy import Privacy
+from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.tokens import check_grid
+
+UNITS: Final = ("element",)
+_SHOWN = 10  # rows
+_WIDTH = 40  # characters of a value
+
+
+def _version() -> str:
+    from dpsample import __version__
+
+    return __version__
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a release was made with: all that is public of it besides its rows.
+
+    With `keys_only` there are neither tokens nor estimates, so grid and estimator are None.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
+    >>> terms.columns
+    ('query', 'token', 'estimate')
+    >>> Terms.from_json(terms.to_json(rows=0)) == terms
+    True
+    """
+
+    privacy: Privacy
+    sampling: Sampling
+    keys: tuple[str, ...]
+    grid: int | None = 8
+    estimator: str | None = "mle"
+    keys_only: bool = False
+    unit: str = "element"
+    dpsample: str = field(default_factory=_version, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, Privacy) or not isinstance(self.sampling, Sampling):
+            raise InvalidValue(
+                "a release has a Privacy and a Sampling",
+                f"{type(self.privacy).__name__} and {type(self.sampling).__name__}",
+                "make them first, for example Privacy(1, 1e-8) and KeepAll()",
+            )
+        object.__setattr__(self, "keys", check_keys(self.keys, ("token", "estimate")))
+        if self.keys_only:
+            object.__setattr__(self, "grid", None)
+            object.__setattr__(self, "estimator", None)
+        else:
+            object.__setattr__(self, "grid", check_grid(self.grid))  # type: ignore[arg-type] # it refuses None
+            if not isinstance(self.estimator, str) or not self.estimator:
+                raise InvalidValue("an estimator has a name", type(self.estimator).__name__, "name it, such as 'mle'")
+        if self.unit not in UNITS:
+            raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(self.unit), "leave it out")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the release, in order."""
+        return self.keys if self.keys_only else (*self.keys, "token", "estimate")
+
+    def to_json(self, rows: int) -> dict[str, Any]:
+        """Return the metadata of a release of so many rows."""
+        return {
+            "format": "dpsample release",
+            "version": VERSION,
+            "privacy": self.privacy.to_json(),
+            "unit": self.unit,
+            "sampling": self.sampling.to_json(),
+            "grid": self.grid,
+            "keys_only": self.keys_only,
+            "estimator": self.estimator,
+            "keys": list(self.keys),
+            "rows": rows,
+            "dpsample": self.dpsample,
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "Terms":
+        """Read the terms out of a release's metadata."""
+        try:
+            return cls(
+                privacy=Privacy.from_json(form["privacy"]),
+                sampling=Sampling.from_json(form["sampling"]),
+                keys=tuple(form["keys"]),
+                grid=form["grid"],
+                estimator=form["estimator"],
+                keys_only=bool(form["keys_only"]),
+                unit=form["unit"],
+                dpsample=str(form["dpsample"]),
+            )
+        except (LookupError, TypeError, AttributeError):
+            raise InvalidValue(
+                "a release's metadata state all of its terms",
+                "some missing or of another type",
+                "get it again from where it was written",
+            ) from None
+
+
+class Release:
+    """Keys that may be published, with tokens and estimates, and the terms under which they were made.
+
+    Rows ascend strictly by key: strings by their UTF-8 bytes, several keys column by column. So their order tells
+    nothing, and no key occurs twice. Tokens are positive multiples of 1/grid.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> table = pa.table({"query": ["cat", "dog"], "token": [31.5, 12.125], "estimate": [32.0, 13.0]})
+    >>> Release(table, Terms(Privacy(1, 1e-6), KeepAll(), ("query",)))
+    Release: 2 keys, with tokens and estimates
+      privacy   epsilon 1, delta 1e-06, for each element
+      sampling  KeepAll()
+      tokens    in steps of 1/8; estimates by mle
+    query  token   estimate
+    'cat'  31.5    32.0
+    'dog'  12.125  13.0
+    """
+
+    def __init__(self, table: pa.Table, terms: Terms) -> None:
+        schema = release_schema(table.schema, terms)
+        batches = _checked(rebatch(table.select(schema.names).to_batches(), schema), terms)
+        self._table, self._terms = pa.Table.from_batches(batches, schema), terms
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows, as an Arrow table: key column(s), token, estimate."""
+        return self._table
+
+    @property
+    def terms(self) -> Terms:
+        """All that the release was made with."""
+        return self._terms
+
+    @property
+    def privacy(self) -> Privacy:
+        """The epsilon and delta that were spent on it."""
+        return self._terms.privacy
+
+    @property
+    def unit(self) -> str:
+        """Whom the privacy protects: each element."""
+        return self._terms.unit
+
+    @property
+    def sampling(self) -> Sampling:
+        """The scheme with which keys were sampled."""
+        return self._terms.sampling
+
+    @property
+    def grid(self) -> int | None:
+        """Tokens are multiples of 1/grid; None for keys only."""
+        return self._terms.grid
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        return self._terms.keys
+
+    @property
+    def estimator(self) -> str | None:
+        """The name of what made the estimates; None for keys only."""
+        return self._terms.estimator
+
+    @property
+    def keys_only(self) -> bool:
+        """Whether there are neither tokens nor estimates."""
+        return self._terms.keys_only
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The terms and the number of rows, as they are written to a file."""
+        return self._terms.to_json(len(self))
+
+    def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
+        """Write the release, whole or not at all: Parquet, or CSV or Arrow with a JSON file beside it."""
+        write_table(path, self._table.to_batches(), self._table.schema, self.metadata, force=force, format=format)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas DataFrame."""
+        try:
+            return self._table.to_pandas()
+        except ImportError:
+            raise _missing("pandas") from None
+
+    def to_polars(self) -> Any:
+        """Return the rows as a polars DataFrame."""
+        try:
+            import polars
+        except ImportError:
+            raise _missing("polars") from None
+        return polars.from_arrow(self._table)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Release):
+            return NotImplemented
+        return self._terms == other._terms and bool(self._table.equals(other._table))
+
+    __hash__ = None  # type: ignore[assignment] # as for other containers
+
+    def __repr__(self) -> str:
+        names, *rows = columns = [*self._first_rows()]
+        widths = [max(len(row[n]) for row in columns) for n in range(len(names))]
+        lines = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in (names, *rows)]
+        summary = self._summary()
+        return "\n".join([f"Release: {summary[0]}", *(f"  {line}" for line in summary[1:]), *lines, *self._rest()])
+
+    def _repr_html_(self) -> str:
+        head, *lines = self._summary()
+        names, *rows = self._first_rows()
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(v)}</td>' for v in row)}</tr>" for row in rows)
+        return (
+            f"<p><b>Release</b>: {html.escape(head)}<br>{'<br>'.join(map(html.escape, lines))}</p>"
+            f"<table><thead><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{''.join(f'<p>{html.escape(line)}</p>' for line in self._rest())}"
+        )
+
+    def _summary(self) -> list[str]:
+        n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
+        what = "keys only" if self.keys_only else "with tokens and estimates"
+        lines = [
+            f"{n}, {what}",
+            f"privacy   epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}, for each {self.unit}",
+            f"sampling  {self.sampling!r}",
+        ]
+        return (
+            lines if self.keys_only else [*lines, f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}"]
+        )
+
+    def _first_rows(self) -> Iterator[list[str]]:
+        """Names, then rows; text as Python writes it, so that nothing in it can command a terminal."""
+        yield [_shown(repr(name))[1:-1] for name in self._table.column_names]
+        columns = [_texts(column) for column in self._table.slice(0, _SHOWN).columns]
+        yield from ([_shown(value) for value in row] for row in zip(*columns, strict=True))
+
+    def _rest(self) -> list[str]:
+        return [f"... and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+
+
+def read_release(path: PathLike, *, format: str | None = None) -> Release:
+    """Read a release file, or a folder of parts, and check all of it; a sample is refused, since it is not private."""
+    table, metadata = read_table(path, "release", format=format)
+    terms = Terms.from_json(metadata)
+    if table.num_rows != metadata.get("rows"):
+        raise InvalidValue(
+            "a release has the number of rows that its metadata say",
+            "another",
+            "get it again from where it was written",
+        )
+    return Release(table, terms)
+
+
+def write_release(
+    path: PathLike,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    terms: Terms,
+    *,
+    force: bool = False,
+    format: str | None = None,
+) -> int:
+    """Write a release from a stream of batches in key order, without holding it; return its number of rows.
+
+    Batches have the columns `terms.columns`, in this order; `schema` tells their types even if there are none.
+    """
+    rows = 0
+    schema = release_schema(schema, terms)
+    terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in _checked(rebatch(batches, schema), terms):
+            rows += batch.num_rows
+            yield batch
+
+    write_table(path, counted(), schema, lambda: terms.to_json(rows), force=force, format=format)
+    return rows
+
+
+def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
+    """Check the names of key columns: at least one, and none that is taken."""
+    names = (keys,) if isinstance(keys, str) else tuple(keys)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidValue("there is at least one key column, given by name", "none", "name the key column")
+    taken = [name for name in names if name.lower() in reserved]
+    if taken:
+        raise InvalidValue(
+            f"a key column cannot be called {' or '.join(reserved)}",
+            ", ".join(map(repr, taken)),
+            "rename it",
+        )
+    return names
+
+
+def check_key_types(schema: pa.Schema, keys: Iterable[str]) -> None:
+    """Check that key columns can be compared exactly: no floats."""
+    for name in keys:
+        if pa.types.is_floating(schema.field(name).type):
+            raise InvalidValue(
+                "a key column holds strings, binary, integers, bools, dates, timestamps or decimals",
+                f"{schema.field(name).type} in column {name!r}",
+                "cast it to string or decimal",
+            )
+
+
+def release_schema(schema: pa.Schema, terms: Terms) -> pa.Schema:
+    """Check the columns of a release, and put them in order."""
+    if sorted(schema.names) != sorted(terms.columns):
+        raise InvalidValue(
+            f"a release has the columns {', '.join(map(repr, terms.columns))}",
+            ", ".join(map(repr, schema.names)) or "none",
+            "select these columns",
+        )
+    ordered = plain_schema(pa.schema([schema.field(name) for name in terms.columns]))
+    check_key_types(ordered, terms.keys)
+    for name in terms.columns[len(terms.keys) :]:
+        if ordered.field(name).type != pa.float64():
+            raise InvalidValue(f"the column {name!r} is float64", f"{ordered.field(name).type}", "cast it")
+    return ordered
+
+
+def ascends(before: list[pa.Array], after: list[pa.Array]) -> pa.Array:
+    """Whether each row of `after` is above that of `before`, column by column.
+
+    >>> ascends([pa.array([1, 1]), pa.array(["b", "b"])], [pa.array([1, 2]), pa.array(["a", "a"])]).to_pylist()
+    [False, True]
+    """
+    above = pc.less(before[-1], after[-1])
+    for a, b in zip(before[-2::-1], after[-2::-1], strict=True):
+        above = pc.or_(pc.less(a, b), pc.and_(pc.equal(a, b), above))
+    return above
+
+
+def _checked(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
+    """Pass on batches whose keys ascend, also from one to the next, and whose tokens and estimates can be."""
+    rows = 0
+    last: list[pa.Array] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        keys = [batch.column(name) for name in terms.keys]
+        if last and not ascends(last, [key[:1] for key in keys])[0].as_py():
+            raise _unsorted(rows + 1)
+        within = ascends([key[:-1] for key in keys], [key[1:] for key in keys])
+        if not pc.all(within, min_count=0).as_py():
+            raise _unsorted(rows + 2 + pc.index(within, False).as_py())
+        if terms.grid is not None:
+            _check_numbers(batch, terms.grid, rows)
+        last = [key[-1:] for key in keys]
+        rows += batch.num_rows
+        yield batch
+
+
+def _check_numbers(batch: pa.RecordBatch, grid: int, rows: int) -> None:
+    with np.errstate(over="ignore"):
+        cells = batch.column("token").to_numpy(zero_copy_only=False) * grid
+    good = (cells > 0) & (cells == np.floor(cells)) & np.isfinite(cells)
+    if not good.all():
+        raise InvalidValue(
+            f"tokens are positive multiples of 1/{grid}",
+            f"another one in row {rows + 1 + int(np.argmin(good)):,}",
+            "state the grid that the sanitizer used",
+        )
+    finite = np.isfinite(batch.column("estimate").to_numpy(zero_copy_only=False))
+    if not finite.all():
+        raise InvalidValue(
+            "estimates are finite numbers",
+            f"another one in row {rows + 1 + int(np.argmin(finite)):,}",
+            "check the estimator",
+        )
+
+
+def _unsorted(row: int) -> InvalidValue:
+    return InvalidValue(
+        "the rows of a release ascend by key, and no key occurs twice",
+        f"row {row:,} not above the one before it",
+        "sort them by key: strings by their UTF-8 bytes, several keys column by column",
+    )
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):  # some are beyond Python's own types
+        try:
+            return list(column.cast(pa.string()).to_pylist())
+        except pa.ArrowInvalid:  # such as a time zone that this machine does not know
+            column = column.cast(pa.int64())
+    return [repr(value) for value in column.to_pylist()]
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= _WIDTH else f"{value[: _WIDTH - 4]}...{value[-1]}"
+
+
+def _missing(package: str) -> InvalidValue:
+    return InvalidValue(f"this needs {package}", "that it is not installed", f"run: pip install {package}")

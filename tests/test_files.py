@@ -1,0 +1,820 @@
+"""Files: what is written comes back exactly, appears whole or not at all, and depends on nothing but the rows."""
+
+import csv
+import datetime as dt
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import pickle
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpsample.files
+from dpsample.errors import InvalidValue
+from dpsample.files import ROWS, check_output, commit_parts, kind_of, read_table, rebatch, write_table
+
+FORMATS = ["parquet", "csv", "arrow"]
+METADATA = {"format": "dpsample release", "version": 1, "note": ["é", 0.1, None]}
+CANARY = "canary-7f3a"
+
+UTC = dt.UTC
+COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "string": (
+        pa.string(),
+        ["", "a", "é", "\0x\0", "a\nb", 'q"q', '"', "a\rb", "\r\n", "a,b", " ", "日本", "NULL", "NaN"],
+    ),
+    "formula": (
+        pa.string(),
+        ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "＝1", "'", "''", "'=1", "'a", "=", "a=1"],
+    ),
+    "large_string": (pa.large_string(), ["", "b", "=b", "'"]),
+    "binary": (pa.binary(), [b"", b"\xff\x00", b"a", b"=1"]),
+    "large_binary": (pa.large_binary(), [b"x", b""]),
+    "bool": (pa.bool_(), [False, True, True]),
+    "date32": (pa.date32(), [dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+    "date64": (pa.date64(), [dt.date(1969, 12, 31), dt.date(2020, 1, 1)]),
+    "timestamp s": (pa.timestamp("s"), [dt.datetime(1900, 1, 1), dt.datetime(2020, 1, 1)]),
+    "timestamp ms": (pa.timestamp("ms"), [dt.datetime(2020, 1, 1, 0, 0, 0, 1000)]),
+    "timestamp us": (pa.timestamp("us"), [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)]),
+    "timestamp ns": (pa.timestamp("ns"), [-1, 0, 1, 10**18 + 1]),
+    "timestamp utc": (pa.timestamp("us", "UTC"), [dt.datetime(2020, 1, 1, 0, 0, 0, 1, UTC)]),
+    "timestamp zone": (pa.timestamp("s", "Europe/Berlin"), [dt.datetime(2020, 7, 1, tzinfo=UTC)]),
+    "decimal128": (pa.decimal128(38, 4), [Decimal("-1.5"), Decimal("9999999999999999999999999999999999.9999")]),
+    "decimal256": (pa.decimal256(60, 0), [Decimal(-1), Decimal(10**59)]),
+    "double": (pa.float64(), [0.1, 1e300, 5e-324, 1 / 3, 123456789.125, 1e16, -0.0, 0.0]),
+}
+for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()):
+    low = -(2 ** (t.bit_width - 1)) if pa.types.is_signed_integer(t) else 0
+    COLUMNS[str(t)] = (t, [low, 0, low + 2**t.bit_width - 1])
+
+
+def write(path: Path, table: pa.Table, **options: Any) -> None:
+    write_table(path, table.to_batches(), table.schema, METADATA, **options)
+
+
+def bits(table: pa.Table) -> list[Any]:
+    """The values, such that -0.0 and 0.0 differ; computed by Python, not by what is tested."""
+    return [
+        [pickle.dumps(v) for v in (c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist()]
+        for c in table.columns
+    ]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_every_type_comes_back_exactly(tmp_path: Path, name: str, form: str) -> None:
+    type, values = COLUMNS[name]
+    table = pa.table({"key": pa.array(values, type)})
+    path = tmp_path / f"x.{form}"
+    write(path, table)
+    found, metadata = read_table(path, "release")
+    assert found.schema.equals(table.schema)
+    assert bits(found) == bits(table)
+    assert metadata == METADATA
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_empty_tables_and_composite_keys_come_back(tmp_path: Path, form: str) -> None:
+    table = pa.table({name: pa.array(values[:1], type) for name, (type, values) in COLUMNS.items()})
+    for n, rows in enumerate((table, table.schema.empty_table())):
+        path = tmp_path / f"{n}.{form}"
+        write(path, rows)
+        found, _ = read_table(path, "release")
+        assert found.schema.equals(rows.schema)
+        assert bits(found) == bits(rows)
+
+
+texts = st.text(
+    st.one_of(st.sampled_from("=+-@'\t\r\n\0\",; \\x"), st.characters(exclude_categories=["Cs"])), max_size=6
+)
+
+
+@given(st.lists(st.tuples(texts, st.binary(max_size=4), st.floats(allow_nan=False))), texts)
+def test_any_text_bytes_and_numbers_come_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, bytes, float]], name: str
+) -> None:
+    texts, blobs, numbers = zip(*rows, strict=True) if rows else ((), (), ())
+    table = pa.table(
+        [pa.array(texts, pa.string()), pa.array(blobs, pa.binary()), pa.array(numbers, pa.float64())],
+        [f"{name}1", f"{name}2", f"{name}3"],
+    )
+    folder = tmp_path_factory.mktemp("any")
+    for form in FORMATS:
+        write(folder / f"x.{form}", table)
+        found, _ = read_table(folder / f"x.{form}", "release")
+        assert found.schema.equals(table.schema)
+        assert bits(found) == bits(table)
+
+
+def test_the_extension_decides_unless_the_format_is_given(tmp_path: Path) -> None:
+    table = pa.table({"key": ["a"]})
+    write(tmp_path / "x.PARQUET", table)
+    write(tmp_path / "x.data", table, format="arrow")
+    assert (tmp_path / "x.PARQUET").read_bytes()[:4] == b"PAR1"
+    assert (tmp_path / "x.data").read_bytes()[:6] == b"ARROW1"
+    assert read_table(tmp_path / "x.data", "release", format="arrow")[0].equals(table)
+    for path, form in (("x.data", None), ("x", None), ("x.csv", "excel")):
+        with pytest.raises(InvalidValue, match="the format is parquet, csv or arrow"):
+            write(tmp_path / path, table, format=form)
+    with pytest.raises(InvalidValue, match="the format is"):
+        read_table(tmp_path / "x.data", "release")
+
+
+# What is written depends on the rows alone
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_files_do_not_depend_on_batches_nor_on_memory(tmp_path: Path, form: str) -> None:
+    n = ROWS + 1000
+    rows = {
+        "key": pa.array([f"{i:07d}" for i in range(n)]),
+        "flag": pa.array([i % 3 == 0 for i in range(n)]),
+        "token": pa.array([float(i) for i in range(n)]),
+    }
+    whole = pa.record_batch(rows)
+    # the same rows, each third one followed by what must not be written
+    noise = {"key": CANARY, "flag": True, "token": 1234567.0}
+    cuts = [0, 1, 7, 1000, ROWS - 1, ROWS, n]
+    pieces: list[pa.RecordBatch] = []
+    for start, end in itertools.pairwise(cuts):
+        part = whole.slice(start, end - start)
+        around = pa.record_batch({k: pa.array([v] * 9, whole.schema.field(k).type) for k, v in noise.items()})
+        both = pa.Table.from_batches([around, part, around]).combine_chunks().to_batches()[0]
+        pieces += [both.slice(9, part.num_rows), both.slice(0, 0)]
+    # validity bitmaps without NULLs, and metadata of a schema, are not rows either
+    masked = pa.record_batch(
+        [pa.concat_arrays([c, pa.array([None], c.type)])[:-1] for c in whole.columns],
+        schema=whole.schema.with_metadata({CANARY: CANARY}),
+    )
+    written = []
+    for name, batches in (("one", [whole]), ("cut", pieces), ("masked", [masked])):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / f"x.{form}"
+        write_table(path, batches, batches[0].schema, METADATA)
+        written.append({p.name: p.read_bytes() for p in sorted(path.parent.iterdir())})
+    assert written[0] == written[1] == written[2]
+    assert not any(CANARY.encode() in data for data in written[1].values())
+
+
+def test_a_slice_would_have_leaked() -> None:
+    """The test above can fail: Arrow's own writer takes a slice's neighbours along."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"key": ["a", CANARY]}).slice(0, 1)
+    with ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    assert CANARY.encode() in sink.getvalue().to_pybytes()
+    copies = list(rebatch([batch], batch.schema))
+    assert CANARY.encode() not in pickle.dumps(copies)
+    assert CANARY.encode() in pickle.dumps(batch)
+
+
+def test_batches_are_of_equal_size() -> None:
+    batch = pa.record_batch({"n": pa.array(range(ROWS - 1))})
+    assert [b.num_rows for b in rebatch([batch, batch, batch], batch.schema)] == [ROWS, ROWS, ROWS - 3]
+    assert list(rebatch([batch.slice(0, 0)], batch.schema)) == []
+
+
+# CSV
+
+
+def test_csv_is_harmless_and_plain(tmp_path: Path) -> None:
+    formulas = COLUMNS["formula"][1]
+    table = pa.table({"=key": formulas, "blob": [v.encode() for v in formulas], "token": [-1.5] * len(formulas)})
+    write(tmp_path / "x.csv", table)
+    with open(tmp_path / "x.csv", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["'=key", "blob", "token"]
+    assert [row[0] for row in rows] == [
+        *("'=1+1", "'+1", "'-1", "'@x", "'\tx", "'\rx", "'\nx", "'＝1", "''", "'''", "''=1", "''a", "'=", "a=1"),
+    ]
+    assert [bytes.fromhex(row[1]) for row in rows] == [v.encode() for v in formulas]
+    assert {row[2] for row in rows} == {"-1.5"}
+    beside = json.loads((tmp_path / "x.csv.json").read_text())
+    assert beside["file"]["csv"] == {"leading apostrophe to be dropped": ["=key"], "hexadecimal": ["blob"]}
+    assert beside["file"]["rows"] == len(formulas)
+    assert beside["file"]["sha256"] == hashlib.sha256((tmp_path / "x.csv").read_bytes()).hexdigest()
+
+
+def test_csv_refuses_what_text_does_not_keep(tmp_path: Path) -> None:
+    far = pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))
+    nowhere = pa.array([0], pa.timestamp("s", "No/Where"))
+    for column in (far, nowhere):
+        with pytest.raises(InvalidValue, match=r"CSV holds what its text keeps exactly.*column 'key'"):
+            write(tmp_path / "x.csv", pa.table({"key": column}))
+        assert list(tmp_path.iterdir()) == []
+        for form in ("parquet", "arrow"):
+            write(tmp_path / f"x.{form}", pa.table({"key": column}))
+            assert read_table(tmp_path / f"x.{form}", "release")[0].equals(pa.table({"key": column}))
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+
+
+# Refusals before any output
+
+
+@pytest.mark.parametrize(
+    "type",
+    [
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.string_view(),
+        pa.list_(pa.int64()),
+        pa.float32(),
+        pa.null(),
+        pa.time32("s"),
+        pa.duration("s"),
+        pa.decimal128(5, -2),
+        pa.binary(3),
+    ],
+)
+def test_other_types_are_refused(tmp_path: Path, type: pa.DataType) -> None:
+    with pytest.raises(InvalidValue, match="in column 'key'; cast it"):
+        write(tmp_path / "x.parquet", pa.table({"key": pa.array([], type)}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_batches_are_refused_without_their_values(tmp_path: Path) -> None:
+    good = pa.record_batch({"key": [CANARY], "n": [1]})
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+    bad = {
+        "no column may hold NULL; found 1 in column 'key'": pa.record_batch({"key": [None, CANARY], "n": [1, 2]}),
+        "columns and types of the schema": pa.record_batch({"key": [CANARY], "n": [CANARY]}),
+        "valid UTF-8": pa.record_batch([broken, pa.array([1])], ["key", "n"]),
+    }
+    for form in FORMATS:
+        for message, batch in bad.items():
+            with pytest.raises(InvalidValue, match=message) as caught:
+                write_table(tmp_path / f"x.{form}", [good, batch], good.schema, METADATA)
+            assert CANARY not in str(caught.value)
+            assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InvalidValue, match="must differ"):
+        write(tmp_path / "x.csv", pa.table({"Key": ["a"], "key": ["b"]}))
+
+
+def test_outputs_that_cannot_be_are_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder.parquet").mkdir()
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe.parquet")
+    refused = {
+        "none/x.parquet": "the output's folder must exist",
+        "file/x.parquet": "the output's folder must exist",
+        "folder.parquet": "the output is a file",
+        "pipe.parquet": "the output is a regular file",
+        "x\0.parquet": "a path must name a file",
+        "x" * 300 + ".parquet": "must be accessible; found File name too long",
+    }
+    before = sorted(tmp_path.iterdir())
+    for name, message in refused.items():
+        for force in (False, True):
+            with pytest.raises(InvalidValue, match=message):
+                check_output(f"{tmp_path}/{name}", force)
+            with pytest.raises(InvalidValue, match=message):
+                write_table(f"{tmp_path}/{name}", explode(), pa.schema({"n": pa.int64()}), METADATA, force=force)
+    with pytest.raises(InvalidValue, match="regular file"):
+        check_output("/dev/null", True, "parquet")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(InvalidValue, match="folder must be writable"):
+        check_output(tmp_path / "x.parquet")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def explode() -> Iterator[pa.RecordBatch]:
+    for batch in [pa.record_batch({"n": [1]})]:
+        assert not batch.num_rows, "work was done before the output was checked"
+        yield batch
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_output_that_exists_needs_force(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"x.{form}"
+    old, new = pa.table({"key": ["old"]}), pa.table({"key": ["new"]})
+    check_output(path)
+    write(path, old)
+    with pytest.raises(InvalidValue, match=r"exists is not overwritten.*--force"):
+        check_output(path)
+    with pytest.raises(InvalidValue, match=r"exists is not overwritten.*--force"):
+        write_table(path, explode(), old.schema, METADATA)
+    assert read_table(path, "release")[0].equals(old)
+    check_output(path, force=True)
+    write(path, new, force=True)
+    assert read_table(path, "release")[0].equals(new)
+    if form != "parquet":
+        assert "before" not in json.loads((tmp_path / f"x.{form}.json").read_text())
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_output_that_appears_meanwhile_stays(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"x.{form}"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        path.write_text("somebody else's")
+        yield pa.record_batch({"n": [1]})
+
+    with pytest.raises(InvalidValue, match="exists is not overwritten"):
+        write_table(path, batches(), pa.schema({"n": pa.int64()}), METADATA)
+    assert path.read_text() == "somebody else's"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_somebody_elses_json_beside_is_not_overwritten(tmp_path: Path) -> None:
+    beside = tmp_path / "x.csv.json"
+    for foreign in ("mine", "[]", '{"format": "other"}', '{"format": 1}', "[" * 100_000):
+        beside.write_text(foreign)
+        with pytest.raises(InvalidValue, match=r"not overwritten; found .*x\.csv\.json"):
+            check_output(tmp_path / "x.csv")
+    write(tmp_path / "x.csv", pa.table({"n": [1]}), force=True)
+    (tmp_path / "x.csv").unlink()  # what is left beside is ours, and describes nothing
+    write(tmp_path / "x.csv", pa.table({"n": [2]}))
+    assert read_table(tmp_path / "x.csv", "release")[0].column("n").to_pylist() == [2]
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "x.csv").symlink_to("real/y.csv")
+    for value in (1, 2):
+        write(tmp_path / "x.csv", pa.table({"n": [value]}), force=value == 2)
+        assert (tmp_path / "x.csv").is_symlink()
+        assert sorted(p.name for p in (tmp_path / "real").iterdir()) == ["y.csv", "y.csv.json"]
+        assert read_table(tmp_path / "x.csv", "release")[0].column("n").to_pylist() == [value]
+
+
+# Whole or not at all
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, OSError, pa.ArrowInvalid, GeneratorExit])
+def test_what_fails_leaves_nothing(tmp_path: Path, form: str, error: type[BaseException]) -> None:
+    path = tmp_path / f"x.{form}"
+    table = pa.table({"n": [1]})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": pa.array(range(3 * ROWS))})
+        (hidden,) = set(tmp_path.iterdir()) - before
+        assert hidden.name.startswith(".dpsample-")
+        assert hidden.suffix == ".tmp"
+        assert stat.S_IMODE(hidden.stat().st_mode) == 0o600
+        raise error("not ours to change")
+
+    def late() -> dict[str, Any]:
+        raise error("not ours to change")
+
+    for force in (False, True):
+        before = set(tmp_path.iterdir())
+        contents = {p: p.read_bytes() for p in before}
+        for rows, metadata in ((batches(), METADATA), (iter(table.to_batches()), late)):
+            with pytest.raises(error, match="not ours to change"):
+                write_table(path, rows, table.schema, metadata, force=force)
+            assert {p: p.read_bytes() for p in tmp_path.iterdir()} == contents
+        write(path, table, force=force)
+
+
+def test_metadata_come_last(tmp_path: Path) -> None:
+    seen = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for n in range(3):
+            seen.append(n)
+            yield pa.record_batch({"n": [n]})
+
+    for form in FORMATS:
+        seen.clear()
+        write_table(
+            tmp_path / f"x.{form}", batches(), pa.schema({"n": pa.int64()}), lambda: METADATA | {"rows": len(seen)}
+        )
+        assert read_table(tmp_path / f"x.{form}", "release")[1] == METADATA | {"rows": 3}
+
+
+def test_permissions_are_the_usual_ones_or_those_given(tmp_path: Path) -> None:
+    table = pa.table({"n": [1]})
+    before = os.umask(0o027)
+    try:
+        for form in FORMATS:
+            write(tmp_path / f"usual.{form}", table)
+            write(tmp_path / f"given.{form}", table, mode=0o600)
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
+    assert len(modes) == 10
+    assert modes == {name: 0o640 if name.startswith("usual") else 0o600 for name in modes}
+
+
+def test_what_dead_processes_left_is_removed_and_what_living_ones_write_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    table = pa.table({"n": [1]})
+    tag = hashlib.sha256(b"x.csv").hexdigest()[:16]
+    dead = tmp_path / f".dpsample-{tag}-0123456789abcdef.tmp"
+    others = tmp_path / ".dpsample-0000000000000000-0123456789abcdef.tmp"
+    dead.write_text("dead")
+    others.write_text("of another target")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        assert not dead.exists()
+        (alive,) = set(tmp_path.glob(f".dpsample-{tag}-*"))
+        write(path, table)  # another writer of the same target, while this one is at work
+        assert alive.exists()
+        yield from table.to_batches()
+
+    with pytest.raises(InvalidValue, match="not overwritten"):
+        write_table(path, batches(), table.schema, METADATA)
+    assert sorted(tmp_path.iterdir()) == sorted([others, path, tmp_path / "x.csv.json"])
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_system_without_links_or_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    def refuse(*args: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    path, table = tmp_path / f"x.{form}", pa.table({"n": [1]})
+    write(path, table)
+    assert read_table(path, "release")[0].equals(table)
+    with pytest.raises(InvalidValue, match="not overwritten"):
+        write(path, table)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    path.unlink()
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(InvalidValue, match="must be accessible; found Operation not permitted"):
+        write(path, table)
+    assert set(tmp_path.iterdir()) <= set(before) - {path}
+
+
+def test_threads_see_their_own_umask(tmp_path: Path) -> None:
+    table = pa.table({"n": [1]})
+    usual = os.umask(0o022)
+    try:
+        threads = [threading.Thread(target=write, args=(tmp_path / f"{n}.arrow", table)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(usual)
+    assert {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()} == {0o644}
+    assert len(list(tmp_path.iterdir())) == 16
+
+
+NURSERY = """
+import os, random, signal, sys, time
+import pyarrow as pa
+from dpsample.errors import InvalidValue
+from dpsample.files import read_table, write_table
+
+pa.set_cpu_count(1)
+METADATA = {"format": "dpsample release", "version": 1}
+
+def write(path, value, rows, force):
+    batch = pa.record_batch({"n": pa.array([value] * rows)})
+    write_table(path, [batch], batch.schema, METADATA | {"value": value}, force=force)
+
+def state(path, rows):
+    "Which table is there, checked to be whole; None if there is none."
+    if not os.path.lexists(path):
+        return None
+    table, metadata = read_table(path, "release")
+    assert table.column("n").to_pylist() == [metadata["value"]] * rows
+    return metadata["value"]
+
+def leftovers(folder):
+    return [name for name in os.listdir(folder) if name.startswith(".")]
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except InvalidValue:
+            code = 3
+        finally:
+            os._exit(code)
+    return pid
+
+def wait(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""
+
+
+def nursery(script: str, *args: object) -> list[str]:
+    """Run a script that forks and kills children of its own; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", NURSERY + script, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(dpsample.files.__file__).parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+CRASH_AT_EVERY_STEP = """
+folder, form, force = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+path = f"{folder}/x.{form}"
+REAL = {name: getattr(os, name) for name in ("open", "replace", "link", "unlink", "fsync", "fchmod", "close")}
+
+def crashing(step):
+    "Every call into the file system is counted; at the given one the process is gone, before or after doing it."
+    calls = 0
+    def wrap(real):
+        def call(*args, **kwargs):
+            nonlocal calls
+            calls += 1
+            if calls == step:
+                os._exit(9)
+            return real(*args, **kwargs)
+        return call
+    for name, real in REAL.items():
+        setattr(os, name, wrap(real))
+    write(path, 2, 10, force)
+
+for step in range(1, 1000):
+    for name in os.listdir(folder):
+        os.unlink(f"{folder}/{name}")
+    if force:
+        write(path, 1, 10, False)
+    code = wait(child(lambda: crashing(step)))
+    found = state(path, 10)
+    print(found)
+    write(path, 3, 10, force or found is not None)  # life goes on, and sweeps
+    assert state(path, 10) == 3 and not leftovers(folder), leftovers(folder)
+    if code == 0:
+        break
+    assert code == 9, code
+"""
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_crash_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, form: str, force: bool) -> None:
+    """The process dies before each of its calls into the file system in turn: there is one moment of change."""
+    states = nursery(CRASH_AT_EVERY_STEP, tmp_path, form, force)
+    old, changed = ("1" if force else "None"), states.index("2")
+    assert states == [old] * changed + ["2"] * (len(states) - changed)
+    assert changed >= 3
+    assert len(states) - changed >= 2
+
+
+RANDOM_KILLS = """
+folder = sys.argv[1]
+draw = random.Random(3)
+torn = 0
+for n in range(32):
+    form, force = ("parquet", "csv", "arrow", "parquet")[n % 4], n % 8 < 4
+    path = f"{folder}/{n}.{form}"
+    if force:
+        write(path, 1, 200_000, False)
+    def work():
+        for value in range(2, 1000):
+            write(path, value, 200_000, True)
+    pid = child(work if force else lambda: write(path, 2, 2_000_000, False))
+    time.sleep(draw.uniform(0, 0.12))
+    os.kill(pid, signal.SIGKILL)
+    assert wait(pid) == -signal.SIGKILL or not force
+    found = state(path, 200_000 if force else 2_000_000)
+    assert found is not None or not force
+    torn += bool(leftovers(folder))
+    for name in leftovers(folder):
+        try:
+            read_table(f"{folder}/{name}", "release")
+        except InvalidValue:
+            os.unlink(f"{folder}/{name}")
+print(torn)
+"""
+
+
+def test_kill_9_at_random_moments(tmp_path: Path) -> None:
+    (torn,) = nursery(RANDOM_KILLS, tmp_path)
+    assert int(torn) >= 8  # most kills hit a write: the test sees what it is for
+
+
+TWO_WRITERS = """
+folder = sys.argv[1]
+for n in range(24):
+    path = f"{folder}/{n}.{('parquet', 'csv', 'arrow')[n % 3]}"
+    gate, opened = os.pipe()
+    def work(value):
+        os.close(opened)
+        os.read(gate, 1)  # until the parent closes its end
+        write(path, value, 10, False)
+    pids = [child(lambda: work(value)) for value in (1, 2, 3)]
+    os.close(gate); os.close(opened)
+    codes = [wait(pid) for pid in pids]
+    assert sorted(codes) == [0, 3, 3], codes
+    assert state(path, 10) == 1 + codes.index(0)
+assert not leftovers(folder)
+"""
+
+
+def test_of_several_writers_exactly_one_wins(tmp_path: Path) -> None:
+    nursery(TWO_WRITERS, tmp_path)
+
+
+FULL = """
+folder, limit = sys.argv[1], int(sys.argv[2])
+if limit:
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+before = sorted(os.listdir(folder))
+noise = random.Random(1).randbytes
+for form in ("parquet", "csv", "arrow"):
+    for force in (False, True):
+        path = f"{folder}/old.{form}" if force else f"{folder}/new.{form}"
+        batch = pa.record_batch({"key": [noise(8) for _ in range(100_000)]})
+        try:
+            write_table(path, [batch, batch], batch.schema, METADATA, force=force)
+        except InvalidValue as error:
+            print(str(error).split("; ")[1].replace(" ", "_"))
+        assert sorted(os.listdir(folder)) == before, os.listdir(folder)
+        assert state(f"{folder}/old.{form}", 5) == 1
+"""
+
+
+def old_ones(folder: Path) -> None:
+    for form in FORMATS:
+        batch = pa.record_batch({"n": [1] * 5})
+        metadata = {"format": "dpsample release", "version": 1, "value": 1}
+        write_table(folder / f"old.{form}", [batch], batch.schema, metadata)
+
+
+def test_a_file_that_may_not_grow_leaves_nothing(tmp_path: Path) -> None:
+    old_ones(tmp_path)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    assert nursery(FULL, tmp_path, 100_000) == ["found_File_too_large"] * 6
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip("mounting a small disk needs privileges; RLIMIT_FSIZE is tested instead")
+    try:
+        old_ones(tmp_path)
+        assert nursery(FULL, tmp_path, 0) == ["found_No_space_left_on_device"] * 6
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+# Reading
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_wrong_kind_version_and_place(tmp_path: Path, form: str) -> None:
+    table = pa.table({"n": [1]})
+
+    def put(name: str, **changes: Any) -> Path:
+        path = tmp_path / f"{name}.{form}"
+        write_table(path, table.to_batches(), table.schema, METADATA | changes)
+        return path
+
+    with pytest.raises(InvalidValue, match="must be a release; found a dpsample sample; it is NOT private"):
+        read_table(put("a", format="dpsample sample"), "release")
+    with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):
+        read_table(put("b"), "sample")
+    with pytest.raises(InvalidValue, match="up to 1 of the file format; found version 2; upgrade dpsample"):
+        read_table(put("c", version=2), "release")
+    for n, version in enumerate((0, "1", None)):
+        with pytest.raises(InvalidValue, match="found no version"):
+            read_table(put(f"d{n}", version=version), "release")
+    with pytest.raises(InvalidValue, match="must exist to be read; found nothing"):
+        read_table(tmp_path / f"none.{form}", "release")
+    assert [kind_of(tmp_path / f"{name}.{form}") for name in ("a", "b", "none")] == ["sample", "release", None]
+
+
+def test_files_of_others_are_refused(tmp_path: Path) -> None:
+    table = pa.table({"n": [CANARY]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    (tmp_path / "x.csv").write_text(CANARY)
+    (tmp_path / "y.parquet").write_text(CANARY)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe.parquet")
+    found = {
+        "x.parquet": "found a plain Parquet file",
+        "x.csv": r"found .*x\.csv\.json' missing",
+        "y.parquet": "found one that cannot be read",
+        "folder": r"found .*_dpsample\.json' missing",
+        "pipe.parquet": "a file or a folder; found neither",
+    }
+    for name, message in found.items():
+        with pytest.raises(InvalidValue, match=message) as caught:
+            read_table(tmp_path / name, "release")
+        assert CANARY not in str(caught.value)
+        assert kind_of(tmp_path / name) is None
+
+
+@pytest.mark.parametrize("form", ["csv", "arrow"])
+def test_the_file_beside_must_belong(tmp_path: Path, form: str) -> None:
+    for n in (1, 2):
+        write(tmp_path / f"{n}.{form}", pa.table({"n": [n]}))
+    one, other = tmp_path / f"1.{form}.json", tmp_path / f"2.{form}.json"
+    for text, message in (
+        (other.read_text(), "another SHA-256"),
+        ("{}", "damaged or of another program"),
+        ('{"format": "dpsample release"}', "cannot be read"),
+        ('{"format": "dpsample release", "file": 3, "version": 1}', "cannot be read"),
+    ):
+        one.write_text(text)
+        with pytest.raises(InvalidValue, match=message):
+            read_table(tmp_path / f"1.{form}", "release")
+    one.unlink()
+    with pytest.raises(InvalidValue, match=r"missing; get it, with its \.json"):
+        read_table(tmp_path / f"1.{form}", "release")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_unreadable_files_are_refused(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"x.{form}"
+    write(path, pa.table({"n": [1]}))
+
+    def denied(*args: object, **kwargs: object) -> None:
+        raise PermissionError(13, CANARY)
+
+    monkeypatch.setattr(pq, "ParquetFile", denied)
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(InvalidValue, match="must be accessible; found Permission denied") as caught:
+        read_table(path, "release")
+    assert CANARY not in str(caught.value)
+
+
+# Folders of parts
+
+
+def parts(folder: Path) -> pa.Table:
+    folder.mkdir()
+    tables = [pa.table({"key": ["a", "b"]}), pa.table({"key": pa.array([], pa.string())}), pa.table({"key": ["c"]})]
+    for n, table in enumerate(tables):
+        pq.write_table(table, folder / f"part-{n}.parquet", write_page_checksum=True)
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".part-0.parquet.crc").write_text("")
+    commit_parts(folder, {f"part-{n}.parquet": t.num_rows for n, t in enumerate(tables)}, tables[0].schema, METADATA)
+    return pa.concat_tables(tables)
+
+
+def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
+    table = parts(tmp_path / "x")
+    found, metadata = read_table(tmp_path / "x", "release")
+    assert found.equals(table)
+    assert metadata == METADATA
+    assert kind_of(tmp_path / "x") == "release"
+    with pytest.raises(InvalidValue, match="not overwritten"):
+        commit_parts(tmp_path / "x", {}, table.schema, METADATA)
+    with pytest.raises(InvalidValue, match="No such file"):
+        commit_parts(tmp_path, {"none.parquet": 1}, table.schema, METADATA)
+    with pytest.raises(InvalidValue, match="must be a sample"):
+        read_table(tmp_path / "x", "sample")
+
+
+def test_a_folder_that_was_changed_is_refused(tmp_path: Path) -> None:
+    parts(tmp_path / "x")
+
+    def refused(change: Any, message: str) -> None:
+        shutil.copytree(tmp_path / "x", tmp_path / "y")
+        change(tmp_path / "y")
+        with pytest.raises(InvalidValue, match=message):
+            read_table(tmp_path / "y", "release")
+        shutil.rmtree(tmp_path / "y")
+
+    other = "other Parquet files in the folder than were written"
+    refused(lambda y: (y / "part-2.parquet").unlink(), other)
+    refused(lambda y: shutil.copy(y / "part-2.parquet", y / "part-3.parquet"), other)
+    refused(lambda y: shutil.copy(y / "part-2.parquet", y / "part-1.parquet"), "another SHA-256")
+    refused(lambda y: (y / "_dpsample.json").unlink(), "missing")
+    refused(lambda y: (y / "_dpsample.json").write_text("{"), "damaged")
+
+
+def test_a_folder_must_have_the_rows_and_columns_that_were_stated(tmp_path: Path) -> None:
+    for n, (rows, schema, message) in enumerate(
+        [
+            (2, pa.schema({"key": pa.string()}), "another number of rows"),
+            (1, pa.schema({"other": pa.string()}), "columns other than 'other'"),
+            (1, pa.schema({"key": pa.int64()}), "cannot be read"),
+        ]
+    ):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        pq.write_table(pa.table({"key": [CANARY]}), folder / "a.parquet")
+        commit_parts(folder, {"a.parquet": rows}, schema, METADATA)
+        with pytest.raises(InvalidValue, match=message) as caught:
+            read_table(folder, "release")
+        assert CANARY not in str(caught.value)
