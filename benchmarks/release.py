@@ -23,6 +23,7 @@ import pyarrow as pa
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Sampling
 from dpsample.engine.duckdb import DuckDB
+from dpsample.run import Way
 
 PRIVACY = Privacy(0.5, 1e-6)
 DATA = {
@@ -45,7 +46,7 @@ def bare(path: Path, out: Path, limit: str | None) -> int:
     return 0
 
 
-def release(sampling: Sampling, way: str) -> Callable[[Path, Path, str | None], int]:
+def release(sampling: Sampling, way: Way) -> Callable[[Path, Path, str | None], int]:
     def run(path: Path, out: Path, limit: str | None) -> int:
         with DuckDB(memory_limit=limit) as engine:
             return dpsample.release_to_file(
@@ -55,7 +56,7 @@ def release(sampling: Sampling, way: str) -> Callable[[Path, Path, str | None], 
                 privacy=PRIVACY,
                 sampling=sampling,
                 way=way,
-                engine=engine,  # type: ignore[arg-type]
+                engine=engine,
             )
 
     return run
@@ -99,7 +100,8 @@ def one(task: str, path: Path, limit: str | None) -> None:
 def measured(task: str, path: Path, limit: str | None = None) -> dict[str, float] | None:
     command = [sys.executable, __file__, "--one", task, "--path", str(path), *(["--limit", limit] if limit else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.returncode == 0 else None  # type: ignore[no-any-return]
+    found: dict[str, float] | None = json.loads(done.stdout) if done.returncode == 0 else None
+    return found
 
 
 def line(name: str, found: dict[str, float] | None, floor: dict[str, float] | None) -> None:
@@ -133,7 +135,7 @@ def main() -> None:
         for kind in options.kinds:
             path = Path(folder) / f"{kind}.parquet"
             generate(path, kind, options.rows)
-            distinct = duckdb.sql(f"SELECT approx_count_distinct(key) FROM '{path}'").fetchall()[0][0]
+            [(distinct,)] = duckdb.connect().execute(f"SELECT approx_count_distinct(key) FROM '{path}'").fetchall()
             print(f"{kind}: {options.rows:,} rows, about {distinct:,} keys")
             floor = measured("bare GROUP BY", path)
             line("bare GROUP BY to Parquet", floor, floor)

@@ -90,7 +90,7 @@ def test_expected_number_of_keys() -> None:
 def test_a_sample_file_is_enough(tmp_path: Path) -> None:
     drawn = dpsample.sample(Counter(a=900, b=800, c=1), sampling=Ppswor(1))
     drawn.write(tmp_path / "sample.parquet")
-    made = dpsample.sanitize(dpsample.read_sample(tmp_path / "sample.parquet"), privacy=Privacy(1, 1e-6))
+    made = dpsample.sanitize(dpsample.read_sample(tmp_path / "sample.parquet"), privacy=Privacy(1, 1e-10))
     assert made.sampling == Ppswor(1)
     assert made.table["key"].to_pylist() == ["a", "b"]
 
@@ -98,16 +98,16 @@ def test_a_sample_file_is_enough(tmp_path: Path) -> None:
 def test_a_release_to_a_file_is_a_release(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
     source = Source(Counter(b=900, a=800, c=1))
-    assert dpsample.release_to_file(path, source, privacy=Privacy(1, 1e-6)) == 2
+    assert dpsample.release_to_file(path, source, privacy=Privacy(1, 1e-10)) == 2
     made = dpsample.read_release(path)
     assert made.table["key"].to_pylist() == ["a", "b"]
-    assert made.privacy == Privacy(1, 1e-6)
+    assert made.privacy == Privacy(1, 1e-10)
     with pytest.raises(InvalidValue, match="exists"):
-        dpsample.release_to_file(path, source, privacy=Privacy(1, 1e-6))
+        dpsample.release_to_file(path, source, privacy=Privacy(1, 1e-10))
 
 
 def test_estimates_are_close_for_frequent_keys() -> None:
-    made = dpsample.release(Counter({str(i): 10_000 + i for i in range(500)}), privacy=Privacy(1, 1e-6))
+    made = dpsample.release(Counter({str(i): 10_000 + i for i in range(500)}), privacy=Privacy(1, 1e-10))
     truth = 10_000 + np.array([int(k) for k in made.table["key"].to_pylist()])
     assert len(made) == 500
     # a token's law spans less than 60 around the truth at this privacy, for certain
@@ -115,14 +115,14 @@ def test_estimates_are_close_for_frequent_keys() -> None:
 
 
 def test_keys_only() -> None:
-    made = dpsample.release(Counter(a=900, b=1), privacy=Privacy(1, 1e-6), keys_only=True)
+    made = dpsample.release(Counter(a=900, b=1), privacy=Privacy(1, 1e-10), keys_only=True)
     assert made.table.schema.names == ["key"]
     assert made.table["key"].to_pylist() == ["a"]
 
 
 @pytest.mark.parametrize("empty", [{}, [], pa.table({"key": pa.array([], pa.string())})], ids=["dict", "list", "table"])
 def test_an_empty_source_gives_an_empty_release(empty: Any) -> None:
-    made = dpsample.release(empty, "key", privacy=Privacy(1, 1e-6))
+    made = dpsample.release(empty, "key", privacy=Privacy(1, 1e-10))
     assert isinstance(made, Release)
     assert len(made) == 0
     assert made.table.schema.names == ["key", "token", "estimate"]
@@ -130,7 +130,7 @@ def test_an_empty_source_gives_an_empty_release(empty: Any) -> None:
 
 def test_composite_keys_stay_columns() -> None:
     elements = [("Rome", 1)] * 500 + [("Oslo", 2)] * 400 + [("Oslo", 1)] * 300
-    made = dpsample.release(elements, ["city", "shop"], privacy=Privacy(1, 1e-6))
+    made = dpsample.release(elements, ["city", "shop"], privacy=Privacy(1, 1e-10))
     assert made.table.select(["city", "shop"]).to_pylist() == [
         {"city": "Oslo", "shop": 1},
         {"city": "Oslo", "shop": 2},
@@ -160,7 +160,7 @@ def test_bad_input_is_refused_before_any_output(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
     for bad in ([None, "a"], {"a": -1}, {"a": 1.5}, {"a": 2**63}):
         with pytest.raises(InvalidValue):
-            dpsample.release_to_file(path, bad, privacy=Privacy(1, 1e-6))
+            dpsample.release_to_file(path, bad, privacy=Privacy(1, 1e-10))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -169,7 +169,7 @@ def test_progress_is_told() -> None:
     dpsample.release(
         pa.table({"key": ["a"] * 1000}),
         "key",
-        privacy=Privacy(1, 1e-6),
+        privacy=Privacy(1, 1e-10),
         sampling=Ppswor(0.01),
         progress=lambda stage, done, total: told.append((stage, done, total)),
     )

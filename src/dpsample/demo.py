@@ -1,52 +1,79 @@
-"""The demo: which identifiers of Python's standard library could be published, and how surely."""
+"""The demo: release the identifiers of Python's own standard library, and look at what comes out.
+
+The data are public, so the demo may show the truth beside the release.
+"""
 
 import re
 import sysconfig
-from collections import Counter
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from dpsample.explain import explain_privacy, explain_sampling, explain_visibility
 from dpsample.privacy import Privacy
-from dpsample.scheme import KeepAll, Ppswor, certify, kendall_tau, reporting_probabilities, token_law
+from dpsample.releases import read_release
+from dpsample.run import release_to_file
+from dpsample.scheme import KeepAll, Ppswor, Sampling, certify, reporting_probabilities
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
-def standard_library() -> Counter[str]:
-    """Count the identifiers in the sources of the running Python's standard library."""
-    words: Counter[str] = Counter()
-    for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
+def standard_library() -> pa.Table:
+    """Return the elements: each identifier in the sources of the running Python's standard library, and its file."""
+    words: list[str] = []
+    files: list[str] = []
+    root = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(root.rglob("*.py")):
         if "site-packages" not in path.parts:
-            words.update(_IDENTIFIER.findall(path.read_text(encoding="utf-8", errors="replace")))
-    return words
+            found = _IDENTIFIER.findall(path.read_text(encoding="utf-8", errors="replace"))
+            words += found
+            files += [str(path.relative_to(root))] * len(found)
+    return pa.table({"word": words, "file": pa.array(files).dictionary_encode()})
 
 
 def demo(show: Callable[[str], object]) -> None:
-    """Print expected reporting, an example law and a certificate."""
-    words = standard_library()
-    frequencies = np.array(list(words.values()))
-    show(
-        f"Elements: {frequencies.sum():,} identifiers in Python's standard library; keys: {len(words):,} distinct ones."
-    )
-    show("Not private data, so the demo may look at the frequencies. How much of it could be published?\n")
-    show("  epsilon  delta   sampling            expected keys   of elements   surely (99 %) from frequency   rank tau")
-    for privacy in (Privacy(0.1, 1e-6), Privacy(0.5, 1e-6), Privacy(1, 1e-8)):
+    """Make two releases, show their top keys and a sum beside the truth, and certify them."""
+    show("Reading the sources of Python's standard library ...")
+    elements = standard_library()
+    counted = elements.group_by("word").aggregate([([], "count_all")])
+    truth = dict(zip(counted["word"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+    show(f"{elements.num_rows:,} elements (identifiers), {len(truth):,} keys (distinct ones).")
+    privacy = Privacy(epsilon=0.5, delta=1e-7)
+    with tempfile.TemporaryDirectory() as folder:
         for sampling in (KeepAll(), Ppswor(tau="1e-3")):
-            pi = reporting_probabilities(frequencies, sampling, privacy)
-            probe = np.arange(1, 100_000)
-            sure = probe[reporting_probabilities(probe, sampling, privacy) >= 0.99][0]
-            covered = pi @ frequencies / frequencies.sum()
-            tau = kendall_tau(frequencies, sampling, privacy)
-            show(
-                f"  {float(privacy.epsilon):<8g} {float(privacy.delta):<7g} {sampling!s:<19} {pi.sum():>13,.0f}"
-                f"   {covered:>11.1%}   {sure:>29,}   {tau:>8.4f}"
-            )
-    privacy = Privacy(1, 1e-8)
-    common, n = words.most_common(100)[-1]
-    law = token_law(n, KeepAll(), privacy)
-    low, high = (int(law.tokens[np.searchsorted(np.cumsum(law.probabilities), p)]) for p in (0.025, 0.975))
-    show(f"\nThe 100th most common, {common!r}, occurs {n:,} times; at {privacy} its token would be")
-    show(f"between {low:,} and {high:,} with 95 % probability. And the proof that this is private:\n")
-    show(str(certify(KeepAll(), privacy)))
+            _one(elements, truth, sampling, privacy, Path(folder) / f"words-{sampling.name.replace(' ', '-')}.private.parquet", show)
+    show("\nYour own data:")
+    show("  dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet")
+
+
+def _one(
+    elements: pa.Table,
+    truth: dict[str, int],
+    sampling: Sampling,
+    privacy: Privacy,
+    path: Path,
+    show: Callable[[str], object],
+) -> None:
+    keys = release_to_file(path, elements, "word", privacy=privacy, sampling=sampling)
+    frequencies = np.fromiter(truth.values(), np.int64)
+    expected = reporting_probabilities(frequencies, sampling, privacy).sum()
+    show(f"\n{path.name}: {keys:,} keys ({expected:,.0f} expected), {path.stat().st_size / 1000:,.0f} kB")
+    show(f"  sampled {explain_sampling(sampling)}")
+    show(f"  privacy {explain_privacy(privacy)}")
+    show(f"  seen    {explain_visibility(sampling, privacy)}")
+    made = read_release(path)
+    show("  top keys        token     estimate      truth")
+    for row in made.table.sort_by([("estimate", "descending")]).slice(0, 8).to_pylist():
+        show(f"  {row['word']:<10} {row['token']:>10,.2f} {row['estimate']:>12,.1f} {truth[row['word']]:>10,}")
+    chosen = made.table.filter(pc.starts_with(made.table["word"], "_"))
+    total = sum(n for word, n in truth.items() if word.startswith("_"))
+    show(
+        f"  a sum: identifiers that begin with '_' have {pc.sum(chosen['estimate']).as_py():,.0f} elements, by the "
+        f"estimates of {chosen.num_rows:,} reported keys; in truth {total:,}"
+    )
+    for line in str(certify(sampling, privacy)).splitlines():
+        show(f"  {line}")

@@ -55,7 +55,7 @@ def release(
     >>> from collections import Counter
     >>> from dpsample import Privacy, release
     >>> words = Counter({"the": 500, "of": 400, "serendipity": 1})
-    >>> release(words, privacy=Privacy(epsilon=1, delta=1e-6)).table["key"].to_pylist()
+    >>> release(words, privacy=Privacy(epsilon=1, delta=1e-10)).table["key"].to_pylist()
     ['of', 'the']
     """
     made = Source.of(source, key, frequency=frequency, drop_null=drop_null)
@@ -134,7 +134,7 @@ def sanitize(
     >>> from collections import Counter
     >>> from dpsample import Ppswor, Privacy, sample, sanitize
     >>> drawn = sample(Counter({"the": 500, "of": 400, "serendipity": 1}), sampling=Ppswor(tau=1))
-    >>> sanitize(drawn, privacy=Privacy(epsilon=1, delta=1e-6)).table["key"].to_pylist()
+    >>> sanitize(drawn, privacy=Privacy(epsilon=1, delta=1e-10)).table["key"].to_pylist()
     ['of', 'the']
     """
     with _running(engine) as using:

@@ -34,7 +34,8 @@ MAX_FREQUENCY = 2**63 - 1
 _BATCH = 122_880  # rows: one of DuckDB's row groups
 _PREFIX = 1 << 16  # rows that an estimate looks at
 _MARK = "dpsample-refused"
-_LEAST = 200 * 10**6
+_LEAST = 200 * 10**6  # bytes of memory to work in
+_THREAD = 64 * 10**6  # bytes of memory that a thread should have
 _PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "time", "time_ns", "timestamp", "timestamp with time zone"}
 _PLAIN |= {"timestamp_s", "timestamp_ms", "timestamp_ns"}
 _INTEGERS = {"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint"}
@@ -79,7 +80,9 @@ class DuckDB:
             "autoinstall_known_extensions": "false",
         }
         if self.memory_limit is not None:
-            config["memory_limit"] = f"{_share(self.memory_limit)}B"
+            share = _share(self.memory_limit)
+            config["memory_limit"] = f"{share}B"
+            threads = threads or max(1, min(os.cpu_count() or 1, share // _THREAD))
         if threads is not None:
             config["threads"] = threads
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -216,7 +219,7 @@ class DuckDB:
             try:
                 self.run(f"CREATE TABLE {name} AS {table.grouped(rows)}", table.objects)
             except duckdb.OutOfMemoryException as error:
-                if modulus >= 1 << 14 or not _is_out_of_memory(error):
+                if modulus >= 64 * parts or not _is_out_of_memory(error):
                     raise
                 stack += [(2 * modulus, part), (2 * modulus, part + modulus)]
             else:
@@ -937,4 +940,4 @@ def _bytes(limit: str | int) -> int:
 
 def _share(limit: int) -> int:
     """DuckDB's share of the memory of the process; the rest is for Python, Arrow, and what DuckDB does not count."""
-    return (limit - 160 * 10**6) * 7 // 10
+    return (limit - 150 * 10**6) * 3 // 4
