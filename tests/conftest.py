@@ -117,10 +117,6 @@ def relative(found: float, true: Decimal, least: Decimal = Decimal(0)) -> float:
     return float(error / max(true, least)) if error else 0.0
 
 
-def custom(values: Sequence[Fraction]) -> CustomSampling:
-    return CustomSampling(values)
-
-
 def decimals(low: str, high: str) -> st.SearchStrategy[Fraction]:
     """Numbers of four digits between two bounds, evenly spread over their magnitudes."""
     low_exponent, high_exponent = Decimal(low).adjusted(), Decimal(high).adjusted()
@@ -163,7 +159,7 @@ def staircases(length: int, lowest: str = "1e-17") -> st.SearchStrategy[Sampling
     def build(levels: list[Fraction], places: list[int]) -> Sampling:
         starts = [1, *sorted(places)]
         stairs = sorted(levels)
-        return custom([stairs[min(sum(s <= i for s in starts) - 1, len(stairs) - 1)] for i in range(1, length + 1)])
+        return CustomSampling([stairs[min(sum(s <= i for s in starts) - 1, len(stairs) - 1)] for i in range(1, length + 1)])
 
     return st.builds(build, levels, places)
 
@@ -172,12 +168,13 @@ def slopes(length: int) -> st.SearchStrategy[Sampling]:
     """q that grows by irregular factors and falls short of 1 by irregular ones, step after step."""
 
     def build(start: Fraction, factors: list[int]) -> Sampling:
-        q, values = start, []
+        q, values = start, list[Fraction]()
         for n in range(length):
             factor = Fraction(factors[n % len(factors)], 16)
-            q = min(q * factor, 1 - (1 - q) / factor)
-            values.append(q.limit_denominator(10**18))
-        return custom(sorted(min(max(v, Fraction(0)), Fraction(1)) for v in values))
+            # in units of 2**-60: with unlike denominators the oracles would drown in digits
+            q = Fraction(int(min(q * factor, 1 - (1 - q) / factor) * 2**60), 2**60)
+            values.append(max([*values[-1:], q]))
+        return CustomSampling(values)
 
     return st.builds(build, decimals("1e-12", "0.5"), st.lists(st.integers(16, 40), min_size=1, max_size=12))
 

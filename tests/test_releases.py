@@ -238,7 +238,7 @@ def test_a_stream_that_is_wrong_leaves_nothing(tmp_path: Path) -> None:
             write_release(tmp_path / "x.parquet", [], wrong, TERMS)
     function = Terms(PRIVACY, CustomSampling(lambda i: 1), ("query",))
     with pytest.raises(InvalidValue, match="must be written as values"):
-        write_release(tmp_path / "x.parquet", iter([good]), good.schema, function)
+        write_release(tmp_path / "x.parquet", map(pytest.fail, ["work was done"]), good.schema, function)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -258,6 +258,15 @@ def test_rows_must_ascend(keys: list[tuple[str, int]]) -> None:
         row = next(n for n in range(1, len(keys)) if not bytewise[n - 1] < bytewise[n]) + 1
         with pytest.raises(InvalidValue, match=f"row {row} not above"):
             Release(table, terms)
+
+
+def test_rows_must_ascend_from_batch_to_batch() -> None:
+    terms = Terms(PRIVACY, KeepAll(), ("n",), keys_only=True)
+    for second in (ROWS - 1, ROWS - 2):
+        keys = [*range(ROWS), *range(second, second + 5)]
+        with pytest.raises(InvalidValue, match=f"row {ROWS + 1:,} not above"):
+            Release(pa.table({"n": keys}), terms)
+    assert len(Release(pa.table({"n": range(ROWS + 5)}), terms)) == ROWS + 5
 
 
 @pytest.mark.parametrize("token", [0.0, -1.0, 0.1, 1.0625, float("nan"), float("inf"), -0.0, 1e308])

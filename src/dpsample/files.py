@@ -7,7 +7,7 @@ Parquet carries the metadata in its own footer. CSV and Arrow have it beside the
 last, so that it is there only if it is complete. A folder of Parquet parts is complete once its _dpsample.json is.
 
 What is written depends on the rows and the metadata alone: not on the batches in which they arrive, which may tell of
-rows that were left out, and not on the memory around them.
+rows that were left out, and not on the memory around them. Checksums find accidents, not forgeries: nothing is signed.
 """
 
 import contextlib
@@ -126,14 +126,13 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     for n, field in enumerate(schema):
         chunks = [batch.column(n) for batch in batches]
         try:
-            copy = pa.concat_arrays([*chunks, chunks[0][:0]])
+            columns.append(pa.concat_arrays([*chunks, chunks[0][:0]]))
         except pa.ArrowInvalid:
             raise InvalidValue(
                 f"{ROWS} rows of a column must be below 2 GiB",
                 f"more in column {field.name!r}",
                 f"cast it to large_{field.type}",
             ) from None
-        columns.append(pa.Array.from_buffers(field.type, len(copy), [None, *copy.buffers()[1:]]))
     return pa.record_batch(columns, schema=schema)
 
 
@@ -220,21 +219,17 @@ def write_table(
     content = _Content(schema)
     with _Temporary(target, mode) as data:
         with _writer(form, data, schema) as writer:
-            try:
-                for batch in rebatch(batches, schema):
-                    content.update(batch)
-                    writer.write_batch(_as_csv(batch) if form == "csv" else batch)
-                said = dict(metadata() if callable(metadata) else metadata)
-                said["file"] = {
-                    "rows": content.rows,
-                    "columns": _written_columns(schema),
-                    "content_sha256": content.hexdigest(),
-                }
-                if form == "parquet":
-                    writer.add_key_value_metadata({"dpsample": json.dumps(_sealed(said))})
-            except BaseException:
-                data.abandon()
-                raise
+            for batch in rebatch(batches, schema):
+                content.update(batch)
+                writer.write_batch(_as_csv(batch) if form == "csv" else batch)
+            said = dict(metadata() if callable(metadata) else metadata)
+            said["file"] = {
+                "rows": content.rows,
+                "columns": _written_columns(schema),
+                "content_sha256": content.hexdigest(),
+            }
+            if form == "parquet":
+                writer.add_key_value_metadata({"dpsample": json.dumps(_sealed(said))})
         data.seal()
         if form == "parquet":
             data.place(target, force)
@@ -335,7 +330,6 @@ class _Temporary(io.RawIOBase):
 
     def __init__(self, target: Path, mode: int | None) -> None:
         self.target, self.mode, self.sha256 = target, mode, hashlib.sha256()
-        self._abandoned = False
         prefix = f".dpsample-{_sha256(os.fsencode(target.name))[:16]}-"
         with _failures(target):
             for stale in target.parent.glob(f"{prefix}*.tmp"):
@@ -353,20 +347,10 @@ class _Temporary(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        size = memoryview(data).nbytes
-        if not self._abandoned:
-            try:
-                with _failures(self.target):
-                    self._file.write(data)
-            except InvalidValue:
-                self.abandon()
-                raise
-            self.sha256.update(data)
-        return size
-
-    def abandon(self) -> None:
-        """Ignore what a writer still has to say when it is closed."""
-        self._abandoned = True
+        with _failures(self.target):
+            self._file.write(data)
+        self.sha256.update(data)
+        return memoryview(data).nbytes
 
     def seal(self) -> None:
         """Bring everything to the disk."""

@@ -339,8 +339,8 @@ def release_schema(schema: pa.Schema, terms: Terms) -> pa.Schema:
     return ordered
 
 
-def ascends(before: list[pa.Array], after: list[pa.Array]) -> pa.Array:
-    """Whether each row of `after` is above that of `before`, column by column.
+def ascends(before: list[Any], after: list[Any]) -> Any:
+    """Whether each row of `after` is above that of `before`, column by column; for arrays, chunked or not.
 
     >>> ascends([pa.array([1, 1]), pa.array(["b", "b"])], [pa.array([1, 2]), pa.array(["a", "a"])]).to_pylist()
     [False, True]

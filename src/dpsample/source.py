@@ -78,6 +78,7 @@ twice; name each column once
     query: str | None
     format: str | None
     kind: Kind
+    _taken: list[bool]
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ twice; name each column once
             "query": query,
             "format": format,
             "kind": kind,
+            "_taken": [],
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -253,21 +255,31 @@ twice; name each column once
         import pyarrow as pa
 
         if self.kind in ("mapping", "keys"):
+            self._take()
             batches = self._from_keys()
             first = next(batches, None)
             if first is None:
-                return pa.schema([(name, pa.string()) for name in self.key]), iter(())
+                columns = [(name, pa.string()) for name in self.key]
+                return pa.schema(columns + [("frequency", pa.int64())] * self.aggregated), iter(())
             return first.schema, chain([first], batches)
         if hasattr(self.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
             self.require(self.data.columns)
             names = ", ".join('"' + name.replace('"', '""') + '"' for name in self.columns)
             reader = self.data.project(names).to_arrow_reader(_CHUNK)
         else:
+            self._take()
             reader = pa.RecordBatchReader.from_stream(self.data)
             self.require(reader.schema.names)
         indices = [reader.schema.get_field_index(name) for name in self.columns]
         schema = pa.schema([reader.schema.field(i) for i in indices])
         return schema, (batch.select(indices) for batch in reader)
+
+    def _take(self) -> None:
+        """Refuse to read again what can be read once, and would now seem to be empty."""
+        if isinstance(self.data, Iterator):
+            if self._taken:
+                raise InvalidValue("a stream can be read once", "one that was read before", "make a new source of it")
+            self._taken.append(True)
 
     def require(self, names: Sequence[str], shown: bool = True) -> None:
         """Refuse unless each column to read is there once; `shown` says whether other names may be told."""

@@ -19,6 +19,8 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeVar
@@ -28,9 +30,9 @@ import duckdb
 import pyarrow as pa
 
 from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.scheme.sampling import MAX_FREQUENCY
 from dpsample.source import Source, null_refusal
 
-MAX_FREQUENCY = 2**63 - 1
 _BATCH = 122_880  # rows: one of DuckDB's row groups
 _PREFIX = 1 << 16  # rows that an estimate looks at
 _MARK = "dpsample-refused"
@@ -148,7 +150,7 @@ class DuckDB:
         def produce(table: _Table) -> Iterator[pa.RecordBatch]:
             self._fill(table)
             match = " AND ".join(f"r.k{i} = w.k{i}" for i in range(len(table.keys)))
-            rows = f"SELECT r.* FROM ({table.rows}) r SEMI JOIN wanted w ON {match}"
+            rows = f"SELECT r.* FROM ({replace(table, drop_null=True).rows}) r SEMI JOIN wanted w ON {match}"
             return self.stream(table.grouped(rows), {**table.objects, "wanted": lambda: wanted})
 
         return self._read(source, produce, frequency=True)
@@ -209,12 +211,11 @@ class DuckDB:
             parts = 2
         if table.frequency is None:  # a part would find the faults of its own rows only
             self.run(f"SELECT count(*) FROM ({table.rows})", table.objects)
-        keys = ", ".join(f"k{i}" for i in range(len(table.keys)))
         stack = [(parts, part) for part in range(parts)]
         while stack:
             modulus, part = stack.pop()
             # the hash of a hash: rows that share bits of the first would crowd the table that groups them
-            rows = f"SELECT * FROM ({table.rows}) WHERE hash(hash({keys})) % {modulus} = {part}"
+            rows = f"SELECT * FROM ({table.rows}) WHERE hash(hash({table.names})) % {modulus} = {part}"
             name = self.name()
             try:
                 self.run(f"CREATE TABLE {name} AS {table.grouped(rows)}", table.objects)
@@ -231,8 +232,9 @@ class DuckDB:
         """How many parts to begin with, so that the groups of one come near to fitting into memory."""
         if self.memory_limit is None:
             return 1
-        long = [sql for sql, f in zip(table.keys, table.schema, strict=True) if f.type in (pa.string(), pa.binary())]
-        length = " + ".join(f"octet_length(CAST({sql} AS BLOB))" for sql in long) or "0"
+        lengths = {pa.string(): "strlen", pa.binary(): "octet_length"}
+        columns = [(sql, lengths.get(f.type)) for sql, f in zip(table.keys, table.schema, strict=True)]
+        length = " + ".join(f"{function}({sql})" for sql, function in columns if function) or "0"
         first = f"SELECT {length} AS n FROM {table.origin} LIMIT 10000"
         [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
         return 1 + int(self._distinct(table) * (48 + size)) // (2 * _share(self.memory_limit))
@@ -240,8 +242,7 @@ class DuckDB:
     def _refuse_overflow(self, table: "_Table") -> None:
         [(total,)] = self.run(f"SELECT sum(f) FROM ({table.rows})", table.objects)
         if total is not None and total > MAX_FREQUENCY:  # of all keys together; look at each
-            keys = ", ".join(f"k{i}" for i in range(len(table.keys)))
-            above = f"SELECT 1 FROM ({table.rows}) GROUP BY {keys} HAVING sum(f) > {MAX_FREQUENCY} LIMIT 1"
+            above = f"SELECT 1 FROM ({table.rows}) GROUP BY {table.names} HAVING sum(f) > {MAX_FREQUENCY} LIMIT 1"
             if self.run(above, table.objects):
                 raise _marked("sum", "")
 
@@ -252,128 +253,109 @@ class DuckDB:
         return self.stream(table.rows, table.objects)
 
     def _distinct(self, table: "_Table") -> int:
-        first = f"SELECT {', '.join(f'{sql} AS k{i}' for i, sql in enumerate(table.keys))} FROM {table.origin} LIMIT {_PREFIX}"
-        frequencies = f"SELECT count(*) AS f FROM ({first}) GROUP BY {', '.join(f'k{i}' for i in range(len(table.keys)))}"
-        chosen = "count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), coalesce(sum(f), 0)::BIGINT"
-        [(distinct, once, twice, seen)] = self.run(f"SELECT {chosen} FROM ({frequencies})", table.objects)
+        chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(table.keys))
+        first = f"SELECT {chosen} FROM {table.origin} LIMIT {_PREFIX}"
+        frequencies = f"SELECT count(*) AS f FROM ({first}) GROUP BY {table.names}"
+        numbers = "count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), coalesce(sum(f), 0)::BIGINT"
+        [(distinct, once, twice, seen)] = self.run(f"SELECT {numbers} FROM ({frequencies})", table.objects)
         if seen < _PREFIX:
             return int(distinct)
-        population, rows = distinct + once * (once - 1) / (2 * (twice + 1)), table.size()
+        population, rows = float(distinct + once * (once - 1) / (2 * (twice + 1))), table.size()
         return round(population if rows is None else -population * math.expm1(-rows / population))
 
     # ---- statements
 
     def run(self, sql: str, objects: _Objects | None = None) -> list[Any]:
         """Run a statement to its end."""
-        cursor = self._cursor(objects)
-        try:
-            return cursor.execute(sql).fetchall()
-        finally:
-            self._done(cursor)
+        with self._cursor(objects) as cursor:
+            rows: list[Any] = _waited(cursor, lambda: cursor.execute(sql).fetchall())
+            return rows
 
     def stream(self, sql: str, objects: _Objects | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the result of a query, as it is made."""
-        cursor = self._cursor(objects)
-        try:
-            for batch in cursor.sql(sql).to_arrow_reader(_BATCH):
+        with self._cursor(objects) as cursor:
+            for batch in _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(_BATCH)):
                 if batch.num_rows:
                     yield batch
                 self._require_open()  # or the result of a closed cursor just seems to have come to its end
-        finally:
-            self._done(cursor)
 
     def describe(self, origin: str, objects: _Objects | None = None) -> list[tuple[str, Any]]:
         """Return the names and DuckDB types of the columns of a FROM item."""
-        cursor = self._cursor(objects)
-        try:
+        with self._cursor(objects) as cursor:
             relation = cursor.sql(f"SELECT * FROM {origin} LIMIT 0")
             return list(zip(relation.columns, relation.types, strict=True))
-        finally:
-            self._done(cursor)
 
     def schema(self, sql: str, objects: _Objects | None = None) -> pa.Schema:
         """Return the Arrow schema of a query's result."""
-        cursor = self._cursor(objects)
-        try:
+        with self._cursor(objects) as cursor:
             return cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema
-        finally:
-            self._done(cursor)
 
     def name(self) -> str:
         """Return a name for a table that no other has."""
         return next(self._names)
 
-    def _cursor(self, objects: _Objects | None) -> duckdb.DuckDBPyConnection:
+    @contextmanager
+    def _cursor(self, objects: _Objects | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         cursor = self._require_open().cursor()
         self._cursors.append(cursor)
-        cursor.execute(_SETTINGS).fetchall()
-        for name, make in (objects or {}).items():
-            cursor.register(name, make())
-        return cursor
+        try:
+            cursor.execute(_SETTINGS).fetchall()
+            for name, make in (objects or {}).items():
+                cursor.register(name, make())
+            yield cursor
+        finally:
+            self._cursors.remove(cursor)
+            cursor.close()
 
     def _require_open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
         return self._connection
 
-    def _done(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursors.remove(cursor)
-        cursor.close()
-
     def _spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
         """Put batches into a new table, which may spill, with columns c0, c1, ...; return the number of rows."""
-        columns = [f"c{i}" for i in range(len(schema))]
-        cursor = self._cursor({"empty": lambda: schema.empty_table().rename_columns(columns)})
         rows = 0
-        try:
+        with self._cursor({"empty": lambda: _numbered(schema.empty_table())}) as cursor:
             cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM empty").fetchall()
             for table in _gathered(batches):
-                cursor.register("batch", table.rename_columns(columns))
+                cursor.register("batch", _numbered(table))
                 cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall()
                 cursor.unregister("batch")
                 rows += table.num_rows
-        finally:
-            self._done(cursor)
         return rows
 
     def _fill(self, table: "_Table") -> None:
-        if table.pending is not None:
-            (schema, batches), table.pending = table.pending, None
+        """Put what is pending into its table, whole or not at all."""
+        if table.pending is None:
+            return
+        schema, batches = table.pending
+        table.pending = schema, _spent()
+        try:
             rows = self._spool(table.origin, schema, batches)
-            if table.elements is None:
-                table.size = lambda: rows
+        except BaseException:
+            self._drop(table.origin)
+            raise
+        table.pending = None
+        if table.elements is None:
+            table.size = lambda: rows
 
     def _drop(self, name: str) -> None:
         if self._connection is not None:
             self.run(f"DROP TABLE IF EXISTS {name}")
 
     def _ask(self, source: Source, answer: "Callable[[_Table], _T]") -> _T:
-        produce = lambda: self._robust(source, lambda table: iter([answer(table)]))  # noqa: E731
-        return next(_translated(produce, source.where, source.key))
+        return next(_translated(lambda: iter([answer(self._tables.open(source))]), source.where, source.key))
 
     def _read(
         self, source: Source, produce: "Callable[[_Table], Iterator[pa.RecordBatch]]", *, frequency: bool
     ) -> Iterator[pa.RecordBatch]:
-        def shaped(table: _Table) -> Iterator[pa.RecordBatch]:
+        def shaped() -> Iterator[pa.RecordBatch]:
+            table = self._tables.open(source)
             schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
-            return (_shaped(batch, schema) for batch in produce(table))
+            for batch in produce(table):
+                yield _shaped(batch, schema)
 
-        return _translated(lambda: self._robust(source, shaped), source.where, source.key)
-
-    def _robust(self, source: Source, produce: "Callable[[_Table], Iterator[_T]]") -> Iterator[_T]:
-        """Read a table, and once more with one thread if many stumble over the quoted line ends of a CSV file."""
-        table = self._tables.open(source)
-        started = False
-        try:
-            for item in produce(table):
-                started = True
-                yield item
-            return
-        except (duckdb.Error, OSError) as error:
-            if started or table.serial is None or "Parallel CSV" not in str(error):
-                raise
-        table.origin, table.serial = table.serial, None
-        yield from produce(table)
+        return _translated(shaped, source.where, source.key)
 
 
 @dataclass
@@ -387,10 +369,14 @@ class _Table:
     faults: list[tuple[str, str]] = field(default_factory=list)  # condition on a row -> why it is refused
     drop_null: bool = False
     objects: _Objects = field(default_factory=dict)  # what `origin` names
-    serial: str | None = None  # the FROM item to fall back to
     pending: tuple[pa.Schema, Iterator[pa.RecordBatch]] | None = None  # what is still to be put into `origin`
     elements: Callable[[], Iterator[pa.RecordBatch]] | None = None  # a way of its own to the elements
     size: Callable[[], int | None] = lambda: None
+
+    @property
+    def names(self) -> str:
+        """The names of the key columns in `rows`."""
+        return ", ".join(f"k{i}" for i in range(len(self.keys)))
 
     @property
     def rows(self) -> str:
@@ -406,10 +392,10 @@ class _Table:
 
     def grouped(self, rows: str) -> str:
         """Each key of some rows once, with its frequency."""
-        keys = ", ".join(f"k{i}" for i in range(len(self.keys)))
         if self.frequency is None:
-            return f"SELECT {keys}, count(*) AS frequency FROM ({rows}) GROUP BY {keys}"
-        return f"SELECT {keys}, CAST(sum(f) AS BIGINT) AS frequency FROM ({rows}) GROUP BY {keys} HAVING sum(f) > 0"
+            return f"SELECT {self.names}, count(*) AS frequency FROM ({rows}) GROUP BY {self.names}"
+        total = "CAST(sum(f) AS BIGINT) AS frequency"
+        return f"SELECT {self.names}, {total} FROM ({rows}) GROUP BY {self.names} HAVING sum(f) > 0"
 
 
 class _Tables:
@@ -497,19 +483,17 @@ class _Tables:
             source.require(header, shown=False)
             headers.setdefault(tuple(header), []).append(path)
 
-        def scan(parallel: str) -> str:
-            options = (
-                f"auto_detect = false, header = true, strict_mode = true, delim = {_text(separator)}, quote = '\"', "
-            )
-            options += f"escape = '\"', nullstr = '', allow_quoted_nulls = false, parallel = {parallel}"
-            scans = []
-            for header, alike in headers.items():
-                types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(header)))
-                chosen = ", ".join(f"h{header.index(name)} AS c{i}" for i, name in enumerate(source.columns))
-                scans.append(f"SELECT {chosen} FROM read_csv({_paths(alike)}, columns = {{{types}}}, {options})")
-            return f"({' UNION ALL '.join(scans)})"
-
-        return replace(self._table(source, scan("true"), form="csv"), serial=scan("false"))
+        # not in parallel: many threads lose or repeat rows, silently, where quoted fields have quotes and line ends
+        options = (
+            f"auto_detect = false, header = true, strict_mode = true, parallel = false, delim = {_text(separator)}, "
+        )
+        options += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false"
+        scans = []
+        for header, alike in headers.items():
+            types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(header)))
+            chosen = ", ".join(f"h{header.index(name)} AS c{i}" for i, name in enumerate(source.columns))
+            scans.append(f"SELECT {chosen} FROM read_csv({_paths(alike)}, columns = {{{types}}}, {options})")
+        return self._table(source, f"({' UNION ALL '.join(scans)})", form="csv")
 
     def _json(self, source: Source, paths: list[str]) -> _Table:
         for path in paths:
@@ -522,7 +506,9 @@ class _Tables:
         kinds = ["JSON"] * len(source.key) + ["VARCHAR"] * source.aggregated
         types = ", ".join(f"{_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True))
         chosen = ", ".join(f"{_name(name)} AS c{i}" for i, name in enumerate(source.columns))
-        return self._table(source, f"(SELECT {chosen} FROM read_json({options}, columns = {{{types}}}))", form="json")
+        return self._table(
+            source, f"(SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}}))", form="json"
+        )
 
     def _arrow(self, source: Source, paths: list[str]) -> _Table:
         schemas = []
@@ -562,7 +548,10 @@ class _Tables:
             schema=self._schema(source, keys, "empty", {"empty": lambda: empty}),
             keys=keys,
             frequency=f"TRY_CAST({frequency} AS BIGINT)",
-            faults=[*((f"{fault} = {i}", code) for i, code in enumerate(_WORDS)), (f"{frequency} IS NULL", "sum")],
+            faults=[
+                *((f"{fault} = {i}", code) for i, code in enumerate(_WORDS)),
+                (f"TRY_CAST({frequency} AS BIGINT) IS NULL", "sum"),
+            ],
             drop_null=source.drop_null,
             pending=database.grouped(),
             elements=elements,
@@ -772,7 +761,8 @@ def _type_refusal(name: str, found: str, what: str) -> DpsampleError:
         "nested values": "; it may be made of several columns instead",
     }
     return InvalidValue(
-        f"the key column {name!r} must be of integers, decimals, text, bytes, booleans, dates or times{why.get(what, '')}",
+        f"the key column {name!r} must be of integers, decimals, text, bytes, booleans, dates or times"
+        + why.get(what, ""),
         found,
         "cast it to text or to an integer first",
     )
@@ -829,7 +819,9 @@ def _refusal(error: Exception, where: str, keys: Sequence[str]) -> BaseException
             "temporary files need room on the disk", "none left", "free some, or choose another temp_dir"
         )
     if _is_out_of_memory(error) or isinstance(error, MemoryError):
-        return InvalidValue("the work must fit into the memory limit", "too little", "raise it, or use fewer threads")
+        return InvalidValue(
+            "the work must fit into the memory limit", "too little", "raise or set memory_limit, or use fewer threads"
+        )
     rule, remedy = f"{where} must be whole and readable", "check the file, or write it anew"
     if line := re.search(r"CSV Error on Line: (\d+)", message):
         return InvalidValue(
@@ -848,7 +840,7 @@ def _translated(produce: Callable[[], Iterator[_T]], where: str, keys: Sequence[
             item = next(iterator)
         except StopIteration:
             return
-        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError, EOFError, UnicodeError) as error:
+        except (duckdb.Error, pa.ArrowException, OSError, EOFError, UnicodeError) as error:
             problem = _refusal(error, where, keys)
         else:
             yield item
@@ -869,6 +861,24 @@ def _text(text: str) -> str:
 
 def _paths(paths: Iterable[str]) -> str:
     return f"[{', '.join(_text(glob.escape(path)) for path in paths)}]"
+
+
+def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
+    """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            while not future.done():
+                cursor.interrupt()
+                wait([future], 0.05)
+            raise
+
+
+def _spent() -> Iterator[pa.RecordBatch]:
+    yield from ()
+    raise InvalidValue("a stream can be read once", "one that was read before", "make a new one")
 
 
 def _numbered(table: pa.Table) -> pa.Table:
@@ -897,10 +907,10 @@ def _header(path: str, separator: str) -> list[str]:
     opened = gzip.open if path.endswith(".gz") else open
     names: list[str] = []
     try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
             lines = iter(lambda: file.readline(1 << 20), "")
             names = [name.strip() for name in next(csv.reader(lines, delimiter=separator, strict=True), [])]
-    except (csv.Error, OSError, EOFError, UnicodeError):
+    except (csv.Error, OSError, EOFError):
         pass
     if not any(names):
         raise InvalidValue("a CSV file begins with a line of column names", f"none in {path!r}", "add one, in UTF-8")

@@ -1,0 +1,264 @@
+"""Source: what it accepts, what it refuses, and what it shows of itself."""
+
+import os
+import traceback
+from collections import Counter
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsample.errors import InvalidValue
+from dpsample.source import Source
+
+CANARY = "SECRET-canary"
+
+
+def keys_of(source: Source) -> list[Any]:
+    schema, batches = source.as_batches()
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert all(list(row) == schema.names for row in rows)
+    return [tuple(row.values()) for row in rows]
+
+
+def test_it_is_frozen() -> None:
+    source = Source("events.parquet", key="query")
+    with pytest.raises(FrozenInstanceError):
+        source.key = ("other",)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "kind"),
+    [
+        ("a.parquet", "k", "files"),
+        (Path("a.parquet"), "k", "files"),
+        (["a.parquet", Path("b.parquet")], "k", "files"),
+        ([Path("a.parquet")], None, "files"),
+        ("postgresql://localhost/db", "k", "database"),
+        ("sqlite:///a.db", "k", "database"),
+        (pa.table({"k": [1]}), "k", "table"),
+        (pa.record_batch({"k": [1]}), "k", "table"),
+        (pa.table({"k": [1]}).to_reader(), "k", "stream"),
+        ({"a": 1}, None, "mapping"),
+        (Counter("abca"), "letter", "mapping"),
+        (["a", "b"], None, "keys"),
+        ([1, 2], "k", "keys"),
+        ([("a", 1)], ["k", "n"], "keys"),
+        ({"a", "b"}, "k", "keys"),
+        ([], None, "keys"),
+        ((k for k in "ab"), "k", "keys"),
+        (np.array(["a", "b"]), "k", "keys"),
+    ],
+)
+def test_kinds(data: Any, key: Any, kind: str) -> None:
+    files = kind in ("files", "database")
+    options: dict[str, Any] = {"table": "t"} if kind == "database" else {}
+    if key is None and files:
+        with pytest.raises(InvalidValue, match="key is the name of a column"):
+            Source(data, **options)
+    else:
+        assert Source(data, key, **options).kind == kind
+
+
+def test_repr_shows_where_and_which_columns_only() -> None:
+    assert repr(Source("a.csv", ["k", "l"], frequency="n")) == "Source('a.csv', key=['k', 'l'], frequency='n')"
+    assert repr(Source([CANARY], drop_null=True)) == "Source(<list>, key='key', drop_null=True)"
+    assert repr(Source({CANARY: 1})) == "Source(<dict>, key='key')"
+    assert repr(Source(pa.table({"k": [CANARY]}), "k")) == "Source(<Table>, key='k')"
+    assert repr(Source([CANARY, CANARY], "k")) == "Source(<2 paths>, key='k')"
+    query = Source("sqlite:///a.db", "k", query=f"SELECT k FROM t WHERE k <> '{CANARY}'")
+    assert repr(query) == "Source('sqlite:///a.db', key='k', query=...)"
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://ada:PW@db.example:5433/shop", "postgresql://db.example:5433/shop"),
+        ("postgres://ada:PW@db.example/shop?sslmode=require", "postgresql://db.example/shop"),
+        ("postgresql://db.example/shop?user=ada&password=PW", "postgresql://db.example/shop"),
+        ("postgresql:///shop?host=/run/pg&password=PW", "postgresql:///shop"),
+        ("postgresql://ada:P@W@db.example/shop", "postgresql://db.example/shop"),
+        ("postgresql://ada:PW@db.example:PW/shop", "postgresql://..."),
+        ("postgresql://ada:PW@[half/shop", "postgresql://..."),
+    ],
+)
+def test_passwords_are_not_shown(uri: str, shown: str) -> None:
+    source = Source(uri, "k", table="t")
+    assert repr(source) == f"Source({shown!r}, key='k', table='t')"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"data": "a.csv", "key": []}, "key is the name of a column"),
+        ({"data": "a.csv", "key": ""}, "key is the name of a column"),
+        ({"data": "a.csv", "key": [1]}, "key is the name of a column"),
+        ({"data": "a.csv", "key": ["k", "K"]}, "key columns must differ"),
+        ({"data": "a.csv", "key": "frequency"}, "a release has the columns"),
+        ({"data": "a.csv", "key": ["k", "Token"]}, "a release has the columns"),
+        ({"data": "a.csv", "key": "estimate"}, "a release has the columns"),
+        ({"data": "a.csv", "key": "k", "frequency": "k"}, "the frequency is not part of the key"),
+        ({"data": "a.csv", "key": "k", "frequency": 1}, "frequency is the name of a column"),
+        ({"data": "a.csv", "key": "k", "format": "xls"}, "format goes with files"),
+        ({"data": [1], "format": "csv"}, "format goes with files"),
+        ({"data": {"a": 1}, "frequency": "n"}, "has no columns to read a frequency from"),
+        ({"data": "a.csv", "key": "k", "table": "t"}, "table and query go with a database"),
+        ({"data": "sqlite:///a.db", "key": "k"}, "either a table or a query"),
+        ({"data": "sqlite:///a.db", "key": "k", "table": "t", "query": "SELECT 1"}, "either a table or a query"),
+        ({"data": "s3://bucket/a.parquet", "key": "k"}, "a URI names a database"),
+        ({"data": 5, "key": "k"}, "a source is a path"),
+        ({"data": b"abc", "key": "k"}, "a source is a path"),
+        ({"data": None, "key": "k"}, "a source is a path"),
+    ],
+)
+def test_refused_when_made(arguments: dict[str, Any], rule: str) -> None:
+    with pytest.raises(InvalidValue, match=rule):
+        Source(**arguments)
+
+
+def test_of_takes_a_source_or_makes_one() -> None:
+    source = Source("a.csv", "k")
+    assert Source.of(source) is source
+    assert Source.of(source, frequency=None, drop_null=False) is source
+    assert repr(Source.of("a.csv", "k", frequency="n")) == "Source('a.csv', key='k', frequency='n')"
+    with pytest.raises(InvalidValue, match="also key"):
+        Source.of(source, "k")
+
+
+class TestFiles:
+    def make(self, folder: Path, *names: str) -> None:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("")
+
+    def found(self, source: Source, folder: Path) -> list[str]:
+        return [os.path.relpath(path, folder) for path in source.files()[1]]
+
+    def test_folder(self, tmp_path: Path) -> None:
+        self.make(tmp_path, "b.csv", "a.csv.gz", "deep/er/c.CSV", "_SUCCESS", ".a.csv.crc", "notes.txt")
+        self.make(tmp_path, "_delta/d.csv", ".hidden/e.csv")
+        source = Source(tmp_path, "k")
+        assert source.files()[0] == "csv"
+        assert self.found(source, tmp_path) == ["a.csv.gz", "b.csv", "deep/er/c.CSV"]
+
+    def test_glob_and_list(self, tmp_path: Path) -> None:
+        self.make(tmp_path, "a1.parquet", "a2.parquet", "b.parquet", "deep/a3.parquet")
+        assert self.found(Source(f"{tmp_path}/a*.parquet", "k"), tmp_path) == ["a1.parquet", "a2.parquet"]
+        assert len(self.found(Source(f"{tmp_path}/**/a*.parquet", "k"), tmp_path)) == 3
+        paths = [tmp_path / "b.parquet", f"{tmp_path}/a*.parquet"]
+        assert self.found(Source(paths, "k"), tmp_path) == ["b.parquet", "a1.parquet", "a2.parquet"]
+
+    def test_a_file_is_taken_by_its_name_before_a_glob(self, tmp_path: Path) -> None:
+        self.make(tmp_path, "a[1].csv", "a1.csv")
+        assert self.found(Source(tmp_path / "a[1].csv", "k"), tmp_path) == ["a[1].csv"]
+
+    @pytest.mark.parametrize(
+        ("name", "format"),
+        [
+            ("a.parquet", "parquet"),
+            ("a.csv.gz", "csv"),
+            ("a.tsv", "tsv"),
+            ("a.jsonl.gz", "jsonl"),
+            ("a.ndjson", "jsonl"),
+            ("a.ARROW", "arrow"),
+            ("a.feather", "arrow"),
+            ("a.ipc", "arrow"),
+        ],
+    )
+    def test_formats(self, tmp_path: Path, name: str, format: str) -> None:
+        self.make(tmp_path, name)
+        assert Source(tmp_path / name, "k").files()[0] == format
+        assert Source(tmp_path / name, "k", format="csv").files()[0] == "csv"
+
+    def test_refusals(self, tmp_path: Path) -> None:
+        self.make(tmp_path, "a.csv", "b.parquet", "c.dat", "empty/x.txt")
+        (tmp_path / "link.csv").symlink_to(tmp_path / "a.csv")
+        for data, rule in [
+            (tmp_path / "missing.csv", "a path must name a file or folder; found nothing at '.*missing.csv'"),
+            (f"{tmp_path}/x*.csv", "a glob must match a file"),
+            (tmp_path / "empty", "a folder must have a data file in it"),
+            (tmp_path / "c.dat", "a file's extension tells its format"),
+            (
+                [tmp_path / "a.csv", tmp_path / "b.parquet"],
+                "files of one source have one format; found csv and parquet",
+            ),
+            ([tmp_path / "a.csv", f"{tmp_path}/a*"], "each file is read once"),
+            ([tmp_path / "a.csv", tmp_path / "link.csv"], "each file is read once"),
+        ]:
+            with pytest.raises(InvalidValue, match=rule):
+                Source(data, "k").files()
+
+    def test_keys_taken_for_paths_are_not_shown(self) -> None:
+        with pytest.raises(InvalidValue, match=r"nothing at entry 1 of the list; .* leave out key") as caught:
+            Source([CANARY, "b"], "k").files()
+        assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        "keys", [["b", "a", "b", ""], [3, -1, 2**63 - 1], [b"\xff", b""], [True, False], [], ["é\n'\"", "日本"]]
+    )
+    def test_iterables(self, keys: list[Any]) -> None:
+        expected = [(key,) for key in keys]
+        assert keys_of(Source(keys)) == expected
+        assert keys_of(Source(iter(keys), "k")) == expected
+
+    def test_numpy_values(self) -> None:
+        assert keys_of(Source(np.array([3, 1]), "k")) == [(3,), (1,)]
+        assert keys_of(Source(np.array(["a", "b"]), "k")) == [("a",), ("b",)]
+
+    def test_composite_keys_and_mappings(self) -> None:
+        assert keys_of(Source([("a", 1), ("b", 2)], ["k", "n"])) == [("a", 1), ("b", 2)]
+        assert keys_of(Source({"a": 2, "b": np.int64(3), "c": 4.0})) == [("a", 2), ("b", 3), ("c", 4)]
+        assert keys_of(Source({("a", 1): 2}, ["k", "l"])) == [("a", 1, 2)]
+
+    def test_more_than_one_chunk(self) -> None:
+        keys = [f"k{i % 1000}" for i in range(200_000)]
+        assert keys_of(Source(iter(keys))) == [(key,) for key in keys]
+
+    def test_null_keys(self) -> None:
+        assert keys_of(Source(["a", None, "b"], drop_null=True)) == [("a",), ("b",)]
+        assert keys_of(Source([None, None], drop_null=True)) == []
+        assert keys_of(Source([("a", None), ("b", 1)], ["k", "l"], drop_null=True)) == [("b", 1)]
+        assert keys_of(Source({None: 5, "a": 1}, drop_null=True)) == [("a", 1)]
+        with pytest.raises(InvalidValue, match="the key column 'l' must have no NULL; found at least one row"):
+            keys_of(Source([("a", None)], ["k", "l"]))
+
+    @pytest.mark.parametrize(
+        ("data", "key", "rule"),
+        [
+            ([CANARY, 1], None, "all keys have one type"),
+            ([1, True], None, "all keys have one type"),
+            ([CANARY] * 70_000 + [7], None, "all keys have one type"),
+            ([1.5], None, "found one of type float"),
+            ([(CANARY, "b")], None, "found one of type tuple"),
+            ([(CANARY,), (CANARY, "b")], ["k", "l"], "each key is a tuple of 2"),
+            ([2**63], None, "integers are from"),
+            ([CANARY + "\ud800"], None, "text can be written in UTF-8"),
+            ({CANARY: 1.5}, None, "frequencies are whole numbers"),
+            ({CANARY: float("nan")}, None, "frequencies are whole numbers"),
+            ({CANARY: float("inf")}, None, "frequencies are whole numbers"),
+            ({CANARY: None}, None, "frequencies are whole numbers"),
+            ({CANARY: "5"}, None, "frequencies are whole numbers"),
+            ({CANARY: 2**63}, None, "integers are from"),
+        ],
+    )
+    def test_refused_without_showing_any(self, data: Any, key: Any, rule: str) -> None:
+        with pytest.raises(InvalidValue, match=rule) as caught:
+            keys_of(Source(data, key))
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert CANARY not in repr(error) + "".join(traceback.format_exception(error))
+            error = error.__cause__ or error.__context__
+
+    def test_a_stream_is_read_once(self) -> None:
+        for data in (iter("ab"), pa.table({"key": ["a"]}).to_reader()):
+            source = Source(data, "key")
+            list(source.as_batches()[1])
+            with pytest.raises(InvalidValue, match="a stream can be read once"):
+                source.as_batches()
+        source = Source(["a"])
+        assert keys_of(source) == keys_of(source)
