@@ -6,7 +6,7 @@ recurrence of pi loses at most about log10(1/delta) of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
@@ -153,13 +153,17 @@ def weighted() -> st.SearchStrategy[Sampling]:
 
 def staircases(length: int, lowest: str = "1e-17") -> st.SearchStrategy[Sampling]:
     """q that is constant, jumps and rises in stairs, possibly below any delta, up to a last frequency."""
-    levels = st.lists(st.one_of(decimals(lowest, "1"), st.just(Fraction(0)), st.just(Fraction(1))), min_size=1, max_size=6)
+    levels = st.lists(
+        st.one_of(decimals(lowest, "1"), st.just(Fraction(0)), st.just(Fraction(1))), min_size=1, max_size=6
+    )
     places = st.lists(st.integers(1, length), min_size=6, max_size=6)
 
     def build(levels: list[Fraction], places: list[int]) -> Sampling:
         starts = [1, *sorted(places)]
         stairs = sorted(levels)
-        return CustomSampling([stairs[min(sum(s <= i for s in starts) - 1, len(stairs) - 1)] for i in range(1, length + 1)])
+        return CustomSampling(
+            [stairs[min(sum(s <= i for s in starts) - 1, len(stairs) - 1)] for i in range(1, length + 1)]
+        )
 
     return st.builds(build, levels, places)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import refused
 from dpsample.exact import exact, exponential_floor, text
 
 TENTH = Fraction(1, 10)
@@ -24,7 +24,9 @@ def test_one_tenth_is_one_tenth_however_it_is_written(value: Any) -> None:
     assert exact(value, "x") == TENTH
 
 
-@pytest.mark.parametrize("value", [3, "3", 3.0, Decimal(3), Fraction(3), np.int8(3), np.uint64(3), np.array(3)], ids=repr)
+@pytest.mark.parametrize(
+    "value", [3, "3", 3.0, Decimal(3), Fraction(3), np.int8(3), np.uint64(3), np.array(3)], ids=repr
+)
 def test_whole_numbers(value: Any) -> None:
     assert exact(value, "x") == 3
 
@@ -47,8 +49,23 @@ def test_other_types_are_refused_by_name(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), float("inf"), -float("inf"), Decimal("NaN"), Decimal("-Infinity"), np.float64("nan")]
-    + ["nan", "inf", "", "ten", "0x1", "1/0", "1e", "0.1.2", "1 2"],
+    [
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        Decimal("NaN"),
+        Decimal("-Infinity"),
+        np.float64("nan"),
+        "nan",
+        "inf",
+        "",
+        "ten",
+        "0x1",
+        "1/0",
+        "1e",
+        "0.1.2",
+        "1 2",
+    ],
     ids=repr,
 )
 def test_what_is_no_finite_number_is_refused(value: Any) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import refused
 from dpsample import Privacy, PrivacyWarning
 
 
@@ -93,7 +93,15 @@ def test_json_and_repr_round_trip_exactly(epsilon: Fraction, delta: Fraction | f
 
 @pytest.mark.parametrize(
     "form",
-    [{}, {"epsilon": "1"}, {"epsilon": "1", "delta": "1e-6", "tau": "1"}, {"Epsilon": "1", "delta": "1e-6"}, [], None, "1"],
+    [
+        {},
+        {"epsilon": "1"},
+        {"epsilon": "1", "delta": "1e-6", "tau": "1"},
+        {"Epsilon": "1", "delta": "1e-6"},
+        [],
+        None,
+        "1",
+    ],
     ids=repr,
 )
 def test_json_with_other_fields_is_refused(form: Any) -> None:

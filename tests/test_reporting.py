@@ -8,14 +8,16 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import oracles
 from conftest import (
     FUZZ,
     PRECISE,
     decimal,
     decimals,
-    follow,
     privacies,
     refused,
     relative,
@@ -28,9 +30,6 @@ from conftest import (
     true_qs,
     weighted,
 )
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.reporting import reporting
@@ -60,7 +59,9 @@ def test_the_references_agree() -> None:
     """Algorithm 3 as transcribed in fractions, and the 120 digits that the tests of long rows rest on."""
     for sampling in (KeepAll(), Ppswor("0.3", "0.5"), Priority("0.01", 2)):
         privacy = Privacy("0.7", "1e-5")
-        exact = oracles.algorithm_3(true_q_fractions(sampling, 40), oracles.exponential(privacy.epsilon, 80), privacy.delta)
+        exact = oracles.algorithm_3(
+            true_q_fractions(sampling, 40), oracles.exponential(privacy.epsilon, 80), privacy.delta
+        )
         for fast, slow in zip(true_pi(sampling, privacy, 40), exact, strict=True):
             assert abs(Fraction(fast) - slow) <= slow / 10**50
 
@@ -234,7 +235,9 @@ def test_each_frequency_on_its_own(sampling: Sampling, complement: bool) -> None
     assert (shaped == mixed.reshape(100, 50, 40)).all()
 
 
-@pytest.mark.parametrize("values", [7, [], [[1, 2], [3, 4]], np.zeros((0, 2), np.uint8), np.array(3, np.int8), range(4)])
+@pytest.mark.parametrize(
+    "values", [7, [], [[1, 2], [3, 4]], np.zeros((0, 2), np.uint8), np.array(3, np.int8), range(4)]
+)
 @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor("0.1"), CustomSampling(["1"] * 9)], ids=repr)
 def test_shapes_are_kept(sampling: Sampling, values: Any) -> None:
     found = reporting_probabilities(values, sampling, Privacy(1, "1e-6"))
@@ -365,11 +368,10 @@ def test_the_second_branch_of_the_closed_form_as_corrected(epsilon: str, L: int)
         for i in range(L + 1, 2 * L + 2):
             absent = delta * (E ** (2 * L + 1 - i) - 1) / (E - 1)
             printed = delta * (E ** (2 * L + 2 - i) - 1) / (E - 1)
-            for compute in (
-                lambda i: closed_form([i], privacy, complement=True),
-                lambda i: reporting_probabilities([i], KeepAll(), privacy, complement=True),
-            ):
-                assert relative(float(compute(i)[0]), absent, least=delta) < 1e-12
+            by_formula = float(closed_form([i], privacy, complement=True)[0])
+            by_recurrence = float(reporting_probabilities([i], KeepAll(), privacy, complement=True)[0])
+            assert relative(by_formula, absent, least=delta) < 1e-12
+            assert relative(by_recurrence, absent, least=delta) < 1e-12
             assert printed - absent >= delta * (1 - FUZZ)
 
 

@@ -11,13 +11,13 @@ from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
-from conftest import privacies, refused, schemes, true_q_fractions, weighted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import oracles
+from conftest import privacies, refused, schemes, true_q_fractions, weighted
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import TokenLaw, default_grid, integer_law, integer_laws, token_law, token_laws
 from dpsample.scheme.reporting import reporting
@@ -95,7 +95,9 @@ def test_a_large_epsilon(sampling: Sampling, epsilon: str, grid: int) -> None:
 
 @pytest.mark.parametrize("grid", [1, 4])
 def test_q_that_grows_a_little_faster_than_privacy_allows(grid: int) -> None:
-    check_rows(CustomSampling([Fraction(21, 10) ** k / 10**4 for k in range(12)] + [1] * 4), Privacy("0.7", "1e-8"), grid)
+    check_rows(
+        CustomSampling([Fraction(21, 10) ** k / 10**4 for k in range(12)] + [1] * 4), Privacy("0.7", "1e-8"), grid
+    )
 
 
 @settings(max_examples=25)
@@ -190,7 +192,13 @@ def same(a: TokenLaw, b: TokenLaw) -> bool:
 @pytest.mark.parametrize("grid", [1, 8])
 @pytest.mark.parametrize(
     "sampling",
-    [KeepAll(), Ppswor("1e-3"), Priority("1e-6"), Ppswor("0.01", "0.5"), CustomSampling(lambda i: "0.01" if i < 500 else 1)],
+    [
+        KeepAll(),
+        Ppswor("1e-3"),
+        Priority("1e-6"),
+        Ppswor("0.01", "0.5"),
+        CustomSampling(lambda i: "0.01" if i < 500 else 1),
+    ],
     ids=repr,
 )
 def test_rows_are_the_same_alone_in_batches_and_in_any_order(sampling: Sampling, grid: int) -> None:
@@ -208,7 +216,14 @@ def test_rows_are_the_same_alone_in_batches_and_in_any_order(sampling: Sampling,
 @pytest.mark.parametrize("grid", [1, 4])
 @pytest.mark.parametrize(
     "sampling",
-    [KeepAll(), Priority("0.02"), Ppswor("0.3"), Ppswor("0.1", cap=30), Priority("0.001", 0), CustomSampling(lambda i: "1/3")],
+    [
+        KeepAll(),
+        Priority("0.02"),
+        Ppswor("0.3"),
+        Ppswor("0.1", cap=30),
+        Priority("0.001", 0),
+        CustomSampling(lambda i: "1/3"),
+    ],
     ids=repr,
 )
 def test_from_where_pi_is_constant_rows_are_shifts(sampling: Sampling, grid: int) -> None:
@@ -226,7 +241,7 @@ def test_from_where_pi_is_constant_rows_are_shifts(sampling: Sampling, grid: int
 def check_against_integers(law: TokenLaw, sampling: Sampling, privacy: Privacy, tolerance: float = 1e-12) -> None:
     exact = integer_law(law.frequency, sampling, privacy, law.grid)
     q = Fraction(sampling.bounds(law.frequency, 256)[0], 1 << 256)
-    expected = dict(enumerate((q * p for p in exact.probabilities)))
+    expected = dict(enumerate(q * p for p in exact.probabilities))
     found = dict(zip((law.frequency * law.grid - law.cells).tolist(), law.probabilities.tolist(), strict=True))
     for k in {*expected, *found}:
         p = expected.get(k, Fraction(0))
@@ -262,7 +277,13 @@ def test_the_smallest_epsilon_and_delta(sampling: Sampling, epsilon: str, freque
 
 @pytest.mark.parametrize(
     "sampling",
-    [Ppswor("1e-18"), Priority("1e-20"), Ppswor("1e-8", "0.5"), Priority("1e-12", "0.5"), CustomSampling(lambda i: "1e-9")],
+    [
+        Ppswor("1e-18"),
+        Priority("1e-20"),
+        Ppswor("1e-8", "0.5"),
+        Priority("1e-12", "0.5"),
+        CustomSampling(lambda i: "1e-9"),
+    ],
     ids=repr,
 )
 @pytest.mark.parametrize("frequency", [5, 10**12, 2**63 - 1])
@@ -338,4 +359,6 @@ def test_rows_agree_with_their_neighbours_in_integers() -> None:
         cut = dict(enumerate(pairwise((0, *exact.cuts))))
         for k, p in zip((2 * law.frequency - law.cells).tolist(), law.probabilities.tolist(), strict=True):
             low, high = cut[k]
-            assert abs(Fraction(p) - q * Fraction(high - low, 1 << exact.bits)) <= max(Fraction(p), privacy.delta) / 10**12
+            assert (
+                abs(Fraction(p) - q * Fraction(high - low, 1 << exact.bits)) <= max(Fraction(p), privacy.delta) / 10**12
+            )

@@ -22,7 +22,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     cli         the `dpsample` command
 """
 
-from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning
+from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
 from dpsample.privacy import Privacy
 from dpsample.releases import Release, read_release
 from dpsample.run import release, release_to_file, sample, sanitize
@@ -46,6 +46,7 @@ __all__ = [
     "Sample",
     "Sampling",
     "Source",
+    "SystemFailure",
     "__version__",
     "read_release",
     "read_sample",

@@ -45,7 +45,14 @@ def demo(show: Callable[[str], object]) -> None:
     privacy = Privacy(epsilon=0.5, delta=1e-7)
     with tempfile.TemporaryDirectory() as folder:
         for sampling in (KeepAll(), Ppswor(tau="1e-3")):
-            _one(elements, truth, sampling, privacy, Path(folder) / f"words-{sampling.name.replace(' ', '-')}.private.parquet", show)
+            _one(
+                elements,
+                truth,
+                sampling,
+                privacy,
+                Path(folder) / f"words-{sampling.name.replace(' ', '-')}.private.parquet",
+                show,
+            )
     show("\nYour own data:")
     show("  dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet")
 

@@ -2,7 +2,8 @@
 
     Exception
     └── DpsampleError            everything below
-        ├── InvalidValue         an argument breaks a rule (also a ValueError)
+        ├── InvalidValue         an argument or the data break a rule (also a ValueError)
+        ├── SystemFailure        the machine could not: no space, no memory, a broken disk
         └── PrivacyViolation     a check of a privacy guarantee failed
 
     UserWarning
@@ -17,11 +18,19 @@ class DpsampleError(Exception):
     """Base of all errors that dpsample raises on purpose."""
 
 
-class InvalidValue(DpsampleError, ValueError):  # noqa: N818 - named for what is wrong
-    """An argument breaks a rule."""
+class _Told(DpsampleError):  # noqa: N818
+    """A message of three parts."""
 
     def __init__(self, rule: str, found: str, remedy: str) -> None:
         super().__init__(f"{rule}; found {found}; {remedy}")
+
+
+class InvalidValue(_Told, ValueError):  # noqa: N818 - named for what is wrong
+    """An argument, or the data, break a rule."""
+
+
+class SystemFailure(_Told):
+    """The machine could not do it: no space, no memory, a broken disk."""
 
 
 class PrivacyViolation(DpsampleError):  # noqa: N818

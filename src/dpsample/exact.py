@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 from dpsample.errors import InvalidValue
 
+_LARGEST_EXPONENT = 1000  # of a decimal: beyond it exact arithmetic would take for ever
+
 Number: TypeAlias = int | float | str | Decimal | Fraction
 
 
@@ -20,7 +22,7 @@ def exact(value: Any, name: str) -> Fraction:
     >>> exact(0.1, "tau"), exact("1e-6", "tau"), exact("1/3", "tau")
     (Fraction(1, 10), Fraction(1, 1000000), Fraction(1, 3))
     """
-    if hasattr(value, "dtype") and hasattr(value, "item"):  # a numpy scalar
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise InvalidValue(
@@ -29,10 +31,15 @@ def exact(value: Any, name: str) -> Fraction:
             f"write it as a number or a string such as {name}='0.1'",
         )
     try:
-        return Fraction(repr(value) if isinstance(value, float) else value)
-    except (ValueError, OverflowError, ZeroDivisionError):
+        if isinstance(value, float | str | Decimal) and "/" not in str(value):
+            decimal = Decimal(repr(value) if isinstance(value, float) else value)
+            if abs(decimal.adjusted()) > _LARGEST_EXPONENT:
+                raise ValueError
+            return Fraction(decimal)
+        return Fraction(value)
+    except (ValueError, ArithmeticError):
         raise InvalidValue(
-            f"{name} must be a finite number",
+            f"{name} must be a finite number, and between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT}",
             repr(value),
             f"write it as a number or a string such as {name}='0.1'",
         ) from None

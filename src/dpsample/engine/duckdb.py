@@ -18,10 +18,12 @@ import math
 import os
 import re
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -325,7 +327,10 @@ class DuckDB:
         return rows
 
     def _fill(self, table: "_Table") -> None:
-        """Put what is pending into its table, whole or not at all."""
+        """Look through files that need it; put what is pending into its table, whole or not at all."""
+        while table.unseen:
+            table.unseen[-1]()
+            table.unseen.pop()
         if table.pending is None:
             return
         schema, batches = table.pending
@@ -344,7 +349,10 @@ class DuckDB:
             self.run(f"DROP TABLE IF EXISTS {name}")
 
     def _ask(self, source: Source, answer: "Callable[[_Table], _T]") -> _T:
-        return next(_translated(lambda: iter([answer(self._tables.open(source))]), source.where, source.key))
+        def produce() -> Iterator[_T]:
+            yield answer(self._tables.open(source))
+
+        return next(_translated(produce, source.where, source.key))
 
     def _read(
         self, source: Source, produce: "Callable[[_Table], Iterator[pa.RecordBatch]]", *, frequency: bool
@@ -370,6 +378,7 @@ class _Table:
     drop_null: bool = False
     objects: _Objects = field(default_factory=dict)  # what `origin` names
     pending: tuple[pa.Schema, Iterator[pa.RecordBatch]] | None = None  # what is still to be put into `origin`
+    unseen: list[Callable[[], None]] = field(default_factory=list)  # looks to be taken before the first row
     elements: Callable[[], Iterator[pa.RecordBatch]] | None = None  # a way of its own to the elements
     size: Callable[[], int | None] = lambda: None
 
@@ -478,7 +487,6 @@ class _Tables:
     def _csv(self, source: Source, paths: list[str], separator: str) -> _Table:
         headers: dict[tuple[str, ...], list[str]] = {}
         for path in paths:
-            _require_whole(path)
             header = _header(path, separator)
             source.require(header, shown=False)
             headers.setdefault(tuple(header), []).append(path)
@@ -489,15 +497,14 @@ class _Tables:
         )
         options += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false"
         scans = []
-        for header, alike in headers.items():
-            types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(header)))
-            chosen = ", ".join(f"h{header.index(name)} AS c{i}" for i, name in enumerate(source.columns))
+        for names, alike in headers.items():
+            types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(names)))
+            chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
             scans.append(f"SELECT {chosen} FROM read_csv({_paths(alike)}, columns = {{{types}}}, {options})")
-        return self._table(source, f"({' UNION ALL '.join(scans)})", form="csv")
+        table = self._table(source, f"({' UNION ALL '.join(scans)})", form="csv")
+        return replace(table, unseen=[partial(_require_even_quotes, path) for path in paths])
 
     def _json(self, source: Source, paths: list[str]) -> _Table:
-        for path in paths:
-            _require_whole(path)
         options = f"{_paths(paths)}, format = 'newline_delimited'"
         first = f"SELECT json FROM read_json_objects({options}) LIMIT 1000"
         names = [name for (name,) in self._engine.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")]
@@ -506,9 +513,9 @@ class _Tables:
         kinds = ["JSON"] * len(source.key) + ["VARCHAR"] * source.aggregated
         types = ", ".join(f"{_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True))
         chosen = ", ".join(f"{_name(name)} AS c{i}" for i, name in enumerate(source.columns))
-        return self._table(
-            source, f"(SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}}))", form="json"
-        )
+        scan = f"SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}})"
+        unseen: list[Callable[[], None]] = [partial(_require_whole, path) for path in paths if path.endswith(".gz")]
+        return replace(self._table(source, f"({scan})", form="json"), unseen=unseen)
 
     def _arrow(self, source: Source, paths: list[str]) -> _Table:
         schemas = []
@@ -840,7 +847,7 @@ def _translated(produce: Callable[[], Iterator[_T]], where: str, keys: Sequence[
             item = next(iterator)
         except StopIteration:
             return
-        except (duckdb.Error, pa.ArrowException, OSError, EOFError, UnicodeError) as error:
+        except (duckdb.Error, pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
             problem = _refusal(error, where, keys)
         else:
             yield item
@@ -917,12 +924,25 @@ def _header(path: str, separator: str) -> list[str]:
     return names
 
 
+def _chunks(path: str) -> Iterator[bytes]:
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+        yield from iter(lambda: file.read(1 << 20), b"")
+
+
+def _require_even_quotes(path: str) -> None:
+    """Refuse a CSV file with a quoted field that does not end: DuckDB would leave out the rest of the file."""
+    if sum(chunk.count(b'"') for chunk in _chunks(path)) % 2:
+        raise InvalidValue(
+            "quotes in a CSV file come in pairs",
+            f"an odd number in {path!r}",
+            "look for a quoted field that does not end, or double the quotes inside fields",
+        )
+
+
 def _require_whole(path: str) -> None:
-    """Refuse a compressed file that was cut off; DuckDB 1 would read what is left of it."""
-    if path.endswith(".gz") and duckdb.__version__.startswith("1."):
-        with gzip.open(path) as file:
-            while file.read(1 << 20):
-                pass
+    """Refuse a compressed file that was cut off: DuckDB 1 would read what is left of it."""
+    for _ in _chunks(path):
+        pass
 
 
 def _ipc(file: pa.NativeFile) -> Any:

@@ -97,7 +97,7 @@ class Sampling(ABC):
         Ppswor(tau='0.0001')
         """
         schemes: dict[str, type[Sampling]] = {c.name: c for c in (KeepAll, Ppswor, Priority, CustomSampling)}
-        if not isinstance(form, dict) or form.get("scheme") not in schemes:
+        if not isinstance(form, dict) or not isinstance(form.get("scheme"), str) or form["scheme"] not in schemes:
             raise InvalidValue(
                 f"a sampling scheme's JSON form names one of {', '.join(schemes)} as its scheme",
                 repr(form.get("scheme")) if isinstance(form, dict) else type(form).__name__,

@@ -1,0 +1,82 @@
+"""CSV that no spreadsheet runs, and that reads back exactly."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from dpsample.errors import InvalidValue
+from dpsample.files.tables import is_text
+
+_FORMULA = "=+-@\t\r\n＝＋－＠'"  # what a spreadsheet may run, and the apostrophe that stops it
+
+
+def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Strings that no spreadsheet runs, binary in hexadecimal, and the rest as it is if text keeps it."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if is_text(column.type):
+            columns.append(_escaped(column))
+        elif _csv_type(column.type) != column.type:
+            columns.append(pa.array([value.hex() for value in column.to_pylist()], pa.string()))
+        else:
+            columns.append(column)
+            try:
+                kept = column.cast(pa.string()).cast(column.type).equals(column)
+            except pa.ArrowInvalid:
+                kept = False
+            if not kept:
+                raise InvalidValue(
+                    "CSV holds what its text keeps exactly",
+                    f"{column.type} that it does not keep in column {name!r}",
+                    "write Parquet or Arrow",
+                )
+    return pa.record_batch(columns, csv_schema(batch.schema))
+
+
+def csv_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns as CSV has them: names that no spreadsheet runs, binary as text."""
+    names = _escaped(pa.array(schema.names, pa.string())).to_pylist()
+    return pa.schema([pa.field(name, _csv_type(field.type)) for name, field in zip(names, schema, strict=True)])
+
+
+def csv_rules(schema: pa.Schema) -> dict[str, list[str]]:
+    """Say, for those who read the CSV on their own, which columns are not verbatim."""
+    return {
+        "leading apostrophe to be dropped": [field.name for field in schema if is_text(field.type)],
+        "hexadecimal": [field.name for field in schema if _csv_type(field.type) != field.type],
+    }
+
+
+def _csv_type(type: pa.DataType) -> pa.DataType:
+    return pa.string() if type in (pa.binary(), pa.large_binary()) else type
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    """Put an apostrophe before what begins like a formula or with an apostrophe."""
+    first = pc.utf8_slice_codeunits(texts, 0, 1)
+    risky = pc.is_in(first, value_set=pa.array(list(_FORMULA), texts.type))
+    quoted = pc.binary_join_element_wise(pa.scalar("'", texts.type), texts, pa.scalar("", texts.type))
+    return pc.if_else(risky, quoted, texts)
+
+
+def from_csv(data: bytes, schema: pa.Schema) -> pa.Table:
+    """Read back what `as_csv` made."""
+    shown = csv_schema(schema)
+    texts = pa.csv.read_csv(
+        pa.BufferReader(data),
+        read_options=pa.csv.ReadOptions(block_size=min(len(data) + 1, 1 << 30)),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(
+            column_types={name: pa.string() for name in shown.names}, strings_can_be_null=False
+        ),
+    )
+    columns = []
+    for field, column in zip(schema, texts.select(shown.names).columns, strict=True):
+        if is_text(field.type):
+            bare = pc.utf8_slice_codeunits(column, 1)
+            columns.append(pc.if_else(pc.starts_with(column, "'"), bare, column).cast(field.type))
+        elif _csv_type(field.type) != field.type:
+            columns.append(pa.chunked_array([[bytes.fromhex(value) for value in column.to_pylist()]], field.type))
+        else:
+            columns.append(column.cast(field.type))
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,153 @@
+"""Rows: which types are kept, in which batches they are written, and a hash of what they hold."""
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.errors import InvalidValue
+from dpsample.files.documents import canonical, sha256_of
+
+ROWS: Final = 1 << 17  # in a batch and in a Parquet row group
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Check that every column has a type that all formats keep, and drop what else a schema may carry.
+
+    A dictionary type is refused because its values outlive the rows that had them.
+    """
+    for field in schema:
+        t = field.type
+        simple = pa.types.is_integer(t) or pa.types.is_boolean(t) or pa.types.is_float64(t) or pa.types.is_date(t)
+        text = is_text(t) or pa.types.is_binary(t) or pa.types.is_large_binary(t)
+        named = (pa.types.is_timestamp(t) or pa.types.is_decimal(t)) and named_type(str(t)) == t
+        if not (simple or text or named):
+            raise InvalidValue(
+                "a column is of string, binary, integer, bool, date, timestamp or decimal type",
+                f"{t} in column {field.name!r}",
+                "cast it, for example to string",
+            )
+    if len({name.lower() for name in schema.names}) < len(schema.names):
+        raise InvalidValue(
+            "column names must differ, by more than upper and lower case",
+            "two that do not",
+            "rename one of them",
+        )
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def is_text(type: pa.DataType) -> bool:
+    """Whether a column of this type holds strings."""
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
+
+
+def rebatch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of `ROWS`, in memory of their own, checked to be whole and without NULLs.
+
+    >>> batches = [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]})]
+    >>> [batch.num_rows for batch in rebatch(batches, batches[0].schema)]
+    [3]
+    """
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        check_batch(batch, schema)
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, ROWS - rows)
+            held.append(part)
+            start, rows = start + part.num_rows, rows + part.num_rows
+            if rows == ROWS:
+                yield _joined(held, schema)
+                held, rows = [], 0
+    if rows:
+        yield _joined(held, schema)
+
+
+def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    """Refuse a batch of other columns, with NULLs, or that is not whole."""
+    found = [(field.name, field.type) for field in batch.schema]
+    if found != [(field.name, field.type) for field in schema]:
+        columns = ", ".join(f"{name!r} {type}" for name, type in found) or "no columns"
+        raise InvalidValue("every batch has the columns and types of the schema", columns, "cast the batches")
+    for name, column in zip(schema.names, batch.columns, strict=True):
+        if column.null_count:
+            raise InvalidValue(
+                "no column may hold NULL", f"{column.null_count} in column {name!r}", "drop or replace them"
+            )
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        raise InvalidValue(
+            "strings must be valid UTF-8, and arrays whole", "a batch that is not", "cast the column to binary"
+        ) from None
+
+
+def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Copy: a slice would take its neighbours along into an Arrow file, or into a pickle."""
+    columns = []
+    for n, field in enumerate(schema):
+        chunks = [batch.column(n) for batch in batches]
+        try:
+            columns.append(pa.concat_arrays([*chunks, chunks[0][:0]]))
+        except pa.ArrowInvalid:
+            raise InvalidValue(
+                f"{ROWS} rows of a column must be below 2 GiB",
+                f"more in column {field.name!r}",
+                f"cast it to large_{field.type}",
+            ) from None
+    return pa.record_batch(columns, schema=schema)
+
+
+class Content:
+    """SHA-256 of names, types and values, whatever the format and the batches.
+
+    Each column has a hash of its values' bytes in Arrow's layout, and one of the lengths of strings as int64.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows, self._schema = 0, schema
+        self._hashes = [(hashlib.sha256(), hashlib.sha256()) for _ in schema]
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch."""
+        self.rows += batch.num_rows
+        for array, (values, lengths) in zip(batch.columns, self._hashes, strict=True):
+            column = array.cast(pa.uint8()) if pa.types.is_boolean(array.type) else array
+            start, end = column.offset, column.offset + len(column)
+            _, *offsets, data = column.buffers()
+            if offsets and len(column):
+                wide = column.type in (pa.large_string(), pa.large_binary())
+                ends = np.frombuffer(offsets[0], np.int64 if wide else np.int32)[start : end + 1]
+                lengths.update(np.diff(ends).astype("<i8").tobytes())
+                start, end = int(ends[0]), int(ends[-1])
+            elif not offsets:
+                width = column.type.bit_width // 8
+                start, end = start * width, end * width
+            if end > start:
+                values.update(memoryview(data)[start:end])
+
+    def hexdigest(self) -> str:
+        """Return the hash of all rows so far."""
+        hashes = [[values.hexdigest(), lengths.hexdigest()] for values, lengths in self._hashes]
+        return sha256_of(canonical([self.rows, written_columns(self._schema), hashes]))
+
+
+def written_columns(schema: pa.Schema) -> list[list[str]]:
+    """Return names and types as a document has them."""
+    return [[field.name, str(field.type)] for field in schema]
+
+
+def named_type(text: str) -> pa.DataType | None:
+    """Read back the name of a type."""
+    with contextlib.suppress(ValueError, AttributeError):
+        if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]", text):
+            return pa.timestamp(*match.groups())
+        if match := re.fullmatch(r"decimal(32|64|128|256)\((\d+), (\d+)\)", text):
+            return getattr(pa, f"decimal{match[1]}")(int(match[2]), int(match[3]))
+        return pa.type_for_alias(text)
+    return None

@@ -1,0 +1,140 @@
+"""What users may import, and what the mathematics may not."""
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import dpsample
+import dpsample.scheme
+
+PACKAGE = [
+    "CustomSampling",
+    "DpsampleError",
+    "InvalidValue",
+    "KeepAll",
+    "Ppswor",
+    "Priority",
+    "Privacy",
+    "PrivacyViolation",
+    "PrivacyWarning",
+    "Release",
+    "Sample",
+    "Sampling",
+    "Source",
+    "__version__",
+    "read_release",
+    "read_sample",
+    "release",
+    "release_to_file",
+    "sample",
+    "sanitize",
+]
+SCHEME = [
+    "Certificate",
+    "CustomSampling",
+    "IntegerLaw",
+    "KeepAll",
+    "Ppswor",
+    "Priority",
+    "Sampling",
+    "TokenLaw",
+    "certify",
+    "certify_table",
+    "closed_form",
+    "concordance",
+    "default_grid",
+    "frequency_reaching",
+    "integer_law",
+    "integer_laws",
+    "kendall_tau",
+    "likeliest_frequencies",
+    "reporting_probabilities",
+    "steps_to_one",
+    "token_law",
+    "token_laws",
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"), [(dpsample, PACKAGE), (dpsample.scheme, SCHEME)], ids=["dpsample", "scheme"]
+)
+def test_the_public_names(module: ModuleType, names: list[str]) -> None:
+    assert sorted(module.__all__) == sorted(names)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in names:
+        assert getattr(module, name) is not None
+
+
+def test_what_both_export_is_the_same() -> None:
+    for name in {*PACKAGE} & {*SCHEME}:
+        assert getattr(dpsample, name) is getattr(dpsample.scheme, name)
+
+
+@pytest.mark.parametrize("name", [name for name in (*PACKAGE, *SCHEME) if not name.startswith("__")])
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    item = getattr(dpsample, name, None) or getattr(dpsample.scheme, name)
+    assert (item.__doc__ or "").strip()
+
+
+def test_errors_have_one_root() -> None:
+    assert issubclass(dpsample.InvalidValue, dpsample.DpsampleError)
+    assert issubclass(dpsample.InvalidValue, ValueError)
+    assert issubclass(dpsample.PrivacyViolation, dpsample.DpsampleError)
+    assert issubclass(dpsample.PrivacyWarning, UserWarning)
+
+
+SCHEME_FILES = sorted(Path(str(dpsample.scheme.__file__)).parent.glob("**/*.py"))
+ALLOWED = {
+    "abc",
+    "bisect",
+    "collections",
+    "dataclasses",
+    "decimal",
+    "fractions",
+    "functools",
+    "itertools",
+    "math",
+    "typing",
+}
+OURS = {"dpsample.errors", "dpsample.exact", "dpsample.privacy", "dpsample.scheme"}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "numpy")
+
+
+@pytest.mark.parametrize("path", SCHEME_FILES, ids=lambda path: path.stem)
+def test_the_mathematics_knows_no_data_and_no_randomness(path: Path) -> None:
+    """No os, random, secrets, duckdb, pyarrow, numpy.random, nor anything of ours that has them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for name in imports(tree):
+        top = name.split(".")[0]
+        assert top in ALLOWED | {"numpy", "dpsample"}, name
+        assert not name.startswith("numpy.random"), name
+        if top == "dpsample":
+            assert any(name == own or name.startswith(f"{own}.") for own in OURS), name
+    # nor by way of np.random, open or __import__
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not attributes & {"random", "default_rng", "urandom", "tofile", "fromfile", "memmap"}
+    assert not names & {"open", "__import__", "eval", "exec", "print", "input"}
+
+
+@pytest.mark.parametrize("name", ["errors", "exact", "privacy"])
+def test_what_the_mathematics_rests_on_is_as_pure(name: str) -> None:
+    path = Path(str(import_module(f"dpsample.{name}").__file__))
+    for module in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        assert module.split(".")[0] in ALLOWED | {"warnings", "dpsample"}, module
+
+
+def test_there_are_files_to_check() -> None:
+    assert {"certify", "integer", "ordinal", "reporting", "sampling", "tokens"} <= {path.stem for path in SCHEME_FILES}
