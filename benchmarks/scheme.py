@@ -13,6 +13,7 @@ import argparse
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import exp
 
 import numpy as np
@@ -70,43 +71,48 @@ def literal_algorithm_4(q: Sequence[float], E: float, delta: float, wanted: set[
 
 
 def laws(largest: Sequence[int]) -> None:
-    print("200 token laws at (0.1, 1e-6), grid 1, against a literal Algorithm 4")
-    print(f"  {'largest':>10} {'sampling':<20} {'literal':>10} {'dpsample':>10} {'ratio':>8}")
+    print("200 token laws, grid 1, against a literal Algorithm 4")
+    print(f"  {'largest':>8} {'epsilon, delta':<15} {'sampling':<22} {'literal':>9} {'dpsample':>9} {'ratio':>6}")
     for last in largest:
         frequencies = np.unique(np.linspace(1, last, 200).astype(np.int64))
-        for sampling in (KeepAll(), Ppswor("0.01")):
-            q = sampling.q(np.arange(1, last + 1)).tolist()
-            wanted = set(frequencies.tolist())
+        for privacy in (PRIVACY, Privacy(1, "1e-6")):
+            for sampling in (KeepAll(), Ppswor("0.01")):
+                q = sampling.q(np.arange(1, last + 1)).tolist()
+                E, delta = exp(privacy.epsilon), float(privacy.delta)
+                slow = seconds(partial(literal_algorithm_4, q, E, delta, set(frequencies.tolist())), 1)
+                fast = seconds(partial(count_tokens, frequencies, sampling, privacy, 1), 5)
+                setting = f"{float(privacy.epsilon):g}, {delta:g}"
+                print(f"  {last:>8,} {setting:<15} {sampling!s:<22} {slow:>8.3f}s {fast:>8.4f}s {slow / fast:>5.0f}x")
 
-            def literal(q: list[float] = q, wanted: set[int] = wanted) -> object:
-                return literal_algorithm_4(q, exp(0.1), 1e-6, wanted)
 
-            def fast(frequencies: NDArray[np.int64] = frequencies, sampling: Sampling = sampling) -> object:
-                reporting.cache_clear()
-                return list(token_laws(frequencies, sampling, PRIVACY))
+def count_tokens(frequencies: NDArray[np.int64], sampling: Sampling, privacy: Privacy, grid: int) -> int:
+    reporting.cache_clear()
+    return sum(len(law.cells) for law in token_laws(frequencies, sampling, privacy, grid))
 
-            slow, quick = seconds(literal, 1), seconds(fast, 5)
-            print(f"  {last:>10,} {sampling!s:<20} {slow:>9.3f}s {quick:>9.4f}s {slow / quick:>7.0f}x")
+
+def set_up_and_report(frequencies: NDArray[np.int64], sampling: Sampling) -> NDArray[np.float64]:
+    reporting.cache_clear()
+    return reporting_probabilities(frequencies, sampling, PRIVACY)
+
+
+def peak_memory(work: Callable[[], object]) -> float:
+    """In MB; measured apart from the time, which it would lengthen."""
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
 
 
 def far_laws(n: int) -> None:
-    frequencies = np.unique(np.geomspace(1, 1e12, n * 6 // 5).astype(np.int64))[-n:]
-    frequencies[:100] = np.arange(1, 101)
-    print(f"\n{len(np.unique(frequencies)):,} distinct frequencies up to {frequencies[-1]:,} at (0.1, 1e-6)")
-    print(f"  {'sampling':<20} {'grid':>5} {'seconds':>9} {'peak memory':>12}")
+    spread = np.unique(np.geomspace(1, 1e12, 2 * n).astype(np.int64))
+    frequencies = spread[np.linspace(0, len(spread) - 1, n).astype(np.int64)]
+    print(f"\n{n:,} distinct frequencies up to {frequencies[-1]:,} at (0.1, 1e-6)")
+    print(f"  {'sampling':<22} {'grid':>5} {'seconds':>8} {'peak memory':>12}")
     for sampling in (KeepAll(), Ppswor("1e-4"), Priority("1e-12")):
         for grid in (default_grid(PRIVACY), 8):
-
-            def work(sampling: Sampling = sampling, grid: int = grid) -> object:
-                reporting.cache_clear()
-                return sum(len(law.cells) for law in token_laws(frequencies, sampling, PRIVACY, grid))
-
-            took = seconds(work, 1)
-            tracemalloc.start()
-            work()
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            print(f"  {sampling!s:<20} {grid:>5} {took:>8.2f}s {peak / 2**20:>9.1f} MB")
+            work = partial(count_tokens, frequencies, sampling, PRIVACY, grid)
+            print(f"  {sampling!s:<22} {grid:>5} {seconds(work, 1):>7.2f}s {peak_memory(work):>9.1f} MB")
 
 
 def pi(n: int) -> None:
@@ -116,56 +122,39 @@ def pi(n: int) -> None:
         "uniform to 10**6": rng.integers(1, 10**6 + 1, n),
     }
     print(f"\npi for {n:,} frequencies at (0.1, 1e-6), against table[index] of the same size")
-    print(f"  {'frequencies':<18} {'sampling':<20} {'set-up':>9} {'gather':>9} {'dpsample':>9} {'ratio':>7}")
+    print(f"  {'frequencies':<17} {'sampling':<22} {'set-up':>8} {'gather':>8} {'dpsample':>8} {'ratio':>6}")
+    table = np.linspace(0, 1, 10**6 + 1)
     for name, frequencies in shapes.items():
-        index = np.minimum(frequencies, 10**6)
-        table = np.linspace(0, 1, 10**6 + 1)
-        gather = seconds(lambda index=index, table=table: table[index], 5)
+        gather = seconds(partial(table.__getitem__, np.minimum(frequencies, 10**6)), 5)
         for sampling in (KeepAll(), Ppswor("0.01"), Ppswor("1e-5"), Priority("1e-4")):
             reporting.cache_clear()
-            setup = seconds(lambda sampling=sampling: reporting(sampling, PRIVACY), 1)
-            took = seconds(
-                lambda frequencies=frequencies, sampling=sampling: reporting_probabilities(
-                    frequencies, sampling, PRIVACY
-                ),
-                5,
-            )
+            start = seconds(partial(reporting, sampling, PRIVACY), 1)
+            took = seconds(partial(reporting_probabilities, frequencies, sampling, PRIVACY), 5)
             ratio = took / gather
-            print(f"  {name:<18} {sampling!s:<20} {setup:>8.3f}s {gather:>8.3f}s {took:>8.3f}s {ratio:>6.1f}x")
+            print(f"  {name:<17} {sampling!s:<22} {start:>7.3f}s {gather:>7.3f}s {took:>7.3f}s {ratio:>5.1f}x")
 
 
 def zipf(n: int) -> None:
     frequencies = n**2 // np.arange(1, n + 1) ** 2
     print(f"\nZipf, alpha = 2, {n:,} keys, largest frequency {frequencies[0]:,}: pi, set-up included")
-    print(f"  {'sampling':<20} {'seconds':>9} {'peak memory':>12}")
+    print(f"  {'sampling':<34} {'seconds':>8} {'peak memory':>12}")
     for sampling in (KeepAll(), Ppswor("1e-8"), Priority("1e-8"), Ppswor("1e-4", "0.5")):
-
-        def work(sampling: Sampling = sampling) -> object:
-            reporting.cache_clear()
-            return reporting_probabilities(frequencies, sampling, PRIVACY)
-
-        took = seconds(work)
-        tracemalloc.start()
-        work()
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        print(f"  {sampling!s:<20} {took:>8.3f}s {peak / 2**20:>9.1f} MB")
+        work = partial(set_up_and_report, frequencies, sampling)
+        print(f"  {sampling!s:<34} {seconds(work):>7.3f}s {peak_memory(work):>9.1f} MB")
 
 
 def certificates(settings: Sequence[tuple[str, str]]) -> None:
     print("\ncertificates, default grid")
-    print(f"  {'epsilon':<8} {'delta':<8} {'sampling':<20} {'grid':>5} {'pairs':>7} {'seconds':>9} complete")
+    print(f"  {'epsilon, delta':<15} {'sampling':<22} {'grid':>5} {'pairs':>7} {'seconds':>8}  every frequency")
     for epsilon, delta in settings:
-        privacy = Privacy(epsilon, delta)
         for sampling in (KeepAll(), Ppswor("0.01"), Priority("1e-6")):
             reporting.cache_clear()
             start = time.perf_counter()
-            certificate = certify(sampling, privacy)
+            found = certify(sampling, Privacy(epsilon, delta))
             took = time.perf_counter() - start
-            print(
-                f"  {epsilon:<8} {delta:<8} {sampling!s:<20} {certificate.grid:>5} {certificate.pairs:>7,} {took:>8.2f}s"
-                f" {'yes' if certificate.complete else 'no'}"
-            )
+            covered = "covered" if found.complete else "in part"
+            setting = f"{epsilon}, {delta}"
+            print(f"  {setting:<15} {sampling!s:<22} {found.grid:>5} {found.pairs:>7,} {took:>7.2f}s  {covered}")
 
 
 def main() -> None:

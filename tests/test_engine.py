@@ -65,7 +65,7 @@ Rows = dict[str, list[Any]]
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[DuckDB]:
+def engine() -> Iterator[Any]:
     with DuckDB() as made:
         yield made
 
@@ -337,6 +337,8 @@ class TestObjects:
         assert engine.check(source) == pa.schema([("k", expected)])
         first, _, other = array.to_pylist()
         assert counted(engine.aggregated(source)) == {first: 2, other: 1}
+        wanted = pa.table({"k": pa.array([first], expected)})
+        assert counted(engine.count(source, wanted)) == {first: 2}
 
     @pytest.mark.parametrize(
         "array",
@@ -406,7 +408,7 @@ class TestTextFiles:
 
     @settings(max_examples=60, deadline=None)
     @given(keys=st.lists(st.text(st.characters(codec="utf-8"), max_size=6), min_size=1, max_size=12))
-    def test_any_text(self, keys: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    def test_any_text(self, keys: list[str], engine: DuckDB, tmp_path_factory: pytest.TempPathFactory) -> None:
         folder = tmp_path_factory.mktemp("any")
         sources: list[Any] = [
             write_csv({"k": keys}, folder / "a.csv"),
@@ -416,20 +418,18 @@ class TestTextFiles:
             pa.table({"k": keys}),
             iter(keys),
         ]
-        with DuckDB(threads=1) as engine:
-            for data in sources:
-                assert counted(engine.aggregated(Source(data, "k"))) == Counter(keys)
+        for data in sources:
+            assert counted(engine.aggregated(Source(data, "k"))) == Counter(keys)
 
     @settings(max_examples=40, deadline=None)
     @given(rows=st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 2**40)), max_size=20))
-    def test_any_numbers(self, rows: list[tuple[int, bool, int]]) -> None:
+    def test_any_numbers(self, rows: list[tuple[int, bool, int]], engine: DuckDB) -> None:
         expected: Counter[tuple[int, bool]] = Counter()
         for i, flag, n in rows:
             expected[i, flag] += n
         schema = pa.schema([("i", pa.int64()), ("flag", pa.bool_()), ("n", pa.int64())])
         table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
-        with DuckDB(threads=1) as engine:
-            found = counted(engine.aggregated(Source(table, ["i", "flag"], "n")))
+        found = counted(engine.aggregated(Source(table, ["i", "flag"], "n")))
         assert found == {key: n for key, n in expected.items() if n > 0}
 
 

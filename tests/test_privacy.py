@@ -80,7 +80,7 @@ positive = st.one_of(
 small = st.one_of(
     st.fractions(min_value=Fraction(1, 10**60), max_value=Fraction(1, 100), max_denominator=10**70),
     st.decimals(min_value=Decimal("1e-60"), max_value=Decimal("0.01"), allow_nan=False).map(Fraction),
-    st.floats(min_value=5e-324, max_value=0.01),
+    st.floats(min_value=1e-300, max_value=0.01),
 )
 
 

@@ -25,6 +25,7 @@ PACKAGE = [
     "Sample",
     "Sampling",
     "Source",
+    "SystemFailure",
     "__version__",
     "read_release",
     "read_sample",
@@ -84,6 +85,7 @@ def test_errors_have_one_root() -> None:
     assert issubclass(dpsample.InvalidValue, dpsample.DpsampleError)
     assert issubclass(dpsample.InvalidValue, ValueError)
     assert issubclass(dpsample.PrivacyViolation, dpsample.DpsampleError)
+    assert issubclass(dpsample.SystemFailure, dpsample.DpsampleError)
     assert issubclass(dpsample.PrivacyWarning, UserWarning)
 
 

@@ -89,13 +89,13 @@ def check_bounds(sampling: Sampling, i: int, bits: int) -> tuple[int, int]:
     return low, high
 
 
-@pytest.mark.parametrize("bits", [64, 128, 192])
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("tau", TAUS)
-def test_bounds_enclose_the_truth(scheme: Any, tau: str, power: str, bits: int) -> None:
+def test_bounds_enclose_the_truth(scheme: Any, tau: str, power: str) -> None:
     sampling = scheme(tau, power)
     for i in interesting(sampling):
-        check_bounds(sampling, i, bits)
+        for bits in (64, 128, 192):
+            check_bounds(sampling, i, bits)
 
 
 @pytest.mark.parametrize("digits", [3, 500])

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from dpsample.errors import InvalidValue
 
-_LARGEST_EXPONENT = 1000  # of a decimal: beyond it exact arithmetic would take for ever
+_LARGEST_EXPONENT = 300  # floats go little further, and exact arithmetic would take ever longer
 
 Number: TypeAlias = int | float | str | Decimal | Fraction
 
@@ -35,8 +35,11 @@ def exact(value: Any, name: str) -> Fraction:
             decimal = Decimal(repr(value) if isinstance(value, float) else value)
             if abs(decimal.adjusted()) > _LARGEST_EXPONENT:
                 raise ValueError
-            return Fraction(decimal)
-        return Fraction(value)
+            value = Fraction(decimal)
+        number = Fraction(value)
+        if number and not Fraction(1, 10**_LARGEST_EXPONENT) <= abs(number) <= 10**_LARGEST_EXPONENT:
+            raise ValueError
+        return number
     except (ValueError, ArithmeticError):
         raise InvalidValue(
             f"{name} must be a finite number, and between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT}",

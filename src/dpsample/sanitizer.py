@@ -20,7 +20,7 @@ from dpsample.scheme.integer import IntegerLaw, integer_law
 from dpsample.scheme.locate import locate
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
-from dpsample.scheme.tokens import check_grid, default_grid, lifetime, tails
+from dpsample.scheme.tokens import check_grid, default_grid, steady_from, tails
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
@@ -78,7 +78,7 @@ class Sanitizer:
         self.grid = check_grid(default_grid(privacy) if grid is None else grid)
         self._rows = reporting(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
-        self._steady = self._rows.constant_from + lifetime(privacy)
+        self._steady = steady_from(self._rows)
 
     def __call__(self, frequencies: Ints, coins: Coins) -> tuple[Rows, Ints]:
         """Return the positions of the keys that are reported, and their tokens in units of 1/grid (0 for keys only)."""

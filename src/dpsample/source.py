@@ -241,14 +241,13 @@ twice; name each column once
             data = pa.Table.from_batches([data])
         names = [str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)]
         self.require(names)
-        if isinstance(data, pa.Table):
-            return data.select(self.columns)
-        wanted = [name for name in data.columns if str(name) in self.columns]
-        return _quietly(
-            lambda: pa.table(data[wanted]).select(self.columns),
-            "a DataFrame's column has values of one type",
-            "mixed ones",
-        )
+        if not isinstance(data, pa.Table):
+            frame = data[[name for name in data.columns if str(name) in self.columns]]
+            data = _quietly(lambda: pa.table(frame), "a DataFrame's column has values of one type", "mixed ones")
+        table = data.select(self.columns)
+        # Arrow's own functions, which DuckDB calls to filter, know no views
+        plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+        return table.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in table.schema]))
 
     def as_batches(self) -> tuple["pa.Schema", Iterator["pa.RecordBatch"]]:
         """Show any other object as an Arrow schema of the columns to read, and its batches; these may come once."""

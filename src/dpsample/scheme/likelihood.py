@@ -1,14 +1,12 @@
 """The frequency under which a token is most probable."""
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import Reporting, reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.tokens import check_grid, lifetime
+from dpsample.scheme.tokens import check_grid, lifetime, moved
 
 _BLOCK = 1 << 17  # rows times tokens at once
 
@@ -38,7 +36,7 @@ def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: Privacy
 
 
 def _likeliest(cells: Ints, rows: Reporting, grid: int, window: int) -> Ints:
-    E, delta = math.exp(min(float(rows.privacy.epsilon), 64.0)), float(rows.privacy.delta)
+    delta = float(rows.privacy.delta)
     birth = -(-cells // grid)
     end = rows.sampling.largest
     span = birth + np.arange(window + 1, dtype=np.int64)[:, None]
@@ -49,7 +47,7 @@ def _likeliest(cells: Ints, rows: Reporting, grid: int, window: int) -> Ints:
     best, most = birth.copy(), upto - above
     mass: Floats = most
     for step in range(1, window + 1):
-        above, upto = (np.minimum(np.minimum(E * S + delta, S / E + d[step - 1]), pi[step]) for S in (above, upto))
+        above, upto = (moved(S, rows, pi[step], d[step - 1]) for S in (above, upto))
         mass = np.where(defined[step], upto - above, 0.0)
         better = mass > most
         best[better], most[better] = span[step][better], mass[better]

@@ -5,14 +5,11 @@ its token was born, in O(L), and then forward again from that token's two bounda
 them. The way forward is the same arithmetic as that of `tokens`, so both give the same boundaries.
 """
 
-import math
-
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import lifetime
+from dpsample.scheme.tokens import lifetime, moved
 
 _BLOCK = 1 << 18  # rows times keys at once
 
@@ -35,7 +32,7 @@ def locate(frequencies: Ints, v: Floats, rows: Reporting, grid: int) -> tuple[In
 
 
 def _locate(i: Ints, v: Floats, rows: Reporting, grid: int, window: int) -> tuple[Ints, Floats, Floats]:
-    E, delta = math.exp(min(float(rows.privacy.epsilon), 64.0)), float(rows.privacy.delta)
+    E, delta = rows.growth + 1, float(rows.privacy.delta)
     pi, a, c, d = rows.slacks(np.maximum(i - np.arange(window, -1, -1, dtype=np.int64)[:, None], 0))
     # back: the tail map inverted, S and gap each where it is the smaller
     S, gap = v.copy(), np.maximum(pi[-1] - v, 0)
@@ -57,17 +54,14 @@ def _locate(i: Ints, v: Floats, rows: Reporting, grid: int, window: int) -> tupl
         gap = np.maximum(np.where(by_gap, older_gap, pi[row - 1] - older_S), 0)
     k = np.minimum((share * grid).astype(np.int64), grid - 1)
     back = np.maximum(back, 0)
-    boundaries = [_forward(back, (k + n) / grid, pi, d, E, delta, window) for n in (0, 1)]
+    boundaries = [_forward(back, (k + n) / grid, pi, d, rows, window) for n in (0, 1)]
     return (i - back) * grid - k, boundaries[0], boundaries[1]
 
 
-def _forward(
-    back: NDArray[np.int64], share: Floats, pi: Floats, d: Floats, E: float, delta: float, window: int
-) -> Floats:
+def _forward(back: Ints, share: Floats, pi: Floats, d: Floats, rows: Reporting, window: int) -> Floats:
     """S at row i of a boundary that was born `back` rows before, with that share of the new mass above it."""
-    S: Floats = share * np.minimum(np.take_along_axis(pi, (window - back)[None], 0)[0], delta)
-    inverse = 1 / E
+    born: Floats = np.take_along_axis(pi, (window - back)[None], 0)[0]
+    S: Floats = share * np.minimum(born, float(rows.privacy.delta))
     for row in range(window - int(back.max(initial=0)) + 1, window + 1):
-        moved = np.minimum(np.minimum(S * E + delta, S * inverse + d[row - 1]), pi[row])
-        S = np.where(window - row < back, moved, S)
+        S = np.where(window - row < back, moved(S, rows, pi[row], d[row - 1]), S)
     return S

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.exact import exponential_floor, text
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, Sampling, as_frequencies
 
 _TABLE = 1 << 14  # pi of the smallest frequencies is looked up
 _CHUNK = 1 << 16  # frequencies per step, so that intermediate arrays stay in the cache
@@ -37,7 +37,7 @@ def steps_to_one(privacy: Privacy) -> float:
     108.19
     """
     epsilon, delta = min(float(privacy.epsilon), 64.0), float(privacy.delta)
-    return math.log((math.expm1(epsilon) + 2 * delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
+    return math.log1p(math.expm1(epsilon) * (1 - delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
 
 
 class Reporting:
@@ -61,6 +61,10 @@ class Reporting:
         self.ratio_bits = self.bits + 64
         self.E = exponential_floor(min(privacy.epsilon, Fraction(64)), self.ratio_bits)
         self.inverse = (1 << 2 * self.ratio_bits) // self.E + 1
+        epsilon = min(float(privacy.epsilon), 64.0)
+        self.growth, self.shrinkage = math.expm1(epsilon), -math.expm1(-epsilon)  # E - 1 and 1 - 1/E
+        # x / E is computed as stay * x - rate * x: the rounding of 1/E would add up where there are many rows
+        self.stay, self.rate = (1.0, self.shrinkage) if self.growth < 1 else (0.0, -math.exp(-epsilon))
         self.delta = int(privacy.delta * (1 - Fraction(1, 1 << 50)) * self.one)
         self._q: dict[int, int] = {0: 0}
         self._bound: dict[int, int] = {}  # frequency -> pi, where pi < q
@@ -82,7 +86,7 @@ class Reporting:
         from 0 to 1. "Comfortable" is half of what privacy allows, so float errors do not matter.
         """
         q, absent = self.sampling.q, self.sampling.complement
-        half = 1 + math.expm1(min(float(self.privacy.epsilon), 64.0)) / 2
+        half = 1 + self.growth / 2
         little = 1e-4 * float(self.privacy.delta)
         ends = np.array([0, self.sampling.largest], np.int64)
         ends_q, ends_absent = q(ends), absent(ends)
@@ -193,13 +197,12 @@ class Reporting:
 
     def slacks(self, rows: Ints) -> tuple[Floats, Floats, Floats, Floats]:
         """Pi of consecutive rows (first axis), and a, c, d of all but the first; see `tokens`."""
-        epsilon, delta = min(float(self.privacy.epsilon), 64.0), float(self.privacy.delta)
-        E, shrunk = math.exp(epsilon), -math.expm1(-epsilon)
+        delta, E = float(self.privacy.delta), self.growth + 1
         pi, absent = self.sampling.q(rows), self.sampling.complement(rows)
         rise = pi[1:] - pi[:-1]
-        a = math.expm1(epsilon) * pi[:-1] + delta - rise
+        a = self.growth * pi[:-1] + delta - rise
         c = np.minimum(delta / E, absent[1:] - absent[:-1] / E + delta / E)
-        d = rise + shrunk * pi[:-1] + c
+        d = rise + self.shrinkage * pi[:-1] + c
         if len(self.delicate) and rows.size and (rows <= self.delicate[-1]).any():
             at = np.searchsorted(self.delicate, rows).clip(max=len(self.delicate) - 1)
             exact = self.delicate[at] == rows
@@ -214,9 +217,9 @@ class Reporting:
         """Pi (or 1 - pi) as floats: never above the optimum (below, for 1 - pi)."""
         i = as_frequencies(frequencies)
         table = self._low_absent if complement else self._low_pi
+        if self.sampling.largest < MAX_FREQUENCY and i.size:
+            self.sampling.q(i.max())  # refuses what is beyond a sequence's end
         if self._flat:
-            if i.size and self.sampling.largest < len(table):
-                self.sampling.q(i.max())  # refuses what is beyond a sequence's end
             return np.take(table, i, mode="clip")
         flat = i.reshape(-1)
         result = np.empty(flat.shape, np.float64)

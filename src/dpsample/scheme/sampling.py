@@ -239,7 +239,7 @@ class Ppswor(_ByWeight):
         if x > bits:  # exp(-bits) < 2**-bits
             return one - 1, one
         context = _context(bits, 0)
-        absent = int(context.multiply(context.exp(-x), Decimal(one)))  # within one unit
+        absent = int(context.multiply(context.exp(context.minus(x)), Decimal(one)))  # within one unit
         return max(0, one - absent - 2), min(one, one - absent + 1)
 
 
@@ -311,6 +311,8 @@ at 1; state the probabilities with which the sample was drawn
 
     def __init__(self, q: Iterable[Number] | Callable[[int], Number]) -> None:
         function = q if callable(q) else None
+        if function is None and (isinstance(q, str | bytes) or not isinstance(q, Iterable)):
+            raise InvalidValue("q must be a sequence or a function", type(q).__name__, "give [q_1, q_2, ...]")
         values = None if callable(q) else tuple(exact(v, "q") for v in q)
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "values", values)
@@ -347,12 +349,12 @@ at 1; state the probabilities with which the sample was drawn
                     "give a longer sequence or a function",
                 )
             return [self.values[i - 1] if i else Fraction(0) for i in frequencies]
-        new = sorted({i for i in frequencies if i and i not in self._seen})
+        new = {i for i in frequencies if i and i not in self._seen}
         if new:
             assert self.function is not None
-            self._seen.update((i, exact(self.function(i), "q")) for i in new)
-            known = sorted(self._seen)
-            _check(known, [self._seen[i] for i in known])
+            known = self._seen | {i: exact(self.function(i), "q") for i in sorted(new)}
+            _check(sorted(known), [known[i] for i in sorted(known)])
+            self._seen.update(known)
         return [self._seen[i] if i else Fraction(0) for i in frequencies]
 
     def _floats(self, frequencies: ArrayLike, complement: bool) -> Floats:

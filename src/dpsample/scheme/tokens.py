@@ -91,6 +91,11 @@ def lifetime(privacy: Privacy) -> int:
     return 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
 
 
+def steady_from(rows: Reporting) -> int:
+    """Return the frequency from which on all rows are shifts of one another."""
+    return min(rows.constant_from + lifetime(rows.privacy), MAX_FREQUENCY)
+
+
 def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 1) -> TokenLaw:
     """Return the law of the token of one frequency; it costs the same at any frequency.
 
@@ -117,7 +122,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gri
     grid = check_grid(grid, int(flat.max(initial=0)))
     rows = reporting(sampling, privacy)
     window = lifetime(privacy)
-    steady = rows.constant_from + window  # from here on all rows are shifts of one another
+    steady = steady_from(rows)
     template: TokenLaw | None = None
     start = 0
     while start < flat.size:
@@ -171,10 +176,20 @@ def _laws(frequencies: Ints, rows: Reporting, grid: int, window: int) -> Iterato
         yield TokenLaw(i, grid, cells[alive][::-1], masses[alive][::-1], float(absent[n]))
 
 
+def moved(S: Floats, rows: Reporting, pi: Floats, d: Floats) -> Floats:
+    """S one row later: ``min(pi, E S + delta, S / E + d)``.
+
+    E S is computed as S + (E - 1) S, so that the rounding of E does not add up over the rows.
+    """
+    grown = S + (S * rows.growth + float(rows.privacy.delta))
+    shrunk = rows.stay * S - (S * rows.rate - d)
+    return np.minimum(np.minimum(grown, shrunk), pi)
+
+
 def _tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
     """S and gap at the boundaries x = frequency - k/grid: arrays of shape (k, frequency)."""
-    E, delta = math.exp(min(float(rows.privacy.epsilon), 64.0)), float(rows.privacy.delta)
-    inverse = 1 / E
+    delta, E = float(rows.privacy.delta), rows.growth + 1
+    grow, rate = rows.growth, rows.rate
     above = np.zeros((window * grid + 1, frequencies.size))
     gap = np.zeros_like(above)
     spare, other = np.empty_like(above), np.empty_like(above)
@@ -186,18 +201,22 @@ def _tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[
         p = pi[step + 1]
         old = slice((back + 1) * grid, None)
         S, g, t, u = above[old], gap[old], spare[old], other[old]
-        # S = min(p, E S + delta, S / E + d)
-        np.multiply(S, inverse, out=t)
-        t += d[step]
-        S *= E
-        S += delta
+        # as in `moved`, in place: S = min(p, E S + delta, S / E + d)
+        np.multiply(S, rate, out=t)
+        t -= d[step]
+        np.subtract(S if rows.stay else 0.0, t, out=t)
+        np.multiply(S, grow, out=u)
+        u += delta
+        S += u
         np.minimum(S, t, out=S)
         np.minimum(S, p, out=S)
         # gap = max(0, E gap - a, gap / E - c)
-        np.multiply(g, inverse, out=t)
-        t -= c[step]
-        g *= E
-        g -= a[step]
+        np.multiply(g, rate, out=t)
+        t += c[step]
+        np.subtract(g if rows.stay else 0.0, t, out=t)
+        np.multiply(g, grow, out=u)
+        u -= a[step]
+        g += u
         np.maximum(g, t, out=g)
         np.maximum(g, 0, out=g)
         np.subtract(p, S, out=t)
