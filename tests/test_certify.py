@@ -165,7 +165,7 @@ def test_rows_are_shifts_from_where_it_says(sampling: Sampling) -> None:
     ids=repr,
 )
 def test_every_frequency_at_which_privacy_binds_is_checked(sampling: Sampling) -> None:
-    privacy = Privacy(3, "1e-5")
+    privacy = Privacy(3, "1e-8")
     certificate = certify(sampling, privacy, 1)
     binding = reporting(sampling, privacy).binding.tolist()
     assert binding

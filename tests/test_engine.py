@@ -1,5 +1,7 @@
 """The embedded engine: every kind of source against a Counter, every refusal, memory, temporary files."""
 
+from __future__ import annotations
+
 import csv
 import gzip
 import json
@@ -65,7 +67,7 @@ Rows = dict[str, list[Any]]
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Any]:
+def engine() -> Iterator[DuckDB]:
     with DuckDB() as made:
         yield made
 

@@ -275,9 +275,8 @@ def test_an_endless_walk_is_refused() -> None:
     ],
 )
 def test_outlandish_privacy_is_refused_or_right(epsilon: str, delta: str, expected: float) -> None:
-    privacy = Privacy(epsilon, delta)
     try:
-        found = reporting_probabilities([1], KeepAll(), privacy)[0]
+        found = reporting_probabilities([1], KeepAll(), Privacy(epsilon, delta))[0]
     except InvalidValue:
         return
     assert found == pytest.approx(expected, rel=1e-12)

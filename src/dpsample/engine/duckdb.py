@@ -57,6 +57,9 @@ class DuckDB:
     threads         as many as there are cores unless told
     temp_dir        where temporary files go, in a private folder that is removed at the end; they hold private data
 
+    A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
+    into a temporary table first, so that it can be passed over again.
+
     >>> from dpsample.source import Source
     >>> with DuckDB() as engine:
     ...     table = pa.Table.from_batches(engine.aggregated(Source(["pear", "apple", "pear"])))

@@ -50,6 +50,7 @@ def write_table(
     called when all rows are written. The file gets the permissions `mode`, or what the umask leaves.
 
     >>> import tempfile
+    >>> from dpsample.files import read_table
     >>> batch = pa.record_batch({"key": ["a", "b"], "token": [1.0, 2.5]})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_table(f"{folder}/x.csv", [batch], batch.schema, {"format": "dpsample release", "version": 1})

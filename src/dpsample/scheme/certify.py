@@ -21,7 +21,7 @@ from dpsample.exact import exponential_floor
 from dpsample.privacy import Privacy
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.reporting import Reporting, reporting
-from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.sampling import MAX_FREQUENCY, Sampling
 from dpsample.scheme.tokens import check_grid, default_grid, lifetime
 
 _RATIO_BITS = 256
@@ -120,17 +120,8 @@ def certify(
     grid = check_grid(default_grid(privacy) if grid is None else grid)
     rows = reporting(sampling, privacy)
     steady = _steady(rows, grid)
-    if frequencies is None:
-        spans = _spans(rows, steady)
-    else:
-        spans = tuple([frequencies] if isinstance(frequencies, range) else frequencies)
-        for span in spans:
-            if span.step != 1 or not 1 <= span.start <= span.stop <= sampling.largest + 1:
-                raise InvalidValue(
-                    f"frequencies must be ranges of step 1 within 1 to {sampling.largest}",
-                    repr(span),
-                    "give, for example, range(1, 1001)",
-                )
+    largest = min(sampling.largest, MAX_FREQUENCY // grid)
+    spans = _spans(rows, steady, largest) if frequencies is None else _checked_spans(frequencies, largest)
     E = exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS)
     total, done = sum(map(len, spans)), 0
     worst, at = 0, 0
@@ -165,8 +156,11 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
     """
     E = Fraction(exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS), 1 << _RATIO_BITS)
     table = []
-    for r, row in enumerate(rows):
-        law = [Fraction(v.item() if hasattr(v, "item") else v) for v in row]
+    for r, row in enumerate(_rows_of(rows)):
+        try:
+            law = [_probability(v) for v in _rows_of(row)]
+        except (ValueError, TypeError, ArithmeticError):
+            raise InvalidValue("a row must hold numbers", f"something else in row {r}", "write decimals") from None
         absent = 1 - sum(law, Fraction(0))
         if absent < 0 or any(p < 0 for p in law):
             raise InvalidValue(
@@ -193,6 +187,19 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
     return Certificate(privacy, None, None, (range(1, len(table)),), worst, at, None)
 
 
+def _rows_of(value: Any) -> Iterable[Any]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidValue("a table must be a sequence of rows", type(value).__name__, "give [[...], [...], ...]")
+    return value
+
+
+def _probability(value: Any) -> Fraction:
+    """Take a number exactly as it is: a float is a binary fraction."""
+    if isinstance(value, bool):
+        raise TypeError
+    return Fraction(value.item() if hasattr(value, "item") else value)
+
+
 def _excess(a: Iterable[Fraction], b: Iterable[Fraction], E: Fraction) -> Fraction:
     return sum((max(p - E * r, Fraction(0)) for p, r in zip(a, b, strict=True)), Fraction(0))
 
@@ -200,20 +207,33 @@ def _excess(a: Iterable[Fraction], b: Iterable[Fraction], E: Fraction) -> Fracti
 def _steady(rows: Reporting, grid: int) -> int | None:
     """The first row from which on all are proved shifts: all that was born before pi was constant has died out."""
     constant = i = rows.constant_from
-    if constant >= rows.sampling.largest:
+    largest = min(rows.sampling.largest, MAX_FREQUENCY // grid)
+    if constant >= largest:
         return None
     tails = [0]
     while tails[-1] != rows.pi(i) or i == constant:
-        if i >= min(rows.sampling.largest, constant + (1 << 24)):
+        if i >= largest:
             return None
         i += 1
         tails = advance(tails, i, rows, grid)
     return i
 
 
-def _spans(rows: Reporting, steady: int | None) -> tuple[range, ...]:
+def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
+    spans = [frequencies] if isinstance(frequencies, range) else frequencies
+    if isinstance(spans, Iterable):
+        spans = tuple(spans)
+        if all(isinstance(s, range) and s.step == 1 and 1 <= s.start <= s.stop <= largest + 1 for s in spans):
+            return spans
+    raise InvalidValue(
+        f"frequencies must be ranges of step 1 within 1 to {largest}",
+        repr(frequencies),
+        "give, for example, range(1, 1001)",
+    )
+
+
+def _spans(rows: Reporting, steady: int | None, largest: int) -> tuple[range, ...]:
     """The default choice of frequencies, as disjoint ranges in ascending order."""
-    largest = rows.sampling.largest
     window = lifetime(rows.privacy)
     wanted = [range(1, 3)]
     wanted += [range(i, i + 2) for i in rows.delicate.tolist()]

@@ -56,12 +56,13 @@ class Reporting:
                 "choose a larger epsilon",
             )
         self.sampling, self.privacy = sampling, privacy
-        self.bits = -(-(75 + math.ceil(-math.log2(privacy.delta))) // 64) * 64
+        epsilon = min(float(privacy.epsilon), 64.0)
+        # one unit, times E, times all tokens of a row, must be far below the margin, 2**-50 of delta
+        self.bits = -(-math.ceil(75 - math.log2(privacy.delta) + epsilon / math.log(2)) // 64) * 64
         self.one = 1 << self.bits
         self.ratio_bits = self.bits + 64
         self.E = exponential_floor(min(privacy.epsilon, Fraction(64)), self.ratio_bits)
         self.inverse = (1 << 2 * self.ratio_bits) // self.E + 1
-        epsilon = min(float(privacy.epsilon), 64.0)
         self.growth, self.shrinkage = math.expm1(epsilon), -math.expm1(-epsilon)  # E - 1 and 1 - 1/E
         # x / E is computed as stay * x - rate * x: the rounding of 1/E would add up where there are many rows
         self.stay, self.rate = (1.0, self.shrinkage) if self.growth < 1 else (0.0, -math.exp(-epsilon))

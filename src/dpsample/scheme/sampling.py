@@ -5,6 +5,7 @@ integers of any precision for single frequencies; the latter carry the proofs.
 """
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -308,6 +309,7 @@ at 1; state the probabilities with which the sample was drawn
     values: tuple[Fraction, ...] | None
     function: Callable[[int], Number] | None
     _seen: dict[int, Fraction] = field(compare=False)
+    _order: list[int] = field(compare=False)  # the frequencies in `_seen`, ascending
 
     def __init__(self, q: Iterable[Number] | Callable[[int], Number]) -> None:
         function = q if callable(q) else None
@@ -317,6 +319,7 @@ at 1; state the probabilities with which the sample was drawn
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_seen", {})
+        object.__setattr__(self, "_order", [])
         if values is not None:
             if not values:
                 raise InvalidValue("q must have at least one value", "none", "give [q_1, q_2, ...] or a function")
@@ -349,12 +352,13 @@ at 1; state the probabilities with which the sample was drawn
                     "give a longer sequence or a function",
                 )
             return [self.values[i - 1] if i else Fraction(0) for i in frequencies]
-        new = {i for i in frequencies if i and i not in self._seen}
-        if new:
+        for i in sorted({i for i in frequencies if i and i not in self._seen}):
             assert self.function is not None
-            known = self._seen | {i: exact(self.function(i), "q") for i in sorted(new)}
-            _check(sorted(known), [known[i] for i in sorted(known)])
-            self._seen.update(known)
+            q, at = exact(self.function(i), "q"), bisect_left(self._order, i)
+            near = self._order[max(at - 1, 0) : at], self._order[at : at + 1]  # its neighbours so far
+            _check([*near[0], i, *near[1]], [*(self._seen[n] for n in near[0]), q, *(self._seen[n] for n in near[1])])
+            self._seen[i] = q
+            self._order.insert(at, i)
         return [self._seen[i] if i else Fraction(0) for i in frequencies]
 
     def _floats(self, frequencies: ArrayLike, complement: bool) -> Floats:

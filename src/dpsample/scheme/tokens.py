@@ -59,14 +59,14 @@ class TokenLaw:
 
 
 def default_grid(privacy: Privacy) -> int:
-    """Return the grid that loses less than 1e-3 of concordance against the optimum: the power of two from 8 epsilon on.
+    """Return the grid that loses less than 1e-3 of concordance against the optimum: the power of two from 16 epsilon.
 
     Tokens are spread over about 1 / epsilon, so the step follows epsilon, and a row costs about the same for each.
 
     >>> [default_grid(Privacy(epsilon, 1e-6)) for epsilon in (0.01, 0.1, 0.5, 1, 2)]
-    [1, 1, 4, 8, 16]
+    [1, 2, 8, 16, 32]
     """
-    return min(1 << (math.ceil(8 * privacy.epsilon) - 1).bit_length(), 64)
+    return min(1 << (math.ceil(16 * privacy.epsilon) - 1).bit_length(), 64)
 
 
 def check_grid(grid: int, largest: int = 1) -> int:
