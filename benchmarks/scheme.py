@@ -110,7 +110,7 @@ def far_laws(n: int) -> None:
     print(f"\n{n:,} distinct frequencies up to {frequencies[-1]:,} at (0.1, 1e-6)")
     print(f"  {'sampling':<22} {'grid':>5} {'seconds':>8} {'peak memory':>12}")
     for sampling in (KeepAll(), Ppswor("1e-4"), Priority("1e-12")):
-        for grid in (default_grid(PRIVACY), 8):
+        for grid in sorted({1, default_grid(PRIVACY), 8}):
             work = partial(count_tokens, frequencies, sampling, PRIVACY, grid)
             print(f"  {sampling!s:<22} {grid:>5} {seconds(work, 1):>7.2f}s {peak_memory(work):>9.1f} MB")
 
