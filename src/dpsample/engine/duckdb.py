@@ -43,7 +43,7 @@ _THREAD = 64 * 10**6  # bytes of memory that a thread should have
 _PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "time", "time_ns", "timestamp", "timestamp with time zone"}
 _PLAIN |= {"timestamp_s", "timestamp_ms", "timestamp_ns"}
 _INTEGERS = {"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint"}
-_SETTINGS = "SET enable_progress_bar = false; SET python_enable_replacements = false; SET TimeZone = 'UTC'"
+_SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
 _T = TypeVar("_T")
 _Objects = Mapping[str, Callable[[], Any]]  # names in a statement -> what makes the Arrow object behind it
@@ -214,7 +214,7 @@ class DuckDB:
                 if started or not _is_out_of_memory(error):
                     raise
             parts = 2
-        if table.frequency is None:  # a part would find the faults of its own rows only
+        if table.frequency is None:  # a part may find the faults of its own rows only
             self.run(f"SELECT count(*) FROM ({table.rows})", table.objects)
         stack = [(parts, part) for part in range(parts)]
         while stack:
@@ -536,7 +536,9 @@ class _Tables:
                     reader = _ipc(file)
                     many = isinstance(reader, pa.ipc.RecordBatchFileReader)
                     for batch in map(reader.get_batch, range(reader.num_record_batches)) if many else reader:
-                        yield pa.RecordBatch.from_arrays([batch.column(c) for c in source.columns], schema=schema)
+                        chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in source.columns], schema=schema)
+                        chosen.validate(full=True)  # a damaged file would be read out of bounds
+                        yield chosen
 
         return self._table(source, "source", {"source": lambda: pa.RecordBatchReader.from_batches(schema, batches())})
 
@@ -833,9 +835,10 @@ def _refusal(error: Exception, where: str, keys: Sequence[str]) -> BaseException
             "the work must fit into the memory limit", "too little", "raise or set memory_limit, or use fewer threads"
         )
     rule, remedy = f"{where} must be whole and readable", "check the file, or write it anew"
-    if line := re.search(r"CSV Error on Line: (\d+)", message):
+    if line := re.search(r"CSV (Error on Line: (\d+)|Parser)", message):
+        where_in = f" near line {line[2]}" if line[2] else ""
         return InvalidValue(
-            rule, f"a broken row of CSV near line {line[1]}", "check its quotes, separators and encoding"
+            rule, f"a broken row of CSV{where_in}", "check its quotes, separators, line ends and encoding"
         )
     if line := re.search(r"JSON.* in line (\d+)", message):
         return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
