@@ -21,6 +21,7 @@ format: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
+	$(BIN)/python benchmarks/release.py
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

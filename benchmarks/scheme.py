@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.scheme import certify, default_grid, reporting_probabilities, token_laws
+from dpsample.scheme import certify, concordance, default_grid, reporting_probabilities, steps_to_one, token_laws
 from dpsample.scheme.reporting import reporting
 
 PRIVACY = Privacy("0.1", "1e-6")
@@ -157,11 +157,35 @@ def certificates(settings: Sequence[tuple[str, str]]) -> None:
             print(f"  {setting:<15} {sampling!s:<22} {found.grid:>5} {found.pairs:>7,} {took:>7.2f}s  {covered}")
 
 
+def loss(epsilons: Sequence[str]) -> None:
+    print(
+        "\nlargest loss of concordance against a grid 8 times as fine, delta 1e-3 to 1e-9, frequencies 1/epsilon apart"
+    )
+    print(f"  {'epsilon':<8} {'grid 1':>9} {'grid 4':>9} {'default':>9}")
+    for epsilon in epsilons:
+        worst = dict.fromkeys(("1", "4", "default"), 0.0)
+        apart = max(1, int(1 / float(epsilon)))
+        for delta in ("1e-3", "3e-5", "1e-6", "1e-9"):
+            privacy = Privacy(epsilon, delta)
+            best = default_grid(privacy)
+            i = np.unique(np.linspace(1, 4 * steps_to_one(privacy) + 10, 80).astype(np.int64))
+            for sampling in (KeepAll(), Ppswor("0.01")):
+                fine = concordance(i + apart, i, sampling, privacy, min(8 * best, 256))
+                for name, grid in (("1", 1), ("4", 4), ("default", best)):
+                    found = float((fine - concordance(i + apart, i, sampling, privacy, grid)).max())
+                    worst[name] = max(worst[name], found)
+        print(f"  {epsilon:<8} {worst['1']:>9.1e} {worst['4']:>9.1e} {worst['default']:>9.1e}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a few seconds in all")
     parser.add_argument("--literal", type=int, metavar="N", help="also run the literal algorithm up to frequency N")
+    parser.add_argument("--only", choices=["loss"], help="one part alone")
     arguments = parser.parse_args()
+    if arguments.only:
+        loss(["0.1", "0.25", "0.5", "1", "2"])
+        return
     laws([500] if arguments.quick else [500, 1000, 2000, *([arguments.literal] if arguments.literal else [])])
     far_laws(500 if arguments.quick else 10_000)
     pi(10**6 if arguments.quick else 10**7)
@@ -169,6 +193,7 @@ def main() -> None:
     certificates(
         [("1", "1e-6")] if arguments.quick else [("0.1", "1e-6"), ("0.5", "1e-9"), ("1", "1e-6"), ("2", "1e-12")]
     )
+    loss(["1"] if arguments.quick else ["0.1", "0.25", "0.5", "1", "2"])
 
 
 if __name__ == "__main__":
