@@ -45,9 +45,6 @@ class Engine(Protocol):
     def rows(self, source: "Source") -> int | None:
         """Return the number of rows, NULL keys included, if it is known without reading them."""
 
-    def distinct_estimate(self, source: "Source") -> int | None:
-        """Return a cheap, rough estimate of the number of distinct keys, for planning only."""
-
     def sort(
         self, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", by: Sequence[str]
     ) -> "Iterator[pa.RecordBatch]":
