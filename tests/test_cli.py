@@ -193,7 +193,8 @@ def test_an_interrupted_run_leaves_no_output(sent: signal.Signals, tmp_path: Pat
             dpsample.read_release(out)
             out.unlink()
         elif sent != signal.SIGKILL:
-            assert process.returncode == 1
+            # Python itself ends with the signal if it came while a module was being imported late, even if handled
+            assert process.returncode in (1, -sent)
             assert list((tmp_path / "temp").iterdir()) == []
         for left in (tmp_path / "temp").iterdir():
             shutil.rmtree(left)  # nobody else can after kill -9

@@ -231,8 +231,8 @@ class DuckDB:
         """Estimate the number of distinct keys from the first rows.
 
         With d distinct keys, of which f1 are seen once and f2 twice, Chao's estimate of how many there are to draw from
-        is ``D = d + f1 (f1 - 1) / (2 (f2 + 1))``, and n rows draw ``D (1 - exp(-n / D))`` of them. It is far too low where
-        rows are sorted by key; the parts are then split as needed.
+        is ``D = d + f1 (f1 - 1) / (2 (f2 + 1))``, and n rows draw ``D (1 - exp(-n / D))`` of them. It is far too low
+        where rows are sorted by key; the parts are then split as needed.
         """
         chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(table.keys))
         first = f"SELECT {chosen} FROM {table.origin} LIMIT {_PREFIX}"
