@@ -75,9 +75,8 @@ def engine() -> Iterator[DuckDB]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    if servers.binaries() is None:
+    if servers.binaries() is None and not os.environ.get("CI"):
         pytest.skip("no PostgreSQL server binary")
-    pytest.importorskip("adbc_driver_postgresql")
     with servers.postgresql() as uri:
         yield uri
 
