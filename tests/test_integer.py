@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import islice, pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -195,3 +196,9 @@ def test_a_key_that_is_never_sampled_is_never_reported() -> None:
     law = integer_law(2, CustomSampling([0, 0, 0]), Privacy(1, "1e-6"), 2)
     assert law.reported == 0
     assert law.token(0) is None
+
+
+def test_a_frequency_of_any_integer_type() -> None:
+    sampling, privacy = KeepAll(), Privacy(1, "1e-6")
+    of_numpy = integer_law(np.int64(5), sampling, privacy, 1)  # type: ignore[arg-type,unused-ignore]
+    assert of_numpy == integer_law(5, sampling, privacy, 1)

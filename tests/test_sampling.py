@@ -430,3 +430,10 @@ def test_every_scheme_checks_its_frequencies(sampling: Sampling, use: str) -> No
     for bad in ([1.0], [-41], [2**63]):
         with refused("frequencies must be integers", hidden=[41]):
             getattr(sampling, use)(bad)
+
+
+def test_bools_and_ragged_lists_are_no_frequencies() -> None:
+    with refused("frequencies must be integers"):
+        KeepAll().q([1, True])
+    with refused("frequencies must be integers"):
+        KeepAll().q([[1, 2], [3]])

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import Reporting, reporting
@@ -69,8 +71,9 @@ def integer_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int 
 
 def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> Iterator[IntegerLaw]:
     """Yield the integer laws of consecutive frequencies from `first` on; each costs only one step."""
-    if isinstance(first, bool) or not isinstance(first, int) or first < 1:
-        raise InvalidValue("a sampled key has a frequency of at least 1", "a smaller one", "count its elements")
+    if isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1:
+        raise InvalidValue("a sampled key has a frequency of at least 1", "something else", "count its elements")
+    first = int(first)
     grid = check_grid(default_grid(privacy) if grid is None else grid, first)
     rows = reporting(sampling, privacy)
     window = lifetime(privacy)

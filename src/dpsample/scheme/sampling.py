@@ -39,7 +39,12 @@ def as_frequencies(values: ArrayLike) -> Ints:
 count the elements of each key, or convert whole numbers with .astype('int64')
     """
     rule = "frequencies must be integers from 0 to 2**63 - 1"
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidValue(rule, "lists of different lengths", "give one list of frequencies") from None
+    if isinstance(values, list | tuple) and any(isinstance(v, bool) for v in values):
+        raise InvalidValue(rule, "values of type bool", "count the elements of each key")
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
     if array.dtype == object and all(isinstance(v, int) and not isinstance(v, bool) for v in array.flat):

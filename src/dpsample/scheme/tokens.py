@@ -104,6 +104,8 @@ def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 
     >>> law.tokens, law.probabilities.round(4), round(law.not_reported, 4)
     (array([1, 2, 3]), array([0.0739, 0.0272, 0.01  ]), 0.8889)
     """
+    if np.ndim(frequency):
+        raise InvalidValue("token_law takes one frequency", "several", "use token_laws")
     return next(token_laws([frequency], sampling, privacy, grid))
 
 
