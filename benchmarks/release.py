@@ -27,9 +27,9 @@ from dpsample.run import Way
 
 PRIVACY = Privacy(0.5, 1e-6)
 DATA = {
-    "skewed": "least(pow(random(), -5), 1e17)::BIGINT",  # Zipf-like: P(key >= k) = k**-0.2
+    "skewed": "least(pow(random(), -5.5), 1e17)::BIGINT",  # Zipf-like: P(key >= k) = k**-0.18
     "distinct": "(random() * {rows})::BIGINT",  # 63 % of the elements have a key of their own
-    "text": "'query ' || least(pow(random(), -5), 1e17)::BIGINT",
+    "text": "'query ' || least(pow(random(), -5.5), 1e17)::BIGINT",
 }
 
 

@@ -136,8 +136,9 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
             engine=engine,
             progress=progress,
         )
-    private = {"way": way_of(source, sampling, way), "counts": progress.seen}  # type: ignore[arg-type]
-    _print_release(f"{source}", output, keys, privacy, sampling, form, private if show_private else None)
+    taken = way_of(source, sampling, way)  # type: ignore[arg-type]
+    private = progress.seen if show_private else None
+    _print_release(f"{source}, way: {taken}", output, keys, privacy, sampling, form, private)
 
 
 @cli.command()
@@ -367,7 +368,7 @@ def _print_release(
     privacy: Privacy,
     sampling: Sampling,
     form: str,
-    private: dict[str, Any] | None,
+    private: dict[str, int] | None,
 ) -> None:
     result: dict[str, Any] = {
         "output": output,
@@ -388,8 +389,7 @@ def _print_release(
     ]
     if private is not None:
         result["NOT private"] = private
-        counts = ", ".join(f"{stage}: {n:,}" for stage, n in private["counts"].items())
-        lines.append(f"NOT private: sampled by way of {private['way']}; {counts}")
+        lines.append("NOT private: " + ", ".join(f"{stage}: {n:,}" for stage, n in private.items()))
     _print(result, lines, form)
 
 
