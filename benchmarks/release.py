@@ -7,6 +7,7 @@ the bare aggregation. `--rows 100000000` is the large setting; it needs about 3 
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import subprocess
@@ -89,6 +90,8 @@ def _restart() -> None:
 
 
 def one(task: str, path: Path, limit: str | None) -> None:
+    with contextlib.suppress(ImportError):
+        import pandas  # noqa: F401 - Arrow imports it at its first array, where it is installed; imports are not timed
     with tempfile.TemporaryDirectory() as folder:
         _restart()
         keys = TASKS[task](path, Path(folder) / "out.parquet", limit)
