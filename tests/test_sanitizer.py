@@ -73,18 +73,18 @@ def test_words_next_to_a_cut_fall_on_their_side(sampling: Sampling) -> None:
 def test_the_sampler_decides_exactly_at_q() -> None:
     for sampling in (Ppswor("0.123"), Priority("0.1", 0.5)):
         for i in (1, 5, 12):
-            low = sampling.bounds(i, 192)[0]
+            low = sampling.bounds(i, 1408)[0]
             for v, inside in ((low - 1, True), (low, False)):
-                coins = GivenCoins(np.array([v >> 128], np.uint64), v & ((1 << 128) - 1))
+                coins = GivenCoins(np.array([v >> 1344], np.uint64), v & ((1 << 1344) - 1))
                 assert (len(sampled(np.array([i]), sampling, coins)) == 1) is inside
 
 
 def test_elements_are_picked_exactly_at_q1() -> None:
     sampling = Ppswor("0.001")
-    low = sampling.bounds(1, 320)[0]
+    low = sampling.bounds(1, 1408)[0]
     for v, inside in ((low - 1, True), (low, False)):
-        words = np.array([2**64 - 1, v >> 256, 0], np.uint64)
-        rows = picked(3, sampling, GivenCoins(words, v & ((1 << 256) - 1)))
+        words = np.array([2**64 - 1, v >> 1344, 0], np.uint64)
+        rows = picked(3, sampling, GivenCoins(words, v & ((1 << 1344) - 1)))
         assert rows.tolist() == ([1, 2] if inside else [2])
 
 

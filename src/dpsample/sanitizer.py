@@ -24,6 +24,7 @@ from dpsample.scheme.tokens import check_grid, default_grid, steady_from, tails
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
+_FINE = 1408  # bits to which a sampling decision is exact: far below the margin of the smallest delta, 1e-300
 _SHARED = 32  # from so many keys of one frequency on, its row is computed
 
 Rows = NDArray[np.intp]
@@ -46,7 +47,7 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
     q = sampling.q(frequencies)
     kept = u < q
     for row in np.flatnonzero(_close(u, q)):
-        kept[row] = _below(int(words[row]), int(row), sampling, int(frequencies[row]), 192, coins)
+        kept[row] = _below(int(words[row]), int(row), sampling, int(frequencies[row]), _FINE, coins)
     return np.flatnonzero(kept)
 
 
@@ -61,7 +62,7 @@ def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
     low, high = max(int(scaled * (1 - _CLOSE)) - 4, 0), min(int(scaled * (1 + _CLOSE)) + 4, 2**64 - 1)
     rows = np.flatnonzero(words < np.uint64(high))
     undecided = rows[words[rows] >= np.uint64(low)]
-    out = [row for row in undecided.tolist() if not _below(int(words[row]), row, sampling, 1, 320, coins)]
+    out = [row for row in undecided.tolist() if not _below(int(words[row]), row, sampling, 1, _FINE, coins)]
     return np.setdiff1d(rows, out, assume_unique=True) if out else rows
 
 
