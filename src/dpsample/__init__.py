@@ -13,6 +13,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     sanitizer   frequencies and coins -> which keys are reported, with which token
     samples     a weighted sample with its scheme; NOT private
     releases    the only thing that may be published
+    measures    what is summed over keys: a function of the frequency
     estimators  token -> estimate of the frequency
     run         release, sample, sanitize: the stages put together
     explain     what a release is, in plain words

@@ -1,16 +1,19 @@
-"""From tokens to estimates of the frequencies. Post-processing: it sees a release's tokens and scheme, nothing else."""
+"""The paper's estimator: maximum likelihood."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpsample.measures import Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 
 
-def mle(cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1) -> Floats:
-    """Estimate frequencies by maximum likelihood, the paper's estimator: ``i / pi_i`` at the likeliest i.
+def mle(
+    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+) -> Floats:
+    """Estimate by maximum likelihood, the paper's estimator: ``g(i) / pi_i`` at the likeliest i.
 
     Summed over the reported keys of any selection, it estimates the selection's number of elements: dividing by pi
     makes up for the keys that were not reported. Tokens are in units of 1/grid.
@@ -21,5 +24,5 @@ def mle(cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1) -
     """
     distinct, back = np.unique(as_frequencies(cells), return_inverse=True)
     i = likeliest_frequencies(distinct, sampling, privacy, grid)
-    estimate: Floats = i / reporting_probabilities(i, sampling, privacy)
+    estimate: Floats = Measure.of(of)(i) / reporting_probabilities(i, sampling, privacy)
     return estimate[back].reshape(np.shape(cells))
