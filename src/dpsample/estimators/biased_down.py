@@ -1,0 +1,87 @@
+"""The estimator of the paper's Appendix D: on average never above the truth."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.errors import InvalidValue
+from dpsample.measures import Measure
+from dpsample.privacy import Privacy
+from dpsample.scheme.lives import lives
+from dpsample.scheme.reporting import reporting
+from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.tokens import check_grid
+
+LIMIT = 1 << 22  # tokens, in units of 1/grid
+_MORE = 1 << 16  # rows at once
+
+
+def biased_down(
+    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+) -> Floats:
+    """Estimate so that the expected estimate is at most the truth, at every frequency: a lower bound, on average.
+
+    With ``r_ij`` what token j and those above it must bring on average for row i to be right,
+
+        r_ij = (g(i) - sum of a_h pi_ih over h < j) / (sum of pi_ih over h >= j)
+        a_j  = min of r_ij over i with pi_ij > 0
+
+    For the frequency itself under `KeepAll`, `Ppswor` and `Priority` by frequency, estimates do not decrease with the
+    token. For a g that grows more slowly than pi, such as the number of keys, they may: a row that begins with this
+    token can need less than the rows before it.
+
+    One token after the other, from the first: about 20 seconds for a million at epsilon = 0.1. Tokens are in units of
+    1/grid; those above 2**22 are refused.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> biased_down([1, 10, 1000], KeepAll(), Privacy(1, 1e-6)).round(2)
+    array([  20.  ,   20.  , 1013.36])
+    """
+    wanted = as_frequencies(cells)
+    grid = check_grid(grid)
+    last = int(wanted.max(initial=1))
+    check_within(last, min(LIMIT, sampling.largest * grid), "biased_down")
+    table = _table(sampling, privacy, grid, Measure.of(of), table_size(last, LIMIT))
+    return table[wanted]
+
+
+def check_within(last: int, limit: int, name: str) -> None:
+    """Refuse tokens that are too far out to be reached one after the other."""
+    if last > limit:
+        raise InvalidValue(f"{name} takes tokens up to {limit} units of 1/grid", "a larger one", "use mle")
+
+
+def table_size(last: int, limit: int) -> int:
+    """Return up to where a table goes that is to hold this token: powers of two, so that few are made."""
+    return min(1 << max((last - 1).bit_length(), 10), limit)
+
+
+def grown(table: Floats, size: int, more: Callable[[Ints], Floats], largest: int) -> Floats:
+    """Make a table of the rows from 1 on at least so long, a good deal at a time."""
+    if size <= len(table):
+        return table
+    return np.append(table, more(np.arange(len(table) + 1, min(size + _MORE, largest) + 1)))
+
+
+@lru_cache(maxsize=16)
+def _table(sampling: Sampling, privacy: Privacy, grid: int, measure: Measure, last: int) -> Floats:
+    """a_j of tokens 0 .. last; token 0, which there is not, gets 0."""
+    rows, end = reporting(sampling, privacy), sampling.largest
+
+    def at_first(i: Ints) -> Floats:
+        pi = rows.probabilities(i)
+        ratio: Floats = np.divide(measure(i), pi, out=np.full(i.shape, np.inf), where=pi > 0)
+        return ratio
+
+    estimates = np.zeros(min(last, end * grid) + 1)
+    need = np.empty(0)  # r of the rows from 1 on
+    for j, (birth, mass, odds) in enumerate(lives(rows, grid, len(estimates) - 1), start=1):
+        need = grown(need, birth + len(mass), at_first, end)
+        r = need[birth - 1 : birth - 1 + len(mass)]
+        if len(r):
+            estimates[j] = r.min()
+            r += (r - estimates[j]) * odds  # never less, so nothing cancels
+    estimates.setflags(write=False)
+    return estimates

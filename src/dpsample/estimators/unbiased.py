@@ -1,0 +1,74 @@
+"""The unbiased estimator: right on average, and useless for nearly everything else."""
+
+import warnings
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.errors import InvalidValue
+from dpsample.estimators.biased_down import check_within, grown, table_size
+from dpsample.measures import Measure
+from dpsample.privacy import Privacy
+from dpsample.scheme.lives import lives
+from dpsample.scheme.reporting import reporting
+from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
+from dpsample.scheme.tokens import check_grid
+
+LIMIT = 1 << 22  # rows
+
+
+def unbiased(
+    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+) -> Floats:
+    """Estimate without bias: the solution of ``sum over j of pi_ij a_j = g(i)`` for all i. For study, not for use.
+
+    The system is triangular, so integer tokens have exactly one solution; a finer token gets that of the integer from
+    which it comes. Estimates are negative for some tokens (the paper proves that they must be); the first is 1/delta.
+    Where privacy binds they grow from there by about exp(epsilon) with each token, with changing signs, so that the
+    variance, which `dpsample.accuracy` states, is enormous. Hence the warning.
+
+    One token after the other, about 20 seconds for a million. Frequencies above 2**22 are refused, and so are tokens
+    whose estimates exceed what a float can hold: from about 680 / epsilon on, unless q is at most delta throughout.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     unbiased([1, 2, 10, 20], KeepAll(), Privacy(1, 1e-6)).round()
+    array([ 1.00000000e+06, -7.18282000e+05, -1.44645360e+07,  2.49716402e+13])
+    """
+    wanted = as_frequencies(cells)
+    grid = check_grid(grid)
+    born = -(-wanted // grid)
+    last = int(born.max(initial=1))
+    check_within(last, min(LIMIT, sampling.largest), "unbiased")
+    estimate = _table(sampling, privacy, Measure.of(of), table_size(last, LIMIT))[born]
+    if not np.isfinite(estimate).all():
+        raise InvalidValue(
+            "an unbiased estimate must be a finite number",
+            "a token for which there is none that a float can hold",
+            "use mle: unbiased estimates grow without bound where privacy binds, and need q above 0 everywhere",
+        )
+    warnings.warn(
+        "unbiased estimates are negative for some tokens and their variance is enormous: for study only; use mle",
+        UserWarning,
+        stacklevel=2,
+    )
+    return estimate
+
+
+@lru_cache(maxsize=16)
+def _table(sampling: Sampling, privacy: Privacy, measure: Measure, last: int) -> Floats:
+    """a_j of integer tokens 0 .. last, infinite from where there is no solution in floats; token 0 gets 0."""
+    rows, end = reporting(sampling, privacy), sampling.largest
+    estimates = np.full(min(last, end) + 1, np.inf)
+    estimates[0] = 0
+    left = np.empty(0)  # g(i) less what the tokens so far bring, for the rows from 1 on
+    for j, (_, mass, _) in enumerate(lives(rows, 1, len(estimates) - 1), start=1):
+        left = grown(left, j + len(mass), measure, end)
+        wanted = left[j - 1]
+        if wanted and (not len(mass) or abs(wanted) > mass[0] * 1e300):
+            break
+        estimates[j] = wanted / mass[0] if wanted else 0.0
+        left[j - 1 : j - 1 + len(mass)] -= estimates[j] * mass
+    estimates.setflags(write=False)
+    return estimates

@@ -1,0 +1,65 @@
+"""The life of a token: its probability in each row, from its birth until it has died out.
+
+`tokens` goes along a row, all tokens of one frequency; this goes along a column, all frequencies of one token. The map
+is the same.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.tokens import lifetime, moved
+
+_BLOCK = 1 << 19  # rows times tokens at once
+
+
+def lives(rows: Reporting, grid: int, last: int) -> Iterator[tuple[int, Floats, Floats]]:
+    """Yield for each token, from 1 to `last` units of 1/grid, the row of its birth and two arrays: from there on, its
+    probability in each row, and this as a multiple of the probability of all tokens above it (0 if there is none).
+    """
+    window = lifetime(rows.privacy)
+    size = max(64, _BLOCK // window)
+    for start in range(1, last + 1, size):
+        cells = np.arange(start, min(start + size, last + 1), dtype=np.int64)
+        # born where pi is constant: a shift of the first such row
+        shift = np.maximum(-(-cells // grid) - rows.constant_from, 0)
+        walked, place = np.unique(cells - shift * grid, return_inverse=True)
+        mass, above = _lives(walked, rows, grid, window)
+        while mass[-1].any():  # not yet died out
+            window *= 2
+            mass, above = _lives(walked, rows, grid, window)
+        odds = np.divide(mass, above, out=np.zeros_like(mass), where=above > 0).T.copy()
+        length = (np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(axis=0).tolist()
+        mass = mass.T.copy()
+        for cell, n in zip(cells.tolist(), place.tolist(), strict=True):
+            birth = -(-cell // grid)
+            rest = min(length[n], rows.sampling.largest - birth + 1)
+            yield birth, mass[n, :rest], odds[n, :rest]
+
+
+def _lives(cells: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
+    """For consecutive tokens, the probability of each in row birth + k and that of all above it: shape (k, tokens)."""
+    delta, E, end = float(rows.privacy.delta), rows.growth + 1, rows.sampling.largest
+    birth = -(-cells // grid)
+    reached = np.arange(birth[0], birth[-1] + window + 1)
+    pis, *slacks = rows.slacks(np.minimum(reached, end))
+    share = (birth * grid - cells) / grid
+    # of both boundaries, (2, tokens): S and, where that is the smaller, the gap to pi; as in `tokens`
+    at = birth - birth[0]
+    pi = pis[at]
+    S = np.array([share, share + 1 / grid]) * np.minimum(delta, pi)
+    gap = pi - S
+    mass, above = np.zeros((2, window + 1, cells.size))
+    mass[0], above[0] = S[1] - S[0], S[0]
+    for k in range(1, window + 1):
+        a, c, d = (slack[at + k - 1] for slack in slacks)
+        pi = pis[at + k]
+        S = moved(S, rows, pi, d)
+        kept = np.maximum(gap + (gap * rows.growth - a), rows.stay * gap - (gap * rows.rate + c))
+        gap = np.where((pi - S) * E > S, pi - S, np.maximum(kept, 0))
+        mass[k] = np.where(S[1] <= gap[0], S[1] - S[0], gap[0] - gap[1])
+        above[k] = S[0]
+    np.maximum(mass, 0, out=mass)
+    return mass, above
