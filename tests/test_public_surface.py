@@ -9,6 +9,9 @@ from types import ModuleType
 import pytest
 
 import dpsample
+import dpsample.accuracy
+import dpsample.baselines
+import dpsample.estimators
 import dpsample.scheme
 
 PACKAGE = [
@@ -59,9 +62,21 @@ SCHEME = [
     "token_laws",
 ]
 
+ACCURACY = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage"]
+BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
+ESTIMATORS = ["biased_down", "inverse_probability", "mle", "unbiased"]
+
 
 @pytest.mark.parametrize(
-    ("module", "names"), [(dpsample, PACKAGE), (dpsample.scheme, SCHEME)], ids=["dpsample", "scheme"]
+    ("module", "names"),
+    [
+        (dpsample, PACKAGE),
+        (dpsample.scheme, SCHEME),
+        (dpsample.accuracy, ACCURACY),
+        (dpsample.baselines, BASELINES),
+        (dpsample.estimators, ESTIMATORS),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, ModuleType) else "",
 )
 def test_the_public_names(module: ModuleType, names: list[str]) -> None:
     assert sorted(module.__all__) == sorted(names)

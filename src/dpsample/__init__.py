@@ -15,6 +15,8 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     releases    the only thing that may be published
     measures    what is summed over keys: a function of the frequency
     estimators  token -> estimate of the frequency
+    accuracy    exact bias, variance and coverage of a method, for given frequencies
+    baselines   other methods, to compare with
     run         release, sample, sanitize: the stages put together
     explain     what a release is, in plain words
     files       tables with metadata, in files that appear whole or not at all

@@ -19,7 +19,7 @@ class NonPrivate:
 
     >>> from dpsample import Priority
     >>> NonPrivate(Priority("0.01")).errors([10, 50, 200]).variance
-    array([900.,  2500.,     0.])
+    array([ 900., 2500.,    0.])
     """
 
     sampling: Sampling

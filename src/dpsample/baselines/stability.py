@@ -39,9 +39,9 @@ class StabilityHistogram:
     >>> from dpsample import Privacy
     >>> sbh = StabilityHistogram(Privacy(1, 1e-6))
     >>> round(sbh.cutoff, 3), sbh.reported([1, 15, 30]).round(4)
-    (14.816, array([0.    , 0.584 , 1.    ]))
+    (14.816, array([0.    , 0.5842, 1.    ]))
     >>> StabilityHistogram(Privacy(1, 1e-6), tight=True).reported([15]).round(4)
-    array([0.792])
+    array([0.7921])
     """
 
     privacy: Privacy
@@ -61,8 +61,8 @@ class StabilityHistogram:
     @property
     def cutoff(self) -> float:
         """T: what the noisy frequency must reach."""
-        T = -math.log((1 + self.tight) * self.privacy.delta) / self._epsilon + 1
-        return max(T, 1.0)
+        spent = self.privacy.delta * (2 if self.tight else 1)
+        return max(1 + (math.log(spent.denominator) - math.log(spent.numerator)) / self._epsilon, 1.0)
 
     def reported(self, frequencies: ArrayLike) -> Floats:
         """phi: the probability that a key of each frequency is reported (and sampled)."""

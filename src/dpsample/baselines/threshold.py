@@ -29,6 +29,8 @@ from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
 _BLOCK = 1 << 20  # frequencies times kept elements at once
 _SAFE = 1 + 1e-9  # far above the rounding of the sums
+_LEAST = 1e-290  # floats end soon after
+_MOST = 0.99  # of the rate: closer to 1, the number of frequencies to look at has no bound
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,17 @@ class SampleAndThreshold:
     >>> from dpsample import Privacy
     >>> method = SampleAndThreshold.for_privacy(Privacy(1, 1e-6))
     >>> method.threshold, round(method.rate, 3), method.reported([20, 60, 200]).round(3)
-    (16, 0.287, array([0.   , 0.681, 1.   ]))
+    (18, 0.319, array([0.   , 0.668, 1.   ]))
     """
 
     rate: float
     threshold: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise InvalidValue("the rate lies between 0 and 1", f"{self.rate!r}", "choose it with for_privacy")
+        if not 0 < self.rate <= _MOST:
+            raise InvalidValue(
+                f"the rate is above 0 and at most {_MOST}", f"{self.rate!r}", "choose it with for_privacy"
+            )
         if self.threshold < 1:
             raise InvalidValue("the threshold is at least 1", f"{self.threshold!r}", "choose it with for_privacy")
 
@@ -59,7 +63,9 @@ class SampleAndThreshold:
         Of 16 rates the one with the smallest such frequency, each with the smallest threshold that privacy allows; then
         the largest rate for that threshold. Delta is checked on the safe side.
         """
-        largest = -math.expm1(-float(privacy.epsilon))
+        if privacy.delta < _LEAST:
+            raise InvalidValue(f"delta is at least {_LEAST}", text(privacy.delta), "choose a larger one")
+        largest = min(-math.expm1(-float(privacy.epsilon)), _MOST)
         tried = [cls._lowest(largest * k / 16, privacy) for k in range(1, 17)]
         best = min(tried, key=lambda method: method.threshold / method.rate)
         low, high = best.rate, largest
@@ -79,7 +85,7 @@ class SampleAndThreshold:
         return cls(rate, high)
 
     def _keeps(self, privacy: Privacy) -> bool:
-        return self.delta(privacy.epsilon) <= float(privacy.delta)
+        return self._delta(float(privacy.epsilon), float(privacy.delta)) <= float(privacy.delta)
 
     def delta(self, epsilon: Number) -> float:
         """Return the smallest delta with which it is private for this epsilon, rounded up.
@@ -87,28 +93,36 @@ class SampleAndThreshold:
         >>> round(SampleAndThreshold(rate=0.001, threshold=1).delta(1), 9)
         0.001
         """
-        e, p, t = float(exact(epsilon, "epsilon")), self.rate, self.threshold
-        if p > -math.expm1(-e):
+        number = exact(epsilon, "epsilon")
+        if self.rate > -math.expm1(-float(number)):
             raise InvalidValue(
                 "the rate is at most 1 - exp(-epsilon)",
-                f"rate {p:.6g}, epsilon = {text(exact(epsilon, 'epsilon'))}",
+                f"rate {self.rate:.6g}, epsilon = {text(number)}",
                 "choose it with for_privacy",
             )
-        alpha = p - (1 - p) * math.expm1(-e)
-        entropy = alpha * math.log(alpha / p) - (1 - alpha) * e  # (1 - alpha) / (1 - p) is exp(-epsilon)
-        at = max(math.floor(t / alpha), t)  # the largest delta_n is there or close by
-        found = float(self._spent(np.array([at]), alpha).max())
-        last = max(at, math.ceil(-math.log(found) / entropy)) if found > 0 else at
-        step = max(1, _BLOCK // (t + 128))
-        for n in range(t, last + 1, step):
-            found = max(found, float(self._spent(np.arange(n, min(n + step, last + 1)), alpha).max()))
-        return found * _SAFE
+        return self._delta(float(number))
 
-    def _spent(self, n: Ints, alpha: float) -> Floats:
-        """delta_n: from the first c that counts on, terms at least halve, so 128 of them are enough."""
-        first = np.maximum(np.floor(n * alpha).astype(np.int64) + 1, self.threshold)
-        c = first[:, None] + np.arange(128)
-        weight = np.maximum(c - n[:, None] * alpha, 0) / (n * (1 - alpha))[:, None]
+    def _delta(self, e: float, enough: float = math.inf) -> float:
+        """delta, or only something above `enough` if it is."""
+        p, t = self.rate, self.threshold
+        rest = (1 - p) * math.exp(-e)  # 1 - alpha
+        alpha = p - (1 - p) * math.expm1(-e)
+        entropy = alpha * math.log(alpha / p) - rest * e
+        at = max(math.floor(t / alpha), t)  # the largest delta_n is there or close by
+        found = float(self._spent(np.array([at]), rest).max())
+        if found > enough:
+            return found
+        last = max(at, math.ceil(-math.log(found) / entropy)) if found > 0 else at
+        step = _BLOCK // 64
+        for n in range(t, last + 1, step):
+            found = max(found, float(self._spent(np.arange(n, min(n + step, last + 1)), rest).max()))
+        return max(found * _SAFE, _LEAST)
+
+    def _spent(self, n: Ints, rest: float) -> Floats:
+        """delta_n: from the first c that counts on, terms at least halve, so 64 of them are enough."""
+        first = np.maximum(n - np.ceil(n * rest).astype(np.int64) + 1, self.threshold)
+        c = first[:, None] + np.arange(64)
+        weight = np.maximum(1 - (n[:, None] - c) / (n * rest)[:, None], 0)
         log_p = _log_choose(n, first) + first * math.log(self.rate) + (n - first) * math.log1p(-self.rate)
         with np.errstate(divide="ignore"):
             ratio = np.maximum(n[:, None] - c[:, :-1], 0) / (c[:, 1:]) * (self.rate / (1 - self.rate))

@@ -28,16 +28,15 @@ def biased_down(
         r_ij = (g(i) - sum of a_h pi_ih over h < j) / (sum of pi_ih over h >= j)
         a_j  = min of r_ij over i with pi_ij > 0
 
-    For the frequency itself under `KeepAll`, `Ppswor` and `Priority` by frequency, estimates do not decrease with the
-    token. For a g that grows more slowly than pi, such as the number of keys, they may: a row that begins with this
-    token can need less than the rows before it.
+    For the frequency itself, without sampling, estimates do not decrease with the token, in any case tried. Elsewhere
+    they may, although the paper says that they do not: a row that comes in with a token can need less than those before.
 
     One token after the other, from the first: about 20 seconds for a million at epsilon = 0.1. Tokens are in units of
     1/grid; those above 2**22 are refused.
 
     >>> from dpsample import KeepAll, Privacy
     >>> biased_down([1, 10, 1000], KeepAll(), Privacy(1, 1e-6)).round(2)
-    array([  20.  ,   20.  , 1013.36])
+    array([  16.68,   16.68, 1008.65])
     """
     wanted = as_frequencies(cells)
     grid = check_grid(grid)
@@ -78,8 +77,9 @@ def _table(sampling: Sampling, privacy: Privacy, grid: int, measure: Measure, la
     estimates = np.zeros(min(last, end * grid) + 1)
     need = np.empty(0)  # r of the rows from 1 on
     for j, (birth, mass, odds) in enumerate(lives(rows, grid, len(estimates) - 1), start=1):
-        need = grown(need, birth + len(mass), at_first, end)
-        r = need[birth - 1 : birth - 1 + len(mass)]
+        to = birth - 1 + len(mass)
+        need = grown(need, to, at_first, end)
+        r = need[birth - 1 : to]
         if len(r):
             estimates[j] = r.min()
             r += (r - estimates[j]) * odds  # never less, so nothing cancels

@@ -34,7 +34,7 @@ def unbiased(
     >>> from dpsample import KeepAll, Privacy
     >>> with warnings.catch_warnings(action="ignore"):
     ...     unbiased([1, 2, 10, 20], KeepAll(), Privacy(1, 1e-6)).round()
-    array([ 1.00000000e+06, -7.18282000e+05, -1.44645360e+07,  2.49716402e+13])
+    array([ 1.00000000e+06, -7.18282000e+05, -1.44645360e+07,  -1.11444578e+13])
     """
     wanted = as_frequencies(cells)
     grid = check_grid(grid)
@@ -64,7 +64,7 @@ def _table(sampling: Sampling, privacy: Privacy, measure: Measure, last: int) ->
     estimates[0] = 0
     left = np.empty(0)  # g(i) less what the tokens so far bring, for the rows from 1 on
     for j, (_, mass, _) in enumerate(lives(rows, 1, len(estimates) - 1), start=1):
-        left = grown(left, j + len(mass), measure, end)
+        left = grown(left, max(j - 1 + len(mass), j), measure, end)
         wanted = left[j - 1]
         if wanted and (not len(mass) or abs(wanted) > mass[0] * 1e300):
             break
