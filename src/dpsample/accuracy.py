@@ -87,9 +87,9 @@ class Pws:
         """Bias and variance, summed over the tokens of each distinct frequency."""
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         back = back.reshape(np.shape(frequencies))
-        g, grid = Measure.of(of)(i), self.grid or default_grid(self.privacy)
+        g, grid = Measure.of(of)(i), default_grid(self.privacy) if self.grid is None else check_grid(self.grid)
         pi, bias, variance = np.zeros(i.shape), -g, np.zeros(i.shape)
-        laws = token_laws(i, self.sampling, self.privacy, check_grid(grid))
+        laws = token_laws(i, self.sampling, self.privacy, grid)
         done = 0
         while block := list(islice(laws, max(1, _BLOCK // 512 // grid))):
             part = slice(done, done := done + len(block))

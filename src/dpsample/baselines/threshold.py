@@ -8,9 +8,10 @@ n alpha, and
     delta_n = sum over c >= t, c > n alpha, of B_n(c) - E B_{n-1}(c)
             = sum of B_n(c) (c - n alpha) / (n (1 - alpha))
 
-One element less multiplies it by at most 1 / (1 - p), which is at most E as long as p <= 1 - 1/E: then nothing is spent
-that way. So delta is the largest delta_n over all n >= t. Since delta_n <= P[c >= n alpha] <= exp(-n D), with D the
-relative entropy of alpha to p, only finitely many n need to be looked at.
+"Not reported" becomes less likely. One element less multiplies each by at most 1 / (1 - p), "not reported" included,
+which is at most E as long as p <= 1 - 1/E: then nothing is spent that way. So delta is the largest delta_n over all
+n >= t. Since delta_n <= P[c >= n alpha] <= exp(-n D), with D the relative entropy of alpha to p, only finitely many n
+need to be looked at.
 """
 
 import math

@@ -29,7 +29,7 @@ def biased_down(
         a_j  = min of r_ij over i with pi_ij > 0
 
     For the frequency itself, without sampling, estimates do not decrease with the token, in any case tried. Elsewhere
-    they may, although the paper says that they do not: a row that comes in with a token can need less than those before.
+    they may, although the paper says that they do not: a row that comes in with a token can need less than the others.
 
     One token after the other, from the first: about 20 seconds for a million at epsilon = 0.1. Tokens are in units of
     1/grid; those above 2**22 are refused.
