@@ -168,9 +168,9 @@ def test_sequential_estimators_state_their_limits() -> None:
         biased_down([1, 5_000_001], KeepAll(), privacy)
     with refused("unbiased takes tokens up to 4194304", hidden=[5_000_001]):
         unbiased([1, 5_000_001], KeepAll(), privacy)
-    with refused("finite number"):  # grows as exp(epsilon)
+    with refused("must exist and be at most 1e150"):  # grows as exp(epsilon)
         unbiased([2000], KeepAll(), privacy)
-    with refused("finite number"):  # nothing that is never sampled can be estimated without bias
+    with refused("must exist"):  # nothing that is never sampled can be estimated without bias
         unbiased([3], CustomSampling([0, "0.5", "0.5"]), privacy)
     with refused("biased_down takes tokens up to 50"):
         biased_down([51], CustomSampling(STAIRS), privacy)
@@ -218,3 +218,13 @@ def test_inverse_probability_is_the_papers() -> None:
     found = inverse_probability([[1, 50], [100, 200]], Priority("0.01"))
     assert found.tolist() == [[100, 100], [100, 200]]
     assert inverse_probability([1, 2], CustomSampling([0, "0.25"]), "keys").tolist() == [0, 4]
+
+
+@pytest.mark.filterwarnings("ignore:unbiased")
+def test_the_variance_of_unbiased_is_a_number_wherever_it_estimates() -> None:
+    privacy = Privacy(1, "1e-6")
+    errors = Pws(KeepAll(), privacy, unbiased, 1).errors([300, 320])
+    assert np.isfinite(errors.variance).all()
+    assert errors.variance[1] > 1e12 * errors.variance[0]  # grows as exp(2 epsilon i)
+    with refused("must exist"):
+        Pws(KeepAll(), privacy, unbiased, 1).errors([400])

@@ -16,6 +16,7 @@ from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 from dpsample.scheme.tokens import check_grid
 
 LIMIT = 1 << 22  # rows
+_MOST = 1e150  # so that squares are finite
 
 
 def unbiased(
@@ -29,7 +30,7 @@ def unbiased(
     variance, which `dpsample.accuracy` states, is enormous. Hence the warning.
 
     One token after the other, about 20 seconds for a million. Frequencies above 2**22 are refused, and so are tokens
-    whose estimates exceed what a float can hold: from about 680 / epsilon on, unless q is at most delta throughout.
+    whose estimates are above 1e150: from about 340 / epsilon on, unless q is at most delta throughout.
 
     >>> from dpsample import KeepAll, Privacy
     >>> with warnings.catch_warnings(action="ignore"):
@@ -44,8 +45,8 @@ def unbiased(
     estimate = _table(sampling, privacy, Measure.of(of), table_size(last, LIMIT))[born]
     if not np.isfinite(estimate).all():
         raise InvalidValue(
-            "an unbiased estimate must be a finite number",
-            "a token for which there is none that a float can hold",
+            "an unbiased estimate must exist and be at most 1e150",
+            "a token without one",
             "use mle: unbiased estimates grow without bound where privacy binds, and need q above 0 everywhere",
         )
     warnings.warn(
@@ -58,7 +59,7 @@ def unbiased(
 
 @lru_cache(maxsize=16)
 def _table(sampling: Sampling, privacy: Privacy, measure: Measure, last: int) -> Floats:
-    """a_j of integer tokens 0 .. last, infinite from where there is no solution in floats; token 0 gets 0."""
+    """a_j of integer tokens 0 .. last, infinite from where there is none or it is too large; token 0 gets 0."""
     rows, end = reporting(sampling, privacy), sampling.largest
     estimates = np.full(min(last, end) + 1, np.inf)
     estimates[0] = 0
@@ -66,7 +67,7 @@ def _table(sampling: Sampling, privacy: Privacy, measure: Measure, last: int) ->
     for j, (_, mass, _) in enumerate(lives(rows, 1, len(estimates) - 1), start=1):
         left = grown(left, max(j - 1 + len(mass), j), measure, end)
         wanted = left[j - 1]
-        if wanted and (not len(mass) or abs(wanted) > mass[0] * 1e300):
+        if wanted and (not len(mass) or abs(wanted) > mass[0] * _MOST):
             break
         estimates[j] = wanted / mass[0] if wanted else 0.0
         left[j - 1 : j - 1 + len(mass)] -= estimates[j] * mass
