@@ -9,6 +9,7 @@ inverse_probability  of a sample that is not private: for comparison
 from dpsample.estimators.biased_down import biased_down
 from dpsample.estimators.inverse_probability import inverse_probability
 from dpsample.estimators.mle import mle
+from dpsample.estimators.tally import Tally
 from dpsample.estimators.unbiased import unbiased
 
-__all__ = ["biased_down", "inverse_probability", "mle", "unbiased"]
+__all__ = ["Tally", "biased_down", "inverse_probability", "mle", "unbiased"]

@@ -23,13 +23,7 @@ def lives(rows: Reporting, grid: int, last: int) -> Iterator[tuple[int, Floats, 
     size = max(64, _BLOCK // window)
     for start in range(1, last + 1, size):
         cells = np.arange(start, min(start + size, last + 1), dtype=np.int64)
-        # born where pi is constant: a shift of the first such row
-        shift = np.maximum(-(-cells // grid) - rows.constant_from, 0)
-        walked, place = np.unique(cells - shift * grid, return_inverse=True)
-        mass, above = _lives(walked, rows, grid, window)
-        while mass[-1].any():  # not yet died out
-            window *= 2
-            mass, above = _lives(walked, rows, grid, window)
+        mass, above, place = _whole(cells, rows, grid, window)
         odds = np.divide(mass, above, out=np.zeros_like(mass), where=above > 0).T.copy()
         length = (np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(axis=0).tolist()
         mass = mass.T.copy()
@@ -39,15 +33,45 @@ def lives(rows: Reporting, grid: int, last: int) -> Iterator[tuple[int, Floats, 
             yield birth, mass[n, :rest], odds[n, :rest]
 
 
+def life(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats]:
+    """Return, for any n tokens, the frequencies [n, m] from its birth on, and its probability under each [n, m].
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> from dpsample.scheme.reporting import reporting
+    >>> frequencies, mass = life(np.array([10**9]), reporting(KeepAll(), Privacy(1, 1e-6)), grid=1)
+    >>> int(frequencies[0, mass[0].argmax()])
+    1000000013
+    """
+    mass, _, place = _whole(cells, rows, grid, lifetime(rows.privacy))
+    mass = mass[: int((np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(initial=1))].T[place]
+    frequencies = -(-cells // grid)[:, None] + np.arange(mass.shape[1], dtype=np.int64)
+    defined = frequencies <= rows.sampling.largest
+    return np.where(defined, frequencies, rows.sampling.largest), np.where(defined, mass, 0.0)
+
+
+def _whole(cells: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats, Ints]:
+    """As `_lives`, until all have died out; and where each token is found in it."""
+    # born where pi is constant: a shift of the first such row
+    shift = np.maximum(-(-cells // grid) - rows.constant_from, 0)
+    walked, place = np.unique(cells - shift * grid, return_inverse=True)
+    mass, above = _lives(walked, rows, grid, window)
+    while mass[-1].any():
+        window *= 2
+        mass, above = _lives(walked, rows, grid, window)
+    return mass, above, place
+
+
 def _lives(cells: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
-    """For consecutive tokens, the probability of each in row birth + k and that of all above it: shape (k, tokens)."""
+    """For ascending tokens, the probability of each in row birth + k and that of all above it: shape (k, tokens)."""
     delta, E, end = float(rows.privacy.delta), rows.growth + 1, rows.sampling.largest
     birth = -(-cells // grid)
-    reached = np.arange(birth[0], birth[-1] + window + 1)
+    spans = np.flatnonzero(np.diff(birth, prepend=birth[:1] - window - 2) > window)  # rows that nobody reaches between
+    ends = np.append(birth[spans[1:] - 1], birth[-1:]) + window
+    reached = np.concatenate([np.arange(a, b + 1) for a, b in zip(birth[spans].tolist(), ends.tolist(), strict=True)])
     pis, *slacks = rows.slacks(np.minimum(reached, end))
     share = (birth * grid - cells) / grid
     # of both boundaries, (2, tokens): S and, where that is the smaller, the gap to pi; as in `tokens`
-    at = birth - birth[0]
+    at = np.searchsorted(reached, birth)
     pi = pis[at]
     S = np.array([share, share + 1 / grid]) * np.minimum(delta, pi)
     gap = pi - S

@@ -1,0 +1,149 @@
+"""How far estimates of a sum are off, by method and by kind of data: normalised root mean square errors.
+
+    python benchmarks/accuracy.py [--releases 30] [--quick] [--only paper]
+
+The default estimator is simulated: so many releases, drawn by the sanitizer, are made for each setting. All others are
+computed exactly; for the last column, mle is simulated on the same releases. `oracle` knows how many keys have each frequency, and nothing of single keys: no estimator of token
+values can be unbiased for this data and have a smaller error than about this. `seen` is the share of elements whose
+keys have pi >= 0.5; what is below can hardly be known to anyone.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from dpsample import Priority, Privacy, Sampling
+from dpsample.accuracy import Pws, accuracy
+from dpsample.baselines import NonPrivate, StabilityHistogram
+from dpsample.estimators import Tally, biased_down, mle
+from dpsample.estimators.calibrated import parts
+from dpsample.measures import Measure
+from dpsample.randomness import Coins, Words
+from dpsample.sanitizer import Sanitizer, sampled
+from dpsample.scheme import default_grid, reporting_probabilities, token_laws
+from dpsample.scheme.sampling import Ints
+
+EPSILONS = ("0.1", "0.25", "0.5")
+TAUS = ("1", "0.1", "1e-2", "1e-3", "1e-4", "1e-5", "1e-6")
+QUICK = ("1", "1e-2", "1e-4")
+
+
+def populations() -> dict[str, Ints]:
+    """Frequencies of the keys; of selections, of the selected keys only."""
+    generator = np.random.default_rng(7)
+    ranks = np.arange(1, 10**5 + 1)
+    paper = np.repeat(np.arange(1, 201), 1000)
+    normal = np.maximum(1, np.rint(np.exp(generator.normal(math.log(100), 1, 10**5)))).astype(np.int64)
+    bell = np.exp(-(np.log(normal / 150) ** 2) / (2 * 0.4**2))
+    return {
+        "paper": paper,
+        **{f"zipf {a}": np.maximum(1, np.rint((1e5 / ranks) ** a)).astype(np.int64) for a in (0.5, 1, 2)},
+        "geometric": generator.geometric(1 / 100, 10**5),
+        "two-point": np.where(np.arange(10**5) % 10 > 0, 3, 120),
+        "log-normal": normal,
+        "paper, frequent": paper[generator.random(len(paper)) < 0.1 * (paper / 200) ** 2],
+        "paper, rare": paper[generator.random(len(paper)) < 2 / paper],
+        "log-normal, bell": normal[generator.random(len(normal)) < bell],
+        "log-normal, band": normal[(normal >= 80) & (normal <= 300)][::5],
+    }
+
+
+class FastCoins(Coins):
+    """Coins for simulations: numpy's, which are fast and neither secret nor secure."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def first(self, n: int) -> Words:  # noqa: D102
+        return self._generator.integers(0, 2**64, n, dtype=np.uint64)
+
+    def more(self, row: int, bits: int) -> int:  # noqa: D102
+        return int.from_bytes(self._generator.bytes(-(-bits // 8)), "big") >> (-bits % 8)
+
+
+def tallies(frequencies: Ints, sampling: Sampling, privacy: Privacy, releases: int) -> Iterator[Tally]:
+    sanitizer = Sanitizer(sampling, privacy, default_grid(privacy))
+    coins = FastCoins(np.random.default_rng(11))
+    for _ in range(releases):
+        sample = frequencies[sampled(frequencies, sampling, coins)]
+        yield Tally.of(sanitizer(sample, coins)[1] if len(sample) else [])
+
+
+def oracle(frequencies: Ints, sampling: Sampling, privacy: Privacy) -> float:
+    """The NRMSE of ``E[i / pi | token]`` under the true frequencies: it has no bias."""
+    i, keys = np.unique(frequencies, return_counts=True)
+    laws = list(token_laws(i, sampling, privacy, default_grid(privacy)))
+    cells, token = np.unique(np.concatenate([law.cells for law in laws]), return_inverse=True)
+    p = np.concatenate([law.probabilities for law in laws])
+    row = np.repeat(np.arange(len(i)), [law.cells.size for law in laws])
+    pi = reporting_probabilities(i, sampling, privacy)
+    joint = keys[row] * p
+    values = np.bincount(token, joint * (i / pi)[row], len(cells)) / np.bincount(token, joint, len(cells))
+    mean, square = (np.bincount(row, p * values[token] ** power, len(i)) for power in (1, 2))
+    return math.sqrt(float(keys @ (square - mean**2))) / float(keys @ i)
+
+
+def main() -> None:
+    """Print one line for each setting, and a summary."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--releases", type=int, default=30)
+    options.add_argument("--quick", action="store_true", help="fewer values of tau, 6 releases")
+    options.add_argument("--only", help="one population")
+    given = options.parse_args()
+    releases = 6 if given.quick else given.releases
+    names = ("mle", "biased_down", "ours", "seen only", "SbH", "SbH tight", "non-private", "oracle")
+    print(f"{'data':18} {'eps':>4} {'tau':>5} {'seen':>5}", *(f"{name:>11}" for name in names), f"{'ours/mle':>9}")
+    ratios: dict[tuple[str, str, str], float] = {}
+    for name, frequencies in populations().items():
+        if given.only not in (None, name):
+            continue
+        histogram = dict(zip(*(column.tolist() for column in np.unique(frequencies, return_counts=True)), strict=True))
+        truth = float(frequencies.sum())
+        for epsilon in EPSILONS:
+            for tau in QUICK if given.quick else TAUS:
+                sampling, privacy = Priority(tau), Privacy(epsilon, Fraction(1, 2**20))
+                grid = default_grid(privacy)
+                drawn = list(tallies(frequencies, sampling, privacy, releases))
+                found = [parts(tally, sampling, privacy, grid, Measure.of("frequency")) for tally in drawn]
+                peers = [float(tally.weights @ mle(tally.cells, sampling, privacy, grid)) for tally in drawn]
+                ours, seen_only, peer = (
+                    math.sqrt(float(np.mean((np.array(values) / truth - 1) ** 2)))
+                    for values in ([f.value for f in found], [f.seen for f in found], peers)
+                )
+                exact = {
+                    "mle": accuracy(Pws(sampling, privacy, mle), histogram).nrmse,
+                    "SbH": accuracy(StabilityHistogram(privacy, sampling), histogram).nrmse,
+                    "SbH tight": accuracy(StabilityHistogram(privacy, sampling, tight=True), histogram).nrmse,
+                    "non-private": accuracy(NonPrivate(sampling), histogram).nrmse,
+                    "biased_down": math.nan,
+                    "oracle": oracle(frequencies, sampling, privacy),
+                    "ours": ours,
+                    "seen only": seen_only,
+                }
+                if max(histogram) < 10**5:
+                    exact["biased_down"] = accuracy(Pws(sampling, privacy, biased_down), histogram).nrmse
+                pi = reporting_probabilities(frequencies, sampling, privacy)
+                seen = float(frequencies[pi >= 0.5].sum()) / truth
+                ratio = ours / peer
+                print(
+                    f"{name:18} {epsilon:>4} {tau:>5} {seen:5.0%}",
+                    *(f"{exact[n]:11.4f}" for n in names),
+                    f"{ratio:9.2f}",
+                    flush=True,
+                )
+                if exact["mle"] > 0.002:
+                    ratios[name, epsilon, tau] = ratio if seen >= 0.6 else -ratio
+    seen_well = [r for r in ratios.values() if r > 0]
+    print(f"\nours / mle, where mle's exceeds 0.002: {len(ratios)} settings")
+    if seen_well:
+        print(f"  geometric mean where 60 % is seen ({len(seen_well)}): {math.exp(np.mean(np.log(seen_well))):.3f}")
+    print(f"  geometric mean of all: {math.exp(np.mean(np.log(np.abs(list(ratios.values()))))):.3f}")
+    for setting in sorted(ratios, key=lambda s: -abs(ratios[s]))[:8]:
+        print(f"  {abs(ratios[setting]):.2f}", *setting)
+
+
+if __name__ == "__main__":
+    main()

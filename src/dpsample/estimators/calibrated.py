@@ -1,0 +1,294 @@
+"""Calibrated estimates: unbiased wherever keys can be seen, cautious where they cannot. The default.
+
+Seen from the tokens, frequencies are of two kinds. Where ``pi >= 0.4 q`` a key's token tells its frequency, and there
+are values ``a(token)`` with ``E[a] = h(i)`` at every such frequency i, whatever the distribution of the frequencies:
+nothing has to be assumed about them. Below, in the dark, all frequencies give a reported key nearly the same law of
+its token (it grows by exp(epsilon) from row to row), so that nobody can tell them apart, and few of their keys are
+reported at all.
+
+So a sum is estimated in two parts. `Functional` is linear in the tokens, has nearly no bias at all visible
+frequencies, and its variance is known; it never counts more of the dark than is there. To it is added a continuation
+into the dark: as many keys for each frequency as are surely there, by the same functionals, just above it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from dpsample.estimators.tally import Tally
+from dpsample.measures import Measure
+from dpsample.privacy import Privacy
+from dpsample.scheme.lives import life
+from dpsample.scheme.reporting import reporting
+from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.tokens import lifetime, token_laws
+
+VISIBLE = 0.4  # of q: from here on frequencies can be told apart
+_SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
+_STEP = 0.25  # of 1/epsilon: tokens are spread over about six times as much
+_KNOTS = 24  # frequencies beyond the table at which variances are computed
+_BLOCK = 1 << 18  # tokens times rows at once
+_WINDOWS = ((1.0, 1.2, 1.0), (1.2, 1.5, 2.0), (1.5, 1.8, 4.0))  # from, to in multiples of the edge; how much more
+# keys for each frequency there may be at the edge than here: a power law with exponent 3 or a spike, no more
+_CAUTION = 0.7  # standard errors by which the continuation stays below what is seen
+_LEAST = 0.3  # of the flat estimate of the variance, below which an estimate of it is not believed
+_TRUST = 10.0  # how much a bias weighs against a variance, when as many keys as are reported had it
+
+Function = Callable[[Ints], Floats]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What estimates need to know of a scheme: laws at frequencies up to where everything has settled."""
+
+    sampling: Sampling
+    privacy: Privacy
+    grid: int
+
+    @cached_property
+    def _rows(self) -> Any:
+        return reporting(self.sampling, self.privacy)
+
+    @cached_property
+    def step(self) -> int:
+        """The distance of the table's frequencies."""
+        return max(1, round(_STEP / float(self.privacy.epsilon)))
+
+    @cached_property
+    def _reach(self) -> tuple[int, int, int]:
+        """The first visible frequency; the last token, and the last frequency of the table."""
+        window, end = lifetime(self.privacy), self.sampling.largest
+        upto = 4 * window
+        while True:
+            i = np.arange(1, min(upto, end) + 1, dtype=np.int64)
+            share = self.share(i)
+            if share[-1] >= _SETTLED or upto >= min(end, 64 * window):
+                break
+            upto *= 4
+        visible, settled = (
+            int(i[np.argmax(share >= part)]) if share.max() >= part else len(i) for part in (VISIBLE, _SETTLED)
+        )
+        last = min(settled + window, end)
+        return visible, last, min(last + window, end)
+
+    def share(self, frequencies: Ints) -> Floats:
+        """Return pi / q, how likely a sampled key is to be reported."""
+        q = self.sampling.q(frequencies)
+        pi = self._rows.probabilities(frequencies)
+        found: Floats = np.divide(pi, q, out=np.zeros_like(q), where=q > 0)
+        return found
+
+    @property
+    def edge(self) -> int:
+        """The lowest visible frequency."""
+        return self._reach[0]
+
+    @cached_property
+    def frequencies(self) -> Ints:
+        """The table's frequencies; each stands for `step` of them."""
+        return np.arange((self.step + 1) // 2, self._reach[2] + 1, self.step, dtype=np.int64)
+
+    @cached_property
+    def dark(self) -> Any:
+        """Which of them cannot be told apart."""
+        return self.frequencies < self.edge
+
+    @cached_property
+    def laws(self) -> Floats:
+        """The probability of each token, in columns, at each of these frequencies."""
+        table = np.zeros((len(self.frequencies), int(self.frequencies[-1]) * self.grid))
+        for n, law in enumerate(token_laws(self.frequencies, self.sampling, self.privacy, self.grid)):
+            table[n, law.cells - 1] = law.probabilities
+        return table
+
+    @cached_property
+    def bins(self) -> Ints:
+        """The bin of each token that has a correction."""
+        width = max(1, round(_STEP / float(self.privacy.epsilon) * self.grid))
+        return np.arange(self._reach[1] * self.grid, dtype=np.int64) // width
+
+    @cached_property
+    def binned(self) -> Floats:
+        """The laws of the visible frequencies, by bin."""
+        starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
+        return np.add.reduceat(self.laws[~self.dark, : len(self.bins)], starts, axis=1)
+
+    def flat(self, cells: Ints, functions: Sequence[Function]) -> Floats:
+        """E[h / pi] given each token, when all visible frequencies are equally likely: one column for each h."""
+        found = np.zeros((len(cells), len(functions)))
+        size = max(1, _BLOCK // lifetime(self.privacy))
+        for start in range(0, len(cells), size):
+            part = slice(start, start + size)
+            frequencies, mass = life(cells[part], self._rows, self.grid)
+            mass = np.where(self.share(frequencies) >= VISIBLE, mass, 0.0)
+            total = mass.sum(1)
+            pi = self._rows.probabilities(frequencies)
+            weight = np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)
+            for n, function in enumerate(functions):
+                sums = (weight * function(frequencies)).sum(1)
+                np.divide(sums, total, out=found[part, n], where=total > 0)
+        return found
+
+    def correction(self, targets: Floats, base: Floats, keys: int) -> Floats:
+        """What to add to `base` in each bin, so that the bias goes where it matters to so many keys.
+
+        Minimises ``sum over visible i of w_i (trust * keys * bias_i**2 + E_i[correction**2])``, with weights that make
+        all frequencies matter alike.
+        """
+        seen = ~self.dark
+        i = self.frequencies[seen]
+        pi = self._rows.probabilities(i)
+        spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
+        weight = 1 / (spread * i)
+        P = self.binned
+        bias = self.laws[seen] @ base - targets[seen]
+        square = weight @ P
+        empty = square <= 1e-14 * square.max()
+        A = (P.T * (weight * _TRUST * keys)) @ P
+        A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
+        scale = 1 / np.sqrt(np.diag(A))
+        A = A * scale * scale[:, None]
+        A[np.diag_indices_from(A)] += 1e-12
+        found: Floats = -scale * np.linalg.solve(A, scale * (P.T @ (weight * _TRUST * keys * bias)))
+        found[empty] = 0
+        return found
+
+
+@lru_cache(maxsize=16)
+def calibration(sampling: Sampling, privacy: Privacy, grid: int) -> Calibration:
+    """Return the calibration of a scheme, which is costly the first time that it is used."""
+    return Calibration(sampling, privacy, grid)
+
+
+class Functional:
+    """Values of tokens whose sum over the reported keys estimates the sum of h(frequency) over all visible keys.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> scheme = calibration(KeepAll(), Privacy(1, 1e-6), 16)
+    >>> scheme.edge
+    14
+    >>> total = Functional(scheme, lambda i: i.astype(float), keys=1000)
+    >>> seen = scheme.frequencies >= 14
+    >>> bool(abs(total.bias[seen]).max() < 0.1), bool(total.bias[~seen].max() <= 0)
+    (True, True)
+    """
+
+    def __init__(self, scheme: Calibration, function: Function, keys: int) -> None:
+        self.scheme, self.function = scheme, function
+        targets = function(scheme.frequencies)
+        cells = np.arange(1, scheme.laws.shape[1] + 1, dtype=np.int64)
+        base = scheme.flat(cells, [function])[:, 0]
+        self._correction = scheme.correction(targets, base, keys)
+        values = base.copy()
+        values[: len(scheme.bins)] += self._correction[scheme.bins]
+        mean = scheme.laws @ values
+        self.mean, self.bias = mean, mean - targets  # at the table's frequencies
+        self.variances = scheme.laws @ values**2 - mean**2
+
+    def corrected(self, cells: Ints, base: Floats) -> Floats:
+        """Turn flat estimates of tokens into calibrated ones."""
+        near = cells <= len(self.scheme.bins)
+        base = base.copy()
+        base[near] += self._correction[self.scheme.bins[cells[near] - 1]]
+        return base
+
+    def values(self, cells: Ints) -> Floats:
+        """Return the value of each token."""
+        return self.corrected(cells, self.scheme.flat(cells, [self.function])[:, 0])
+
+    def variance(self, largest: int) -> Function:
+        """Return the variance of one key's value as a function of its frequency, up to about the largest one."""
+        scheme = self.scheme
+        i, variances = scheme.frequencies, self.variances
+        if largest > i[-1]:
+            far = np.unique(np.geomspace(i[-1] + 1, largest, _KNOTS).astype(np.int64))
+            laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
+            values = np.split(
+                self.values(np.concatenate([law.cells for law in laws])),
+                np.cumsum([law.cells.size for law in laws])[:-1],
+            )
+            means = [law.probabilities @ a for law, a in zip(laws, values, strict=True)]
+            beyond = [
+                law.probabilities @ (a - m) ** 2 + law.not_reported * m**2
+                for law, a, m in zip(laws, values, means, strict=True)
+            ]
+            i, variances = np.append(i, far), np.append(variances, beyond)
+        return lambda frequencies: np.interp(frequencies, i, np.maximum(variances, 0.0))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A sum over the selected keys, in two parts: what is seen, and the continuation into the dark."""
+
+    seen: float
+    error: float  # standard error of `seen`
+    freedom: float  # the number of keys that the error effectively rests on
+    dark: float  # as much as is surely there, if the density goes on as it was
+    dark_error: float  # one standard error of what goes into `dark`
+
+    @property
+    def value(self) -> float:
+        """The estimate: `dark` stays below what is seen just above the edge, by some of its standard error."""
+        return self.seen + max(self.dark - _CAUTION * self.dark_error, 0.0)
+
+
+def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Measure) -> Parts:
+    """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> many = Tally.of(list(range(1, 4000)))
+    >>> found = parts(many, KeepAll(), Privacy(1, 1e-6), 16, Measure.of("keys"))
+    >>> 3950 < found.seen < 4050
+    True
+    """
+    if not len(tally.cells):
+        return Parts(0.0, 0.0, 0.0, 0.0, 0.0)
+    scheme = calibration(sampling, privacy, grid)
+    keys = int(10 ** (np.ceil(2 * np.log10(max(tally.total, 10))) / 2))
+    largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
+    total, spread, windows, unseen = _functionals(scheme, of, keys, largest)
+    flat = scheme.flat(tally.cells, [total.function, spread.function])
+    seen = float(tally.weights @ total.corrected(tally.cells, flat[:, 0]))
+    variance = max(
+        float(tally.squares @ spread.corrected(tally.cells, flat[:, 1])), _LEAST * float(tally.squares @ flat[:, 1])
+    )
+    each = tally.squares / tally.keys * flat[:, 1]
+    freedom = float(tally.keys @ each) ** 2 / max(float(tally.keys @ each**2), 1e-300)
+    densities = []
+    for window, width, more in windows:
+        b = window.values(tally.cells)
+        densities.append((more / width * float(tally.weights @ b), more / width * float(np.sqrt(tally.squares @ b**2))))
+    density, error = min(densities, key=lambda pair: pair[0] - _CAUTION * pair[1], default=(0.0, 0.0))
+    return Parts(seen, float(np.sqrt(variance)), freedom, max(density, 0.0) * unseen, error * unseen)
+
+
+@lru_cache(maxsize=64)
+def _functionals(
+    scheme: Calibration, of: Measure, keys: int, largest: int
+) -> tuple[Functional, Functional, list[tuple[Functional, float, float]], float]:
+    """For the sum, for its variance, for the number of keys in each window (with its width); what the sum misses for
+    each key that every dark frequency has.
+    """
+    total = Functional(scheme, of, keys)
+    spread = Functional(scheme, total.variance(largest), keys)
+    dark, edge, windows = scheme.dark, scheme.edge, []
+    unseen = float(np.maximum(-total.bias[dark], 0.0).sum()) * scheme.step
+    if unseen > 0:
+        # wide enough to tell them apart
+        widen = max(1.0, 2 / (float(scheme.privacy.epsilon) * (_WINDOWS[0][1] - 1) * edge))
+        for start, stop, more in _WINDOWS:
+            low, high = (edge * (1 + (x - 1) * widen) for x in (start, stop))
+            window = Functional(scheme, _between(low, high), keys)
+            inside = (scheme.frequencies >= low) & (scheme.frequencies < high)
+            # keys of the dark that are reported look like keys at the edge
+            width = (float(inside.sum()) + float(window.mean[dark].sum())) * scheme.step
+            if inside.any() and width > 0:
+                windows.append((window, width, more))
+    return total, spread, windows, unseen
+
+
+def _between(low: float, high: float) -> Function:
+    return lambda i: ((i >= low) & (i < high)).astype(np.float64)
