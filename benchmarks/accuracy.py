@@ -3,9 +3,9 @@
     python benchmarks/accuracy.py [--releases 30] [--quick] [--only paper]
 
 The default estimator is simulated: so many releases, drawn by the sanitizer, are made for each setting. All others are
-computed exactly; for the last column, mle is simulated on the same releases. `oracle` knows how many keys have each frequency, and nothing of single keys: no estimator of token
-values can be unbiased for this data and have a smaller error than about this. `seen` is the share of elements whose
-keys have pi >= 0.5; what is below can hardly be known to anyone.
+computed exactly; for the last column, mle is simulated on the same releases. `oracle` knows how many keys have each
+frequency, and nothing of single keys: its values of tokens have no bias for this data. `seen` is the share of elements
+whose keys have pi >= 0.5; what is below can hardly be known to anyone.
 """
 
 import argparse
