@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample import shown
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
 from dpsample.files import VERSION, PathLike, plain_schema, read_table, rebatch, write_table
@@ -22,8 +23,6 @@ from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
 
 UNITS: Final = ("element",)
-_SHOWN = 10  # rows
-_WIDTH = 40  # characters of a value
 
 
 def _version() -> str:
@@ -219,21 +218,13 @@ class Release:
     __hash__ = None  # type: ignore[assignment] # as for other containers
 
     def __repr__(self) -> str:
-        names, *rows = columns = [*self._first_rows()]
-        widths = [max(len(row[n]) for row in columns) for n in range(len(names))]
-        lines = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in (names, *rows)]
-        summary = self._summary()
-        return "\n".join([f"Release: {summary[0]}", *(f"  {line}" for line in summary[1:]), *lines, *self._rest()])
+        head, *lines = self._summary()
+        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *shown.lines(self._table)])
 
     def _repr_html_(self) -> str:
         head, *lines = self._summary()
-        names, *rows = self._first_rows()
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(v)}</td>' for v in row)}</tr>" for row in rows)
-        return (
-            f"<p><b>Release</b>: {html.escape(head)}<br>{'<br>'.join(map(html.escape, lines))}</p>"
-            f"<table><thead><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{''.join(f'<p>{html.escape(line)}</p>' for line in self._rest())}"
-        )
+        summary = f"<p><b>Release</b>: {html.escape(head)}<br>{'<br>'.join(map(html.escape, lines))}</p>"
+        return summary + shown.html_table(self._table)
 
     def _summary(self) -> list[str]:
         n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
@@ -246,15 +237,6 @@ class Release:
         return (
             lines if self.keys_only else [*lines, f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}"]
         )
-
-    def _first_rows(self) -> Iterator[list[str]]:
-        """Names, then rows; text as Python writes it, so that nothing in it can command a terminal."""
-        yield [_shown(repr(name))[1:-1] for name in self._table.column_names]
-        columns = [_texts(column) for column in self._table.slice(0, _SHOWN).columns]
-        yield from ([_shown(value) for value in row] for row in zip(*columns, strict=True))
-
-    def _rest(self) -> list[str]:
-        return [f"... and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
 
 
 def read_release(path: PathLike, *, format: str | None = None) -> Release:
@@ -396,19 +378,6 @@ def _unsorted(row: int) -> InvalidValue:
         f"row {row:,} not above the one before it",
         "sort them by key: strings by their UTF-8 bytes, several keys column by column",
     )
-
-
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):  # some are beyond Python's own types
-        try:
-            return list(column.cast(pa.string()).to_pylist())
-        except pa.ArrowInvalid:  # such as a time zone that this machine does not know
-            column = column.cast(pa.int64())
-    return [repr(value) for value in column.to_pylist()]
-
-
-def _shown(value: str) -> str:
-    return value if len(value) <= _WIDTH else f"{value[: _WIDTH - 4]}...{value[-1]}"
 
 
 def _missing(package: str) -> InvalidValue:

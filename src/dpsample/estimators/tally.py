@@ -1,0 +1,52 @@
+"""Tally: what a question sees of the keys that it selects."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsample.scheme.sampling import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """The selected keys of a release, by token. Tallies of equal numbers are equal, and hash alike.
+
+    >>> tally = Tally.of([16, 40, 16], weights=[1.0, 0.5, 3.0])
+    >>> tally.cells, tally.keys, tally.weights, tally.squares
+    (array([16, 40]), array([2, 1]), array([4. , 0.5]), array([10.  ,  0.25]))
+    >>> tally == Tally.of([40, 16, 16], weights=[0.5, 3.0, 1.0])
+    True
+    """
+
+    cells: Ints  # distinct tokens in units of 1/grid, ascending
+    keys: Ints  # number of selected keys with each
+    weights: Floats  # sum of L(x) over them; their number if there is no weight
+    squares: Floats  # sum of L(x)**2
+
+    @staticmethod
+    def of(cells: "Ints | list[int]", weights: "Floats | list[float] | None" = None) -> "Tally":
+        """Tally keys one by one: their tokens in units of 1/grid, and weights if there are any."""
+        distinct, back = np.unique(np.asarray(cells, np.int64), return_inverse=True)
+        w = np.ones(len(back)) if weights is None else np.asarray(weights, np.float64)
+        n = len(distinct)
+        return Tally(distinct, np.bincount(back, minlength=n), np.bincount(back, w, n), np.bincount(back, w * w, n))
+
+    @property
+    def unweighted(self) -> "Tally":
+        """The same keys, each with weight 1."""
+        ones = self.keys.astype(np.float64)
+        return Tally(self.cells, self.keys, ones, ones)
+
+    @property
+    def total(self) -> int:
+        """The number of keys."""
+        return int(self.keys.sum())
+
+    def _bytes(self) -> tuple[bytes, ...]:
+        return tuple(column.tobytes() for column in (self.cells, self.keys, self.weights, self.squares))
+
+    def __eq__(self, other: object) -> bool:
+        return self._bytes() == other._bytes() if isinstance(other, Tally) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._bytes())
