@@ -20,8 +20,7 @@ _PARTS = {
     *("CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
 }
 # nothing that reads, waits, draws, fails on purpose, depends on the machine, or makes much out of little
-_FUNCTIONS = set(
-    """
+_FUNCTIONS = """
     ! != % & * ** + - / // < << <= <> = > >= >> @ ^ ^@ | || ~ ~~ ~~* ~~~ !~~ !~~* __postfix
     abs acos add array_extract ascii asin atan atan2 base64 bin bit_count bit_length cbrt ceil ceiling century
     char_length character_length chr coalesce concat concat_ws contains cos cot damerau_levenshtein date_add date_diff
@@ -37,8 +36,8 @@ _FUNCTIONS = set(
     substr substring subtract suffix tan time_bucket to_base64 to_days to_hours to_minutes to_months
     to_seconds to_weeks to_years translate trim rtrim trunc try_strptime ucase unhex unicode upper url_decode url_encode
     week weekday weekofyear xor year yearweek
-    """.split()
-)
+"""
+_ALLOWED = frozenset(_FUNCTIONS.split())
 
 
 def connect(tables: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
@@ -54,7 +53,9 @@ def connect(tables: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def checked(connection: duckdb.DuckDBPyConnection, what: str, text: str, columns: Iterable[str]) -> tuple[str, set[str]]:
+def checked(
+    connection: duckdb.DuckDBPyConnection, what: str, text: str, columns: Iterable[str]
+) -> tuple[str, set[str]]:
     """Check an expression; return it as it is to be used, in parentheses, and the columns that it names.
 
     >>> with connect({}) as connection:
@@ -64,7 +65,7 @@ def checked(connection: duckdb.DuckDBPyConnection, what: str, text: str, columns
     rule = f"{what} is one SQL expression on the columns {shown(columns)}"
     if len(text) > LONGEST or not text.strip() or "\0" in text:
         found = "an empty one" if not text.strip() else "a NUL in it" if "\0" in text else f"{len(text):,} characters"
-        raise InvalidValue(rule, found, f"write one of up to {LONGEST:,} characters, such as \"length(name) > 3\"")
+        raise InvalidValue(rule, found, f'write one of up to {LONGEST:,} characters, such as "length(name) > 3"')
     wrapped = f"(\n{text}\n)"  # a comment at its end ends before the parenthesis
     frame, _ = _parsed(connection, rule, "(\n1\n)")
     found_frame, tree = _parsed(connection, rule, wrapped)
@@ -118,7 +119,7 @@ def _allowed(node: dict[str, Any], rule: str, text: str, named: dict[str, str]) 
     if kind == "FUNCTION":
         name = str(node["function_name"])
         plain = not (node.get("schema") or node.get("catalog") or node.get("distinct") or node.get("filter"))
-        if name.lower() not in _FUNCTIONS or not plain or node["order_bys"]["orders"]:
+        if name.lower() not in _ALLOWED or not plain or node["order_bys"]["orders"]:
             raise InvalidValue(
                 f"{what_of(rule)} uses plain functions of one key's values, no aggregates, nothing random",
                 f"{name!r} in {quoted(text)}",

@@ -8,7 +8,7 @@ post-processing.
 import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,10 @@ from dpsample.files import VERSION, PathLike, plain_schema, read_table, rebatch,
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
+
+if TYPE_CHECKING:
+    from dpsample.answers import Estimates
+    from dpsample.estimators.estimate import Estimate
 
 UNITS: Final = ("element",)
 
@@ -206,6 +210,52 @@ class Release:
         except ImportError:
             raise _missing("polars") from None
         return polars.from_arrow(self._table)
+
+    def sum(self, where: Any = None, weight: Any = None, of: Any = "frequency", **options: Any) -> Any:
+        """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, with its error.
+
+        `where` selects keys, `weight` is L, `of` is g, `by` makes groups, `attributes` joins a table: see
+        `dpsample.selection.Selection` and `dpsample.statistics.total`. Also `estimator` and `level`.
+        """
+        from dpsample import statistics
+
+        return statistics.total(self, where, weight, of, **options)
+
+    def count_keys(self, where: Any = None, at_least: int | None = None, **options: Any) -> Any:
+        """Estimate how many keys are selected, reported or not, or how many of these are `at_least` so frequent."""
+        from dpsample import statistics
+
+        return statistics.count_keys(self, at_least, where=where, **options)
+
+    def mean(self, where: Any = None, weight: Any = None, of: Any = "frequency", **options: Any) -> Any:
+        """Estimate the mean of g(frequency) over the selected keys that can be seen; see `dpsample.statistics.mean`."""
+        from dpsample import statistics
+
+        return statistics.mean(self, where, weight, of, **options)
+
+    def quantiles(self, shares: Any, where: Any = None, **options: Any) -> "Estimates":
+        """Estimate quantiles of the frequencies of keys that can be seen; see `dpsample.statistics.quantiles`."""
+        from dpsample import statistics
+
+        return statistics.quantiles(self, shares, where, **options)
+
+    def top(self, k: int, where: Any = None, **options: Any) -> "Estimates":
+        """List the k most frequent keys, each with the probability that it is one; see `dpsample.ranking.top`."""
+        from dpsample import ranking
+
+        return ranking.top(self, k, where, **options)
+
+    def rank(self, key: Any, where: Any = None, **options: Any) -> "Estimate":
+        """Estimate the rank of a key (a tuple, if there are several key columns); see `dpsample.ranking.rank`."""
+        from dpsample import ranking
+
+        return ranking.rank(self, key, where, **options)
+
+    def compare(self, a: Any, b: Any) -> float:
+        """Return the probability that key a is more frequent than key b; see `dpsample.ranking.compare`."""
+        from dpsample import ranking
+
+        return ranking.compare(self, a, b)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

@@ -127,6 +127,4 @@ def estimate(
     half = NormalDist().inv_cdf(0.5 + level / 2) * error
     bias = float(tally.weights @ (a - expected))
     notes = ("many of the keys may be too rare to be reported",) if rare else ()
-    return Estimate(
-        value, error, value - half, value + half, level, bias, tally.total, visible, not rare, notes
-    )
+    return Estimate(value, error, value - half, value + half, level, bias, tally.total, visible, not rare, notes)

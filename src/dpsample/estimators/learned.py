@@ -56,8 +56,8 @@ def _learn(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int) -> Pri
     inside = np.minimum(frequencies, _NEAR)
     for _ in range(_ROUNDS if near.any() else 0):
         posterior = _posterior(frequencies, likelihood, shares)
-        shares = np.bincount(inside.ravel(), (posterior * tally.keys[near][:, None]).ravel(), _NEAR + 1)
-        shares = np.maximum(shares / shares.sum(), 1e-12)
+        found = np.bincount(inside.ravel(), (posterior * tally.keys[near][:, None]).ravel(), _NEAR + 1)
+        shares = np.maximum(found / found.sum(), 1e-12)
     frequencies, likelihood = _likelihood(tally.cells, rows, grid)
     posterior = _posterior(frequencies, likelihood, shares)
     support, place = np.unique(frequencies, return_inverse=True)
@@ -69,7 +69,8 @@ def _learn(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int) -> Pri
 
 def _posterior(frequencies: Ints, likelihood: Floats, shares: Floats) -> Floats:
     joint = likelihood * shares[np.minimum(frequencies, _NEAR)]
-    return joint / joint.sum(1, keepdims=True)
+    posterior: Floats = joint / joint.sum(1, keepdims=True)
+    return posterior
 
 
 def _likelihood(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats]:

@@ -29,7 +29,8 @@ class Tally:
         distinct, back = np.unique(np.asarray(cells, np.int64), return_inverse=True)
         w = np.ones(len(back)) if weights is None else np.asarray(weights, np.float64)
         n = len(distinct)
-        return Tally(distinct, np.bincount(back, minlength=n), np.bincount(back, w, n), np.bincount(back, w * w, n))
+        weights_, squares = (np.zeros(n) + np.bincount(back, v, n) for v in (w, w * w))
+        return Tally(distinct, np.bincount(back, minlength=n), weights_, squares)
 
     @property
     def unweighted(self) -> "Tally":
