@@ -21,12 +21,12 @@ _PARTS = {
 }
 # nothing that reads, waits, draws, fails on purpose, depends on the machine, or makes much out of little
 _FUNCTIONS = """
-    ! != % & * ** + - / // < << <= <> = > >= >> @ ^ ^@ | || ~ ~~ ~~* ~~~ !~~ !~~* __postfix
+    != % & * ** + - / // < << <= = > >= >> @ ^ ^@ | || ~ ~~ ~~* ~~~ !~~ !~~*
     abs acos add array_extract ascii asin atan atan2 base64 bin bit_count bit_length cbrt ceil ceiling century
-    char_length character_length chr coalesce concat concat_ws contains cos cot damerau_levenshtein date_add date_diff
+    char_length character_length chr concat concat_ws contains cos cot damerau_levenshtein date_add date_diff
     date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname dayofmonth dayofweek dayofyear decade
     degrees divide editdist3 encode ends_with epoch epoch_ms epoch_ns epoch_us even exp fdiv floor fmod from_base64
-    from_hex gcd greatest greatest_common_divisor hamming hash hex hour if ifnull ilike_escape instr isfinite isinf
+    from_hex gcd greatest greatest_common_divisor hamming hash hex hour if ilike_escape instr isfinite isinf
     isnan isodow isoyear jaccard jaro_similarity jaro_winkler_similarity julian last_day lcase lcm least
     least_common_multiple left len length levenshtein like_escape ln log log10 log2 lower ltrim make_date make_time
     make_timestamp md5 microsecond millennium millisecond minute mismatches mod month monthname multiply

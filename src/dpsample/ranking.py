@@ -5,7 +5,7 @@ other keys, reported or not; those that may lie on either side are drawn from th
 seed, so that equal questions have equal answers. Nothing here needs to be secret: it sees the release alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from dpsample.estimators.estimate import Estimate, check_level
 from dpsample.estimators.learned import Prior, learn
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
-from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints
 from dpsample.scheme.tokens import lifetime
 from dpsample.selection import Selection, Where
 from dpsample.statistics import needs_tokens
@@ -40,30 +40,23 @@ def top(release: "Release", k: int, where: Where = None, level: float = 0.95, at
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise InvalidValue("k is an integer from 1 on", repr(k), "ask for the top 10, say")
     field = _Field(release, where, attributes)
-    keys = release.table.select(list(release.keys))
+    if not len(field.cells):
+        return field.listing(np.zeros(0, np.int64), [np.zeros(0)] * 5, level, "no reported key is selected")
     # k keys have at least the frequency at which the k-th largest token is born, so that no key below it matters
-    kth = np.sort(field.cells)[::-1][min(k, len(field.cells)) - 1] if len(field.cells) else 0
-    contest = field.contest(field.birth(kth), None) if len(field.cells) else None
-    if contest is None:
-        numbers = [pa.array([], pa.float64())] * 5
-        chosen = np.zeros(0, np.int64)
-        note = "no reported key is selected"
-    else:
-        law = contest.law
-        place = np.searchsorted(contest.cells, field.cells).clip(max=len(contest.cells) - 1)
-        inside = contest.cells[place] == field.cells
-        rows, place = field.rows[inside], place[inside]
-        order = np.lexsort((rows, -law.mean[place]))[:k]
-        chosen, place = rows[order], place[order]
-        listed, back = np.unique(place, return_inverse=True)
-        probability = contest.top(k, listed)[back]
-        low, high = law.interval(level)
-        columns = (law.mean[place], law.deviation[place], low[place], high[place], probability)
-        numbers = [pa.array(column.astype(np.float64)) for column in columns]
-        more = f"; {len(chosen):,} reported keys are selected, fewer than k" if len(chosen) < k else ""
-        note = f"top {k:,} among {len(field.cells):,} reported keys and those that were not reported{more}"
-    names = ["value", "standard_error", "low", "high", "probability"]
-    return Estimates(keys.take(pa.array(chosen)), pa.table(numbers, names), level, field.visible, (note,))
+    kth = np.sort(field.cells)[-min(k, len(field.cells))]
+    contest = field.contest(int(field.birth(kth)), None)
+    law = contest.law
+    place = np.searchsorted(contest.cells, field.cells).clip(max=len(contest.cells) - 1)
+    inside = contest.cells[place] == field.cells
+    rows, place = field.rows[inside], place[inside]
+    order = np.lexsort((rows, -law.mean[place]))[:k]
+    rows, place = rows[order], place[order]
+    listed, back = np.unique(place, return_inverse=True)
+    low, high = law.interval(level)
+    columns = law.mean[place], law.deviation[place], low[place], high[place], contest.top(k, listed)[back]
+    fewer = ", fewer than k," if len(rows) < k else ""
+    note = f"top {k:,} among {len(field.cells):,} reported keys{fewer} and those that were not reported"
+    return field.listing(rows, columns, level, note)
 
 
 def rank(release: "Release", key: Any, where: Where = None, level: float = 0.95, attributes: Any = None) -> Estimate:
@@ -97,9 +90,10 @@ def rank(release: "Release", key: Any, where: Where = None, level: float = 0.95,
 def compare(release: "Release", a: Any, b: Any) -> float:
     """Return the probability that key a is more frequent than key b; both must be reported."""
     field = _Field(release, None, None)
-    frequencies, probabilities = field.prior.posterior([field.cell_of(a), field.cell_of(b)])
-    if field.row_of(a) == field.row_of(b):
+    rows = [field.row_of(key) for key in (a, b)]
+    if rows[0] == rows[1]:
         return 0.0
+    frequencies, probabilities = field.prior.posterior(field.cells[rows])
     order = np.argsort(frequencies[1])
     below = np.append(0, np.cumsum(probabilities[1][order]))
     return float(probabilities[0] @ below[np.searchsorted(frequencies[1][order], frequencies[0], side="left")])
@@ -171,6 +165,13 @@ class _Field:
             raise InvalidValue("the key is among those that are selected", "one that is not", "change where")
         return int(self.cells[place[0]])
 
+    def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
+        """Return the answer for some keys: their mean, deviation, interval and probability."""
+        names = ("value", "standard_error", "low", "high", "probability")
+        numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
+        keys = self.release.table.select(list(self.release.keys)).take(pa.array(rows))
+        return Estimates(keys, pa.table(numbers), level, self.visible, (note,))
+
     def contest(self, low: int, high: int | None, without: int | None = None) -> "_Contest":
         """Return the keys whose frequency may be anything from low to high, without one key of the token `without`."""
         birth = self.birth(self.tally.cells)
@@ -178,19 +179,27 @@ class _Field:
         above = np.zeros_like(near) if high is None else birth > high
         counts = self.tally.keys - (self.tally.cells == without)
         near &= ~above & (counts > 0)
-        return _Contest(self, self.tally.cells[near], counts[near], int(counts[above].sum()), int(low))
+        return _Contest(self, self.tally.cells[near], counts[near], int(counts[above].sum()), int(low), high)
 
 
 class _Contest:
     """Keys whose order is open, by token, and those unreported; `above` so many are certainly above them all."""
 
-    def __init__(self, field: _Field, cells: Ints, counts: Ints, above: int, low: int) -> None:
+    def __init__(self, field: _Field, cells: Ints, counts: Ints, above: int, low: int, high: int | None) -> None:
         self.field, self.cells, self.counts, self.above = field, cells, counts, above
         self.law = _Law(*field.prior.posterior(cells))
-        self.open = field.prior.frequencies >= low
-        self.unreported = field.prior.frequencies[self.open]
-        sampling, privacy = field.release.sampling, field.release.privacy
-        self.absent = reporting_probabilities(self.unreported, sampling, privacy, complement=True)
+        prior, release = field.prior, field.release
+        pi = reporting_probabilities(prior.frequencies, release.sampling, release.privacy)
+        hidden = (prior.frequencies >= low) & (pi < 1)
+        i, pi, keys = prior.frequencies[hidden], np.maximum(pi[hidden], 1e-9), prior.keys[hidden]
+        near = i <= (MAX_FREQUENCY if high is None else high)
+        self.frequencies, self.pi, self.reported = i[near], pi[near], keys[near] * pi[near]  # expected to be reported
+        if not near.all():  # of those above, only the number matters: as one frequency of equal mean and variance
+            missed = keys[~near] * (1 - pi[~near])
+            p = missed.sum() / (missed / pi[~near]).sum()
+            self.frequencies = np.append(self.frequencies, i[-1])
+            self.pi = np.append(self.pi, p)
+            self.reported = np.append(self.reported, missed.sum() * p / (1 - p))
 
     def draws(self) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yield draws of all frequencies: values, how many keys have each, and the place of their token, or -1."""
@@ -200,17 +209,19 @@ class _Contest:
         owner = np.repeat(np.arange(D)[few], self.counts[few])
         flat = (self.law.upto / self.law.upto[:, -1:] + np.arange(D)[:, None]).ravel()
         many = np.flatnonzero(~few)
-        work = len(owner) + len(many) * m + len(self.absent)
-        n = int(np.clip(_WORK // max(work, 1), *_DRAWS))
-        unreported = self.field.prior.draws(n)[:, self.open] * self.absent
-        place = np.concatenate([owner, np.repeat(many, m), np.full(len(self.absent), -1)])
+        n = int(np.clip(_WORK // max(len(owner) + len(many) * m + len(self.pi), 1), *_DRAWS))
+        place = np.concatenate([owner, np.repeat(many, m), np.full(len(self.pi), -1)])
         ones = np.ones(len(owner), np.int64)
-        for expected in unreported:
+        shared = np.zeros(0, np.int64)
+        for _ in range(n):
             at = np.searchsorted(flat, owner + generator.random(len(owner)), side="right")
             single = self.law.frequencies.ravel()[np.clip(at, owner * m, owner * m + m - 1)]
-            shared = generator.multinomial(self.counts[many], self.law.p[many]) if len(many) else np.zeros(0, np.int64)
-            values = np.concatenate([single, self.law.frequencies[many].ravel(), self.unreported])
-            yield values, np.concatenate([ones, shared.ravel(), generator.poisson(expected)]), place
+            if len(many):
+                shared = generator.multinomial(self.counts[many], self.law.p[many]).ravel()
+            # how many keys were missed, each with probability 1 - pi, until so many were reported
+            missed = generator.negative_binomial(np.maximum(self.reported, 1e-12), self.pi)
+            values = np.concatenate([single, self.law.frequencies[many].ravel(), self.frequencies])
+            yield values, np.concatenate([ones, shared, missed]), place
 
     def top(self, k: int, tokens: Ints) -> Floats:
         """Return, for a key of each of some tokens, the probability that fewer than k keys are more frequent.

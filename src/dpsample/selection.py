@@ -72,7 +72,7 @@ class Selection:
         self._used: set[str] = set()
         self._where = self._condition(where)
         self._weight = self._number(weight)
-        texts = [by] if isinstance(by, str) else list(by or ())
+        texts = list(by or ()) if isinstance(by, Sequence) and not isinstance(by, str) else [by] if by else []
         if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
             raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
         self._by = {text: self._expression("by", text) for text in texts}
@@ -96,7 +96,7 @@ class Selection:
             raise InvalidValue("weights are finite numbers", "one that is not, or is too large", "check the weight")
         starts = np.flatnonzero(np.diff(found[f"{_OURS}place"].to_numpy(), prepend=0))
         parts = (np.split(column, starts[1:]) for column in (cells, keys, weights, squares))
-        tallies = [Tally(*part) for part in zip(*parts, strict=True)]
+        tallies = [Tally(*part) for part in zip(*parts, strict=True)] if len(starts) or not self._by else []
         return found.select(names).take(starts).rename_columns(list(self._by)), tallies
 
     def rows(self) -> tuple[Ints, Ints]:

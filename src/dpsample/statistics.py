@@ -136,7 +136,7 @@ def quantiles(
         raise needs_tokens("a quantile of frequencies")
     assert release.grid is not None
     least, note, sure = _least(release, at_least)
-    [tally] = _tallies(Selection(release, where, attributes=attributes))
+    _, [tally] = Selection(release, where, attributes=attributes).tallies()
     prior = learn(tally, release.sampling, release.privacy, release.grid)
     seen = prior.frequencies >= least
     frequencies, keys = prior.frequencies[seen], prior.keys[seen]
@@ -149,7 +149,7 @@ def quantiles(
         low, high = np.quantile(drawn, [tail, 1 - tail], axis=0, method="inverted_cdf")
         columns = [found, drawn.std(axis=0), np.minimum(low, found), np.maximum(high, found)]
     else:
-        notes.append("no selected key is that frequent")
+        notes.append("no selected key is that frequent; at_least (--at-least) takes in rarer ones")
         columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]
     names = ("value", "standard_error", "low", "high")
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
@@ -169,7 +169,7 @@ def _answers(
 ) -> Estimate | Estimates:
     groups, tallies = selection.tallies()
     if not by:
-        return answer(tallies[0] if tallies else Tally.of([]), None)
+        return answer(tallies[0], None)
     notes: list[str] = []
     learned_from: list[Tally | None] = [None] * len(tallies)
     if len(tallies) > _OWN:
@@ -185,10 +185,6 @@ def _answers(
     visible = frequency_reaching(0.5, selection.release.sampling, selection.release.privacy)
     notes += dict.fromkeys(note for e in found for note in e.notes)
     return Estimates(groups, pa.table(numbers, list(fields)), level, visible, tuple(notes))
-
-
-def _tallies(selection: Selection) -> list[Tally]:
-    return selection.tallies()[1] or [Tally.of([])]
 
 
 def _reported(release: "Release", tally: Tally, level: float) -> Estimate:

@@ -13,7 +13,7 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tokens import lifetime, moved
 
 _NEAR = 4096  # tokens of keys up to this frequency shape the prior; beyond it, it is flat
-_ROUNDS = 30  # of expectation and maximization
+_ROUNDS = 30  # of expectation, maximization and smoothing
 _LEAST = 0.05  # of pi: rarer keys cannot be made up for
 
 
@@ -54,10 +54,12 @@ def _learn(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int) -> Pri
     near = tally.cells <= (_NEAR - 2 * lifetime(privacy)) * grid
     frequencies, likelihood = _likelihood(tally.cells[near], rows, grid)
     inside = np.minimum(frequencies, _NEAR)
+    box = np.ones(2 * round(2 / min(float(privacy.epsilon), 2.0)) + 1)  # about as wide as tokens are spread
     for _ in range(_ROUNDS if near.any() else 0):
         posterior = _posterior(frequencies, likelihood, shares)
         found = np.bincount(inside.ravel(), (posterior * tally.keys[near][:, None]).ravel(), _NEAR + 1)
-        shares = np.maximum(found / found.sum(), 1e-12)
+        smooth = np.convolve(found, box, "same")
+        shares = np.maximum(smooth / smooth.sum(), 1e-12)
     frequencies, likelihood = _likelihood(tally.cells, rows, grid)
     posterior = _posterior(frequencies, likelihood, shares)
     support, place = np.unique(frequencies, return_inverse=True)
