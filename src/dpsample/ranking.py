@@ -76,7 +76,7 @@ def rank(release: "Release", key: Any, where: Where = None, level: float = 0.95,
         weights.append(probabilities)
     found, weight = np.concatenate(ranks), np.concatenate(weights)
     weight = weight / weight.sum()
-    value = float(found @ weight)
+    value = float(found[0] + (found - found[0]) @ weight)
     error = float(np.sqrt(((found - value) ** 2) @ weight))
     order = np.argsort(found)
     tail = (1 - level) / 2
@@ -190,7 +190,7 @@ class _Contest:
         self.law = _Law(*field.prior.posterior(cells))
         prior, release = field.prior, field.release
         pi = reporting_probabilities(prior.frequencies, release.sampling, release.privacy)
-        hidden = (prior.frequencies >= low) & (pi < 1)
+        hidden = (prior.frequencies >= low) & (pi < 1) & (prior.keys > 0)
         i, pi, keys = prior.frequencies[hidden], np.maximum(pi[hidden], 1e-9), prior.keys[hidden]
         near = i <= (MAX_FREQUENCY if high is None else high)
         self.frequencies, self.pi, self.reported = i[near], pi[near], keys[near] * pi[near]  # expected to be reported

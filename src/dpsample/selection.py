@@ -72,7 +72,7 @@ class Selection:
         self._used: set[str] = set()
         self._where = self._condition(where)
         self._weight = self._number(weight)
-        texts = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
+        texts: list[Any] = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
         if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
             raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
         self._by = {text: self._expression("by", text) for text in texts}
