@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from conftest import refused
-from dpsample import KeepAll, Privacy, Release, expressions
+from dpsample import InvalidValue, KeepAll, Privacy, Release, expressions
 from dpsample.estimators.tally import Tally
 from dpsample.releases import Terms
 from dpsample.selection import Selection
@@ -79,7 +79,7 @@ ATTRIBUTES = pa.table(
         ("CITY like '%o' or Shop in (1, 2) -- a comment", lambda c, s: c.endswith("o") or s in (1, 2)),
         ("shop % 2 = 0\n/* one\nmore */", lambda c, s: s % 2 == 0),
         ("nullif(shop, 3) > 0", lambda c, s: s != 3 and s > 0),  # NULL is not true
-        ("NULL", lambda c, s: False),
+        ("NULL::BOOLEAN", lambda c, s: False),
         ("shop) > 3 AND (shop < 5", lambda c, s: 3 < s < 5),  # odd, but one expression
         ("case when city = 'Rome' then shop > 1 else false end", lambda c, s: c == "Rome" and s > 1),
         ("regexp_matches(city, '^[NO]') and shop between 0 and 2", lambda c, s: c[0] in "NO" and 0 <= s <= 2),
@@ -251,7 +251,6 @@ HOSTILE = [
     "true\0",
     "/* never closed",
     "'never closed",
-    "(" * 5000 + "true" + ")" * 5000,
     "NOT " * 5000 + "true",
     "abs(" * 600 + "1" + ")" * 600 + " = 1",
     "shop = 1" + " OR shop = 1" * 50_000,
@@ -308,12 +307,22 @@ def test_where_expressions_run_nothing_else_could_be_reached(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("deep", [10, 200, 5000, 40_000])
+def test_parentheses_however_deep_are_understood_or_refused(deep: int, shops: Release) -> None:
+    try:
+        _, [tally] = Selection(shops, "(" * deep + "true" + ")" * deep).tallies()
+    except InvalidValue:
+        assert deep > 200
+    else:
+        assert tally.total == len(SHOPS)
+
+
 def test_every_function_is_of_one_row_and_always_the_same() -> None:
     rows = duckdb.connect().execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
     for name in expressions._FUNCTIONS.split():
         kinds = {(kind, stability) for found, kind, stability in rows if found == name}
         assert kinds <= {("scalar", "CONSISTENT"), ("macro", None)}, name
-        assert kinds, name
+        assert kinds or name == "if", name  # DuckDB 1.5 has it in its syntax
     for macro in ("date_add", "fdiv", "fmod", "if", "nullif", "split_part"):  # these are made of the former
         assert macro in expressions._FUNCTIONS.split()
 
@@ -322,6 +331,7 @@ def test_every_function_is_of_one_row_and_always_the_same() -> None:
     ("arguments", "rule"),
     [
         ({"where": 3}, "where is"),
+        ({"where": "NULL"}, "where is true or false"),
         ({"where": {"Oslo": 1}}, "where is"),
         ({"where": ATTRIBUTES}, "where is"),
         ({"where": ["Oslo"]}, "a key of where is a tuple of 2"),

@@ -21,7 +21,7 @@ _PARTS = {
 }
 # nothing that reads, waits, draws, fails on purpose, depends on the machine, or makes much out of little
 _FUNCTIONS = """
-    != % & * ** + - / // < << <= = > >= >> @ ^ ^@ | || ~ ~~ ~~* ~~~ !~~ !~~*
+    % & * ** + - / // << >> @ ^ ^@ | || ~ ~~ ~~* ~~~ !~~ !~~*
     abs acos add array_extract ascii asin atan atan2 base64 bin bit_count bit_length cbrt ceil ceiling century
     char_length character_length chr concat concat_ws contains cos cot damerau_levenshtein date_add date_diff
     date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname dayofmonth dayofweek dayofyear decade
@@ -30,7 +30,7 @@ _FUNCTIONS = """
     isnan isodow isoyear jaccard jaro_similarity jaro_winkler_similarity julian last_day lcase lcm least
     least_common_multiple left len length levenshtein like_escape ln log log10 log2 lower ltrim make_date make_time
     make_timestamp md5 microsecond millennium millisecond minute mismatches mod month monthname multiply
-    nfc_normalize not_ilike_escape not_like_escape nullif octet_length ord overlay pi position pow power
+    nfc_normalize not_ilike_escape not_like_escape nullif octet_length ord pi position pow power
     prefix quarter radians regexp_extract regexp_full_match regexp_matches regexp_replace replace reverse
     right round round_even sha256 sign sin split_part sqrt starts_with strftime strip_accents strlen strpos strptime
     substr substring subtract suffix tan time_bucket to_base64 to_days to_hours to_minutes to_months

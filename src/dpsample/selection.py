@@ -150,7 +150,7 @@ class Selection:
         self._used |= used
         rule = f"{what} is an SQL expression that DuckDB understands"
         kind = str(self._run(f"SELECT {expression} FROM rows", rule, where="true", run=lambda found: found.types[0]))
-        if what == "where" and kind not in ("BOOLEAN", '"NULL"'):
+        if what == "where" and kind != "BOOLEAN":
             raise InvalidValue("where is true or false for each key", f"{quoted(text)}, of type {kind}", "compare it")
         if what == "weight" and not any(kind.removeprefix("U").startswith(name) for name in _NUMERIC):
             raise InvalidValue("a weight is a number", f"{quoted(text)}, of type {kind}", "cast it, or leave it out")
