@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpsample.releases import Release
 
 _WORK = 4_000_000  # draws of a key's frequency
-_DRAWS = 60, 1000  # of all keys, at least and at most
+_DRAWS = 40, 1000  # of all keys, at least and at most
 
 
 def top(release: "Release", k: int, where: Where = None, level: float = 0.95, attributes: Any = None) -> Estimates:
