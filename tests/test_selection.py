@@ -117,6 +117,19 @@ def test_weight(weight: Any, of: Callable[[str, int], float | None], shops: Rele
     same(tally, expected({key: w for key in SHOPS if key[1] < 7 and (w := of(*key)) is not None}))
 
 
+@pytest.mark.parametrize("attributes", [None, ATTRIBUTES])
+def test_a_function_sees_all_rows_also_if_keys_are_listed(attributes: Any, shops: Release) -> None:
+    seen: list[int] = []
+
+    def weight(table: pa.Table) -> Any:
+        seen.append(len(table))
+        return table["shop"].to_numpy() * 2.0
+
+    _, [tally] = Selection(shops, SOME, weight, attributes=attributes).tallies()
+    same(tally, expected({key: 2.0 * key[1] for key in SOME}))
+    assert seen == [len(SHOPS)]
+
+
 def test_groups(shops: Release) -> None:
     groups, tallies = Selection(shops, "shop > -2", "shop", by=["city", "nullif(shop, 1) % 2 = 0"]).tallies()
     assert groups.column_names == ["city", "nullif(shop, 1) % 2 = 0"]

@@ -244,9 +244,10 @@ def linear(tally: Tally, *terms: Any) -> Estimate:
     )
 
 
-def test_the_error_of_a_mean_is_that_of_a_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [1.0, -2.0, -4.0])
+def test_the_error_of_a_mean_is_that_of_a_ratio(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "estimate", linear)
-    weights = {"a": 1.0, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
+    weights = {"a": first, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
     found = made(CELLS).mean(weight=weights, at_least=10, of="power:2")
     chosen = [name for name in CELLS if CELLS[name] >= 10]
     total = sum(weights[name] for name in chosen)
@@ -254,8 +255,8 @@ def test_the_error_of_a_mean_is_that_of_a_ratio(monkeypatch: pytest.MonkeyPatch)
     error = math.sqrt(sum((weights[name] * (CELLS[name] ** 2 - mean)) ** 2 for name in chosen)) / total
     assert found.value == pytest.approx(mean)
     assert found.standard_error == pytest.approx(error)
-    assert (found.low + found.high) / 2 == pytest.approx(mean)
-    assert found.high - found.low == pytest.approx(2 * 1.959964 * error, rel=1e-6)
+    assert found.high - mean == pytest.approx(1.959964 * error, rel=1e-6)
+    assert found.low == pytest.approx(max(mean - 1.959964 * error, min(mean, 0)), rel=1e-6)
     assert found.bias == pytest.approx(0, abs=1e-12)  # one percent in both
 
 
@@ -325,11 +326,13 @@ def test_keys_only() -> None:
     assert (found.value, found.low, found.high, found.promised) == (2, 2, math.inf, False)
     assert math.isnan(found.standard_error)
     assert "keys only" in found.notes[0]
+    assert release.sum(of="at-least:1").value == 3  # that is 1 for each key
     assert release.count_keys(by="key")["b"].value == 1
     weighted = release.count_keys(weight={"a": 2.0, "b": -3.0})
     assert (weighted.value, weighted.low) == (-1, -math.inf)
     for ask in (
         lambda: release.sum(),
+        lambda: release.sum(of=Measure("keys", np.sqrt)),
         lambda: release.count_keys(at_least=3),
         lambda: release.mean(),
         lambda: release.quantiles([0.5]),

@@ -70,8 +70,8 @@ class Selection:
         self.columns = list(dict.fromkeys(name for table in tables for name in table.column_names))
         _refuse_taken(self.columns)
         self._used: set[str] = set()
-        self._where = self._condition(where)
         self._weight = self._number(weight)
+        self._where = self._condition(where)  # after it: a list of keys leaves rows out, and functions see all
         texts: list[Any] = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
         if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
             raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")

@@ -45,7 +45,7 @@ def total(
     answered as if selected by `where`; the others learn their prior from all selected keys.
     """
     measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
-    if release.keys_only and measure.name != "keys":
+    if release.keys_only and (measure([1, MAX_FREQUENCY]) != 1).any():
         raise needs_tokens("what depends on frequencies")
 
     def answer(tally: Tally, learned_from: Tally | None) -> Estimate:
@@ -89,29 +89,29 @@ def mean(
     terms = release.sampling, release.privacy, release.grid
     least, note, sure = _least(release, at_least)
 
-    def above(i: Floats) -> Floats:
-        return (i >= least).astype(np.float64)
-
     def answer(tally: Tally, learned_from: Tally | None) -> Estimate:
-        def of_(name: str, function: Callable[[Floats], Any]) -> Estimate:
-            return estimate(tally, *terms, Measure(name, function), estimator, level, learned_from)
+        def visible(more: float = 0.0, times: float = 1.0) -> Estimate:
+            """The sum of times g + more over the keys that can be seen."""
+            g = Measure(
+                f"{measure} from {least}", lambda i: (times * np.asarray(measure.function(i)) + more) * (i >= least)
+            )
+            return estimate(tally, *terms, g, estimator, level, learned_from)
 
-        sums, keys = of_(f"{measure} from {least}", lambda i: measure.function(i) * above(i)), of_("keys", above)
+        sums, keys = visible(), visible(1.0, 0.0)
         if not keys.value > 0:
             return Estimate(
                 math.nan, math.nan, -math.inf, math.inf, level, math.nan, tally.total, keys.visible_from, False, (note,)
             )
         ratio = sums.value / keys.value
-        # the error of a ratio is that of sums - ratio keys; what they share follows from the error of sums + ratio keys
-        both = of_("both", lambda i: (measure.function(i) + ratio) * above(i)).standard_error
-        parts = sums.standard_error, ratio * keys.standard_error
-        least_error = parts[0] - parts[1]
-        error = math.sqrt(max(2 * (parts[0] ** 2 + parts[1] ** 2) - both**2, least_error**2)) / keys.value
+        # the error of a ratio is that of sums - ratio keys; what the two share follows from that of sums + ratio keys
+        both, alone = visible(abs(ratio)).standard_error, (sums.standard_error, ratio * keys.standard_error)
+        variance = 2 * (alone[0] ** 2 + alone[1] ** 2) - both**2 if ratio > 0 else both**2
+        error = math.sqrt(max(variance, (alone[0] - abs(alone[1])) ** 2)) / keys.value
         half = NormalDist().inv_cdf(0.5 + level / 2) * error
         bias = (sums.bias - ratio * keys.bias) / keys.value
         promised = sure and sums.promised and keys.promised
         notes = (note, *dict.fromkeys(sums.notes + keys.notes))
-        low, high = max(ratio - half, 0.0), ratio + half
+        low, high = max(ratio - half, min(ratio, 0.0)), ratio + half
         return Estimate(ratio, error, low, high, level, bias, tally.total, keys.visible_from, promised, notes)
 
     return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
