@@ -295,6 +295,22 @@ def test_an_expression_can_only_select(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "shop) FROM (own",
+        "shop) LIMIT (1",
+        "shop) ORDER BY (1",
+        "shop) WHERE (true",
+        "shop) UNION SELECT (2",
+        "shop) x, (1",
+    ],
+)
+def test_what_is_around_an_expression_is_refused_by_itself(text: str) -> None:
+    with expressions.connect({}) as connection, refused("where is one SQL expression"):
+        expressions.checked(connection, "where", text, ["shop"])
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "SELECT * FROM read_text('/etc/hostname')",
