@@ -146,6 +146,42 @@ def test_the_mathematics_knows_no_data_and_no_randomness(path: Path) -> None:
     assert not names & {"open", "__import__", "eval", "exec", "print", "input"}
 
 
+PACKAGE_FOLDER = Path(str(dpsample.__file__)).parent
+SEES_PRIVATE_DATA = {"engine", "randomness", "run", "samples", "sanitizer", "source"}
+AFTER_A_RELEASE = ["answers", "estimators", "explain", "expressions", "measures", "ranking", "releases", "selection"]
+
+
+def modules_of_ours(path: Path) -> Iterator[str]:
+    """The first part of each name below `dpsample` that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "dpsample":
+            yield from (alias.name for alias in node.names if alias.name != "__version__")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpsample."):
+            yield str(node.module).split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("dpsample."))
+
+
+def files_of(name: str) -> list[Path]:
+    folder = PACKAGE_FOLDER / name
+    return sorted(folder.glob("**/*.py")) if folder.is_dir() else [PACKAGE_FOLDER / f"{name}.py"]
+
+
+@pytest.mark.parametrize("name", [*AFTER_A_RELEASE, "statistics"])
+def test_what_follows_a_release_sees_nothing_private(name: str) -> None:
+    """Neither by itself nor through anything that it imports: all of it is post-processing."""
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        module = todo.pop()
+        assert module not in SEES_PRIVATE_DATA, module
+        if module not in seen:
+            seen.add(module)
+            for path in files_of(module):
+                todo += modules_of_ours(path)
+    assert "errors" in seen
+
+
 @pytest.mark.parametrize("name", ["errors", "exact", "privacy"])
 def test_what_the_mathematics_rests_on_is_as_pure(name: str) -> None:
     path = Path(str(import_module(f"dpsample.{name}").__file__))

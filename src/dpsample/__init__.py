@@ -14,15 +14,21 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     samples     a weighted sample with its scheme; NOT private
     releases    the only thing that may be published
     measures    what is summed over keys: a function of the frequency
-    estimators  token -> estimate of the frequency
+    estimators  token -> estimate of the frequency; a tally of tokens -> a sum with its error
     accuracy    exact bias, variance and coverage of a method, for given frequencies
     baselines   other methods, to compare with
+    selection   which keys a question is about, with which weight, in which groups
+    expressions SQL that can touch nothing but the columns it is given
+    statistics  sums, numbers of keys, means and quantiles from a release
+    ranking     top k, ranks and comparisons from a release
+    answers     what questions return, where it is more than one estimate
     run         release, sample, sanitize: the stages put together
     explain     what a release is, in plain words
+    shown       how rows are shown
     files       tables with metadata, in files that appear whole or not at all
     exact       how numbers are read and written exactly
     errors      what is raised, and when
-    cli         the `dpsample` command
+    cli         the `dpsample` command; its questions are in cli_answers
 """
 
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from dpsample import __version__
+from dpsample.cli_answers import quantiles, query, top
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import text
 from dpsample.explain import explain_privacy, explain_sampling, explain_visibility, visibility
@@ -288,6 +289,10 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     click.echo(found(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
+
+
+for _command in (query, top, quantiles):
+    cli.add_command(_command)
 
 
 def _source_from(options: dict[str, Any]) -> Any:

@@ -8,12 +8,13 @@ post-processing.
 import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample import shown
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
 from dpsample.files import VERSION, PathLike, plain_schema, read_table, rebatch, write_table
@@ -21,9 +22,11 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
 
+if TYPE_CHECKING:
+    from dpsample.answers import Estimates
+    from dpsample.estimators.estimate import Estimate
+
 UNITS: Final = ("element",)
-_SHOWN = 10  # rows
-_WIDTH = 40  # characters of a value
 
 
 def _version() -> str:
@@ -208,6 +211,52 @@ class Release:
             raise _missing("polars") from None
         return polars.from_arrow(self._table)
 
+    def sum(self, where: Any = None, weight: Any = None, of: Any = "frequency", **options: Any) -> Any:
+        """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, with its error.
+
+        `where` selects keys, `weight` is L, `of` is g, `by` makes groups, `attributes` joins a table: see
+        `dpsample.selection.Selection` and `dpsample.statistics.total`. Also `estimator` and `level`.
+        """
+        from dpsample import statistics
+
+        return statistics.total(self, where, weight, of, **options)
+
+    def count_keys(self, where: Any = None, at_least: int | None = None, **options: Any) -> Any:
+        """Estimate how many keys are selected, reported or not, or how many of these are `at_least` so frequent."""
+        from dpsample import statistics
+
+        return statistics.count_keys(self, at_least, where=where, **options)
+
+    def mean(self, where: Any = None, weight: Any = None, of: Any = "frequency", **options: Any) -> Any:
+        """Estimate the mean of g(frequency) over the selected keys that can be seen; see `dpsample.statistics.mean`."""
+        from dpsample import statistics
+
+        return statistics.mean(self, where, weight, of, **options)
+
+    def quantiles(self, shares: Any, where: Any = None, **options: Any) -> "Estimates":
+        """Estimate quantiles of the frequencies of keys that can be seen; see `dpsample.statistics.quantiles`."""
+        from dpsample import statistics
+
+        return statistics.quantiles(self, shares, where, **options)
+
+    def top(self, k: int, where: Any = None, **options: Any) -> "Estimates":
+        """List the k most frequent keys, each with the probability that it is one; see `dpsample.ranking.top`."""
+        from dpsample import ranking
+
+        return ranking.top(self, k, where, **options)
+
+    def rank(self, key: Any, where: Any = None, **options: Any) -> "Estimate":
+        """Estimate the rank of a key (a tuple, if there are several key columns); see `dpsample.ranking.rank`."""
+        from dpsample import ranking
+
+        return ranking.rank(self, key, where, **options)
+
+    def compare(self, a: Any, b: Any) -> float:
+        """Return the probability that key a is more frequent than key b; see `dpsample.ranking.compare`."""
+        from dpsample import ranking
+
+        return ranking.compare(self, a, b)
+
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
@@ -219,21 +268,13 @@ class Release:
     __hash__ = None  # type: ignore[assignment] # as for other containers
 
     def __repr__(self) -> str:
-        names, *rows = columns = [*self._first_rows()]
-        widths = [max(len(row[n]) for row in columns) for n in range(len(names))]
-        lines = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in (names, *rows)]
-        summary = self._summary()
-        return "\n".join([f"Release: {summary[0]}", *(f"  {line}" for line in summary[1:]), *lines, *self._rest()])
+        head, *lines = self._summary()
+        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *shown.lines(self._table)])
 
     def _repr_html_(self) -> str:
         head, *lines = self._summary()
-        names, *rows = self._first_rows()
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(v)}</td>' for v in row)}</tr>" for row in rows)
-        return (
-            f"<p><b>Release</b>: {html.escape(head)}<br>{'<br>'.join(map(html.escape, lines))}</p>"
-            f"<table><thead><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{''.join(f'<p>{html.escape(line)}</p>' for line in self._rest())}"
-        )
+        summary = f"<p><b>Release</b>: {html.escape(head)}<br>{'<br>'.join(map(html.escape, lines))}</p>"
+        return summary + shown.html_table(self._table)
 
     def _summary(self) -> list[str]:
         n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
@@ -246,15 +287,6 @@ class Release:
         return (
             lines if self.keys_only else [*lines, f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}"]
         )
-
-    def _first_rows(self) -> Iterator[list[str]]:
-        """Names, then rows; text as Python writes it, so that nothing in it can command a terminal."""
-        yield [_shown(repr(name))[1:-1] for name in self._table.column_names]
-        columns = [_texts(column) for column in self._table.slice(0, _SHOWN).columns]
-        yield from ([_shown(value) for value in row] for row in zip(*columns, strict=True))
-
-    def _rest(self) -> list[str]:
-        return [f"... and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
 
 
 def read_release(path: PathLike, *, format: str | None = None) -> Release:
@@ -396,19 +428,6 @@ def _unsorted(row: int) -> InvalidValue:
         f"row {row:,} not above the one before it",
         "sort them by key: strings by their UTF-8 bytes, several keys column by column",
     )
-
-
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):  # some are beyond Python's own types
-        try:
-            return list(column.cast(pa.string()).to_pylist())
-        except pa.ArrowInvalid:  # such as a time zone that this machine does not know
-            column = column.cast(pa.int64())
-    return [repr(value) for value in column.to_pylist()]
-
-
-def _shown(value: str) -> str:
-    return value if len(value) <= _WIDTH else f"{value[: _WIDTH - 4]}...{value[-1]}"
 
 
 def _missing(package: str) -> InvalidValue:

@@ -17,7 +17,7 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
         if is_text(column.type):
             columns.append(_escaped(column))
         elif _csv_type(column.type) != column.type:
-            columns.append(pa.array([value.hex() for value in column.to_pylist()], pa.string()))
+            columns.append(pa.array([v if v is None else v.hex() for v in column.to_pylist()], pa.string()))
         else:
             columns.append(column)
             try:

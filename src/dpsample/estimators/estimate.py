@@ -1,0 +1,130 @@
+"""Estimate: a number with its error, and how it is computed from a tally."""
+
+import html
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from dpsample.errors import InvalidValue
+from dpsample.estimators.learned import learn
+from dpsample.estimators.mle import mle
+from dpsample.estimators.tally import Tally
+from dpsample.measures import Measure
+from dpsample.privacy import Privacy
+from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
+from dpsample.scheme.sampling import Sampling
+
+ESTIMATORS = ("learned", "mle")
+_LEAST = 0.05
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number that a release tells, with its error.
+
+    value, standard_error   the estimate, and its standard error
+    low, high, level        an interval that holds the truth with probability `level`, if it is `promised`
+    bias                    the bias that is estimated to be left in `value`
+    keys                    how many reported keys it rests on
+    visible_from            keys of a lower frequency are unlikely to be reported (pi < 0.5); None if all are
+    promised, notes         whether the interval can be promised, and what else there is to say
+
+    >>> Estimate(1234.5, 10.25, 1214.4, 1254.6, 0.95, keys=7, visible_from=14)
+    1,234.5 +- 10.25 (95 %: 1,214.4 to 1,254.6), from 7 keys; below frequency 14 keys are unlikely to be seen
+    """
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    level: float
+    bias: float = 0.0
+    keys: int = 0
+    visible_from: int | None = None
+    promised: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        promise = "" if self.promised else ", not promised"
+        seen = (
+            "no key is likely to be seen"
+            if self.visible_from is None
+            else f"below frequency {self.visible_from:,} keys are unlikely to be seen"
+        )
+        shown = (
+            f"{shown_number(self.value)} +- {shown_number(self.standard_error)} ({100 * self.level:g} %: "
+            f"{shown_number(self.low)} to {shown_number(self.high)}{promise}), "
+            f"from {self.keys:,} key{'' if self.keys == 1 else 's'}; {seen}"
+        )
+        return "\n".join([shown, *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        head, *notes = repr(self).split("\n")
+        return f"<p>{html.escape(head)}</p>" + "".join(f"<p><i>{html.escape(note.strip())}</i></p>" for note in notes)
+
+
+def shown_number(number: float) -> str:
+    """Write a number for people.
+
+    >>> [shown_number(n) for n in (1234567.891, 0.0123456, 12.0, float("nan"), float("inf"))]
+    ['1,234,567.9', '0.012346', '12', 'unknown', 'any']
+    """
+    if math.isnan(number):
+        return "unknown"
+    if math.isinf(number):
+        return "any" if number > 0 else "-any"
+    return f"{number:,.1f}".removesuffix(".0") if abs(number) >= 1000 else f"{number:.5g}"
+
+
+def check_level(level: float) -> float:
+    """Check the level of an interval."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise InvalidValue("a level lies between 0 and 1", repr(level), "choose one, such as 0.95")
+    return float(level)
+
+
+def check_estimator(estimator: str | None) -> str:
+    """Check the name of an estimator; None is the default one."""
+    if estimator is None:
+        return ESTIMATORS[0]
+    if estimator not in ESTIMATORS:
+        raise InvalidValue(f"an estimator is one of {', '.join(ESTIMATORS)}", repr(estimator), "leave it out")
+    return estimator
+
+
+def estimate(
+    tally: Tally,
+    sampling: Sampling,
+    privacy: Privacy,
+    grid: int,
+    of: Measure,
+    estimator: str,
+    level: float,
+    learned_from: Tally | None = None,
+) -> Estimate:
+    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys, reported or not.
+
+    `learned_from` is a larger selection to learn from, for a tally that is too small to learn from by itself.
+    """
+    visible = frequency_reaching(0.5, sampling, privacy)
+    if not len(tally.cells):
+        return Estimate(
+            0.0, math.nan, 0.0, math.inf, level, math.nan, 0, visible, False, ("no reported key is selected",)
+        )
+    frequencies, posterior = learn(learned_from or tally, sampling, privacy, grid).posterior(tally.cells)
+    pi = reporting_probabilities(frequencies, sampling, privacy)
+    scaled = of(frequencies) / np.maximum(pi, _LEAST)
+    expected = (posterior * scaled).sum(1)
+    a = expected if estimator == "learned" else mle(tally.cells, sampling, privacy, grid, of)
+    value = float(tally.weights @ a)
+    # what is unknown of the reported keys, and which keys were reported
+    error = float(
+        np.sqrt(tally.squares @ ((posterior * (scaled - a[:, None]) ** 2 + posterior * scaled**2 * (1 - pi)).sum(1)))
+    )
+    rare = float(tally.keys @ (posterior * (pi < 0.5)).sum(1)) > 0.01 * tally.total
+    half = NormalDist().inv_cdf(0.5 + level / 2) * error
+    bias = float(tally.weights @ (a - expected))
+    notes = ("many of the keys may be too rare to be reported",) if rare else ()
+    return Estimate(value, error, value - half, value + half, level, bias, tally.total, visible, not rare, notes)

@@ -1,0 +1,63 @@
+"""How rows are shown: a few of them, aligned, in text that cannot command a terminal or a page."""
+
+import html
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+_ROWS = 10
+_WIDTH = 40  # characters of a value
+
+Formats = Mapping[str, Callable[[Any], str]]  # column -> how to write its values, if not as Python does
+
+
+def lines(table: pa.Table, formats: Formats | None = None, limit: int | None = _ROWS) -> list[str]:
+    """Show the first rows of a table below its columns' names, and how many more there are.
+
+    >>> lines(pa.table({"query": ["cat", "a\\x1b[31m"], "n": [31.5, 2.0]}), {"n": "{:.0f}".format})
+    ['query       n', "'cat'       32", "'a\\\\x1b[31m'  2"]
+    """
+    rows = list(_first_rows(table, formats or {}, limit))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [*aligned, *_rest(table, limit)]
+
+
+def html_table(table: pa.Table, formats: Formats | None = None) -> str:
+    """Show the same as HTML."""
+    names, *rows = _first_rows(table, formats or {}, _ROWS)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(v)}</td>' for v in row)}</tr>" for row in rows)
+    return (
+        f"<table><thead><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr></thead>"
+        f"<tbody>{body}</tbody></table>{''.join(f'<p>{html.escape(line)}</p>' for line in _rest(table, _ROWS))}"
+    )
+
+
+def _first_rows(table: pa.Table, formats: Formats, limit: int | None) -> Iterator[list[str]]:
+    """Names, then rows; text as Python writes it."""
+    yield [_short(repr(name))[1:-1] for name in table.column_names]
+    first = table.slice(0, limit)
+    columns = [
+        [formats[name](value) for value in column.to_pylist()] if name in formats else _texts(column)
+        for name, column in zip(table.column_names, first.columns, strict=True)
+    ]
+    yield from ([_short(value) for value in row] for row in zip(*columns, strict=True))
+
+
+def _rest(table: pa.Table, limit: int | None) -> list[str]:
+    more = 0 if limit is None else table.num_rows - limit
+    return [f"... and {more:,} more"] if more > 0 else []
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):  # some are beyond Python's own types
+        try:
+            return list(map(str, column.cast(pa.string()).to_pylist()))
+        except pa.ArrowInvalid:  # such as a time zone that this machine does not know
+            column = column.cast(pa.int64())
+    return [repr(value) for value in column.to_pylist()]
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _WIDTH else f"{value[: _WIDTH - 4]}...{value[-1]}"

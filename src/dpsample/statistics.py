@@ -1,0 +1,233 @@
+"""What can be asked of a release: sums, numbers of keys, means and quantiles, each with its error.
+
+All of it is post-processing: it sees the release alone. `ranking` has the questions about single keys.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.answers import Estimates
+from dpsample.errors import InvalidValue
+from dpsample.estimators.estimate import Estimate, check_estimator, check_level, estimate
+from dpsample.estimators.learned import learn
+from dpsample.estimators.tally import Tally
+from dpsample.measures import Measure
+from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import MAX_FREQUENCY, Floats
+from dpsample.selection import By, Selection, Weight, Where
+
+if TYPE_CHECKING:
+    from dpsample.releases import Release
+
+_OWN = 50  # groups that learn from their own keys: learning is what takes time
+_DRAWS = 1000
+_DRAWN = 20_000_000  # numbers drawn at most
+
+
+def total(
+    release: "Release",
+    where: Where = None,
+    weight: Weight = None,
+    of: Measure | str | Callable[[Floats], Any] = "frequency",
+    by: By = None,
+    estimator: str | None = None,
+    level: float = 0.95,
+    attributes: Any = None,
+) -> Any:
+    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, reported or not.
+
+    Returns an `Estimate`, or with `by` an `Estimates` of one for each group. Of many groups, the 50 largest are each
+    answered as if selected by `where`; the others learn their prior from all selected keys.
+    """
+    measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
+    if release.keys_only and (measure([1, MAX_FREQUENCY]) != 1).any():
+        raise needs_tokens("what depends on frequencies")
+
+    def answer(tally: Tally, learned_from: Tally | None) -> Estimate:
+        if release.keys_only:
+            return _reported(release, tally, level)
+        assert release.grid is not None
+        terms = release.sampling, release.privacy, release.grid
+        return estimate(tally, *terms, measure, estimator, level, learned_from)
+
+    return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
+
+
+def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Any:
+    """Estimate the number of selected keys, reported or not; `at_least` counts those of at least that frequency.
+
+    The other arguments are those of `total`. With a weight it is the sum of the weights of these keys.
+    """
+    return total(release, of="keys" if at_least is None else f"at-least:{_frequency(at_least)}", **options)
+
+
+def mean(
+    release: "Release",
+    where: Where = None,
+    weight: Weight = None,
+    of: Measure | str | Callable[[Floats], Any] = "frequency",
+    by: By = None,
+    estimator: str | None = None,
+    level: float = 0.95,
+    attributes: Any = None,
+    at_least: int | None = None,
+) -> Any:
+    """Estimate the mean of g(frequency) over the selected keys of frequency `at_least` or more, weighted by L(x).
+
+    `at_least` is the frequency from which on keys are likely to be reported, unless told: how many rarer ones there
+    are cannot be seen, so neither can their mean.
+    """
+    measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
+    if release.keys_only:
+        raise needs_tokens("a mean over keys")
+    assert release.grid is not None
+    terms = release.sampling, release.privacy, release.grid
+    least, note, sure = _least(release, at_least)
+
+    def answer(tally: Tally, learned_from: Tally | None) -> Estimate:
+        def visible(more: float = 0.0, times: float = 1.0) -> Estimate:
+            """The sum of times g + more over the keys that can be seen."""
+            g = Measure(
+                f"{measure} from {least}", lambda i: (times * np.asarray(measure.function(i)) + more) * (i >= least)
+            )
+            return estimate(tally, *terms, g, estimator, level, learned_from)
+
+        sums, keys = visible(), visible(1.0, 0.0)
+        if not keys.value > 0:
+            return Estimate(
+                math.nan, math.nan, -math.inf, math.inf, level, math.nan, tally.total, keys.visible_from, False, (note,)
+            )
+        ratio = sums.value / keys.value
+        # the error of a ratio is that of sums - ratio keys; what the two share follows from that of sums + ratio keys
+        both, alone = visible(abs(ratio)).standard_error, (sums.standard_error, ratio * keys.standard_error)
+        variance = 2 * (alone[0] ** 2 + alone[1] ** 2) - both**2 if ratio > 0 else both**2
+        error = math.sqrt(max(variance, (alone[0] - abs(alone[1])) ** 2)) / keys.value
+        half = NormalDist().inv_cdf(0.5 + level / 2) * error
+        bias = (sums.bias - ratio * keys.bias) / keys.value
+        promised = sure and sums.promised and keys.promised
+        notes = (note, *dict.fromkeys(sums.notes + keys.notes))
+        low, high = max(ratio - half, min(ratio, 0.0)), ratio + half
+        return Estimate(ratio, error, low, high, level, bias, tally.total, keys.visible_from, promised, notes)
+
+    return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
+
+
+def quantiles(
+    release: "Release",
+    shares: Sequence[float],
+    where: Where = None,
+    level: float = 0.95,
+    attributes: Any = None,
+    at_least: int | None = None,
+) -> Estimates:
+    """Estimate quantiles of the frequencies of the selected keys that have frequency `at_least` or more.
+
+    The quantile of share p is the smallest frequency that a share p or more of these keys do not exceed. `at_least` is
+    as for `mean`.
+    """
+    level = check_level(level)
+    p = _shares(shares)
+    if release.keys_only:
+        raise needs_tokens("a quantile of frequencies")
+    assert release.grid is not None
+    least, note, sure = _least(release, at_least)
+    _, [tally] = Selection(release, where, attributes=attributes).tallies()
+    prior = learn(tally, release.sampling, release.privacy, release.grid)
+    seen = prior.frequencies >= least
+    frequencies, keys = prior.frequencies[seen], prior.keys[seen]
+    notes = [note]
+    if keys.sum() > 0:
+        found = frequencies[_places(keys, p)]
+        n = min(max(_DRAWN // len(prior.frequencies), 200), _DRAWS)
+        drawn = np.array([frequencies[_places(draw, p)] for draw in prior.draws(n)[:, seen] if draw.sum() > 0])
+        tail = (1 - level) / 2
+        low, high = np.quantile(drawn, [tail, 1 - tail], axis=0, method="inverted_cdf")
+        columns = [found, drawn.std(axis=0), np.minimum(low, found), np.maximum(high, found)]
+    else:
+        notes.append("no selected key is that frequent; at_least (--at-least) takes in rarer ones")
+        columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]
+    names = ("value", "standard_error", "low", "high")
+    numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
+    promised = np.full(len(p), bool(sure and keys.sum() > 0))
+    table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "promised": promised})
+    visible = frequency_reaching(0.5, release.sampling, release.privacy)
+    return Estimates(pa.table({"quantile": p}), table, level, visible, tuple(notes))
+
+
+def needs_tokens(what: str) -> InvalidValue:
+    """Refuse a question that a release of keys only cannot answer."""
+    return InvalidValue(f"{what} needs tokens", "a release of keys only", "ask count_keys, or release with tokens")
+
+
+def _answers(
+    selection: Selection, by: By, level: float, answer: Callable[[Tally, Tally | None], Estimate]
+) -> Estimate | Estimates:
+    groups, tallies = selection.tallies()
+    if not by:
+        return answer(tallies[0], None)
+    notes: list[str] = []
+    learned_from: list[Tally | None] = [None] * len(tallies)
+    if len(tallies) > _OWN:
+        cells, keys = (np.concatenate([getattr(tally, name) for tally in tallies]) for name in ("cells", "keys"))
+        everyone = Tally.of(np.repeat(cells, keys))
+        for n in np.argsort([-tally.total for tally in tallies], kind="stable")[_OWN:].tolist():
+            learned_from[n] = everyone
+        notes.append(f"all but the {_OWN} largest groups learned their prior from all selected keys")
+    found = [answer(*each) for each in zip(tallies, learned_from, strict=True)]
+    fields = ("value", "standard_error", "low", "high", "bias", "keys", "promised")
+    types = [pa.float64()] * 5 + [pa.int64(), pa.bool_()]
+    numbers = [pa.array([getattr(e, name) for e in found], type) for name, type in zip(fields, types, strict=True)]
+    visible = frequency_reaching(0.5, selection.release.sampling, selection.release.privacy)
+    notes += dict.fromkeys(note for e in found for note in e.notes)
+    return Estimates(groups, pa.table(numbers, list(fields)), level, visible, tuple(notes))
+
+
+def _reported(release: "Release", tally: Tally, level: float) -> Estimate:
+    """What a release of keys only tells of a number of keys: at least so many."""
+    value = float(tally.weights.sum())
+    low = value if tally.total == value else -math.inf
+    visible = frequency_reaching(0.5, release.sampling, release.privacy)
+    note = "a release of keys only: this counts the reported keys; how many others there are is unknown"
+    return Estimate(value, math.nan, low, math.inf, level, math.nan, tally.total, visible, False, (note,))
+
+
+def _least(release: "Release", at_least: int | None) -> tuple[int, str, bool]:
+    """Return from which frequency on keys are counted, what to say about it, and whether all of these can be seen."""
+    visible = frequency_reaching(0.5, release.sampling, release.privacy)
+    if at_least is None and visible is None:
+        raise InvalidValue(
+            "some frequency has keys that are reported with probability 0.5",
+            "none in this release",
+            "state at_least; no interval can be promised then",
+        )
+    least = _frequency(visible if at_least is None else at_least)
+    sure = visible is not None and least >= visible
+    note = f"over keys of frequency {least:,} or more" + ("" if sure else ", many of which cannot be seen")
+    return least, note, sure
+
+
+def _frequency(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_FREQUENCY:
+        raise InvalidValue("at_least is a frequency, an integer from 1 on", repr(value), "give one, such as 20")
+    return int(value)
+
+
+def _shares(shares: Sequence[float]) -> Floats:
+    try:
+        p = np.asarray([shares] if np.ndim(shares) == 0 else shares, np.float64)
+    except (TypeError, ValueError):
+        p = np.array([math.nan])
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        raise InvalidValue("quantiles are shares from 0 to 1", repr(shares), "give some, such as [0.5, 0.9]")
+    return p
+
+
+def _places(keys: Floats, p: Floats) -> Any:
+    """Where each share of the keys is reached."""
+    upto = np.cumsum(keys)
+    return np.searchsorted(upto, p * upto[-1] * (1 - 1e-12)).clip(max=len(keys) - 1)

@@ -1,0 +1,429 @@
+"""Answers against brute force: all frequencies that keys may have, one combination after the other."""
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsample
+import oracles
+from conftest import refused
+from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling, ranking, statistics
+from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.tally import Tally
+from dpsample.measures import Measure
+from dpsample.releases import Terms
+from dpsample.scheme import frequency_reaching
+
+PRIVACY = Privacy("0.8", "0.01")
+GRID = 2
+SUPPORT = [6, 9, 12, 14, 17, 20]
+SHARES = [0.1, 0.3, 0.2, 0.2, 0.15, 0.05]  # of the frequencies, before anything is reported
+
+
+@cache
+def laws(sampling: Sampling) -> list[dict[int, float]]:
+    """For each frequency, token -> probability, by the paper's Algorithm 5 in fractions."""
+    q = [Fraction(sampling.bounds(i, 128)[0], 1 << 128) for i in range(1, 21)]
+    densities = oracles.algorithm_5(q, oracles.exponential(PRIVACY.epsilon, 30), PRIVACY.delta)
+    rows = [oracles.cells(density, GRID, i) for i, density in enumerate(densities)]
+    return [{cell: float(p) for cell, p in enumerate(row) if cell and p} for row in rows]
+
+
+def law(cell: int, sampling: Sampling) -> dict[int, float]:
+    """Bayes: frequency -> probability, given the token."""
+    joint = {i: share * laws(sampling)[i].get(cell, 0.0) for i, share in zip(SUPPORT, SHARES, strict=True)}
+    return {i: p / sum(joint.values()) for i, p in joint.items()}
+
+
+@dataclass
+class Known:
+    """A prior that is known, so that what follows from it can be computed by hand."""
+
+    sampling: Sampling
+    keys: Any
+    frequencies: Any = None
+
+    def __post_init__(self) -> None:
+        self.frequencies = np.array(SUPPORT if self.frequencies is None else self.frequencies)
+
+    def posterior(self, cells: Any) -> tuple[Any, Any]:
+        rows = [law(int(cell), self.sampling) for cell in cells]
+        frequencies = np.array([list(row) for row in rows], np.int64).reshape(-1, len(SUPPORT))
+        return frequencies, np.array([list(row.values()) for row in rows]).reshape(-1, len(SUPPORT))
+
+    def draws(self, n: int) -> Any:
+        return np.random.default_rng(0).poisson(self.keys, (n, len(self.keys))).astype(float)
+
+
+def made(cells: dict[Any, int], sampling: Sampling | None = None, privacy: Privacy = PRIVACY) -> Release:
+    keys = sorted(cells)
+    tokens = [cells[key] / GRID for key in keys]
+    table = pa.table({"key": keys, "token": tokens, "estimate": tokens})
+    return Release(table, Terms(privacy, sampling or KeepAll(), ("key",), GRID))
+
+
+SAMPLINGS = [KeepAll(), Priority("0.04"), CustomSampling([Fraction(i, 25) for i in range(1, 21)])]
+CELLS = {"a": 24, "b": 19, "c": 19, "d": 12, "e": 3}
+
+
+@pytest.fixture(params=SAMPLINGS, ids=str)
+def sampling(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def known(monkeypatch: pytest.MonkeyPatch, sampling: Sampling, keys: list[float]) -> None:
+    for module in (ranking, statistics):
+        monkeypatch.setattr(module, "learn", lambda *_: Known(sampling, np.array(keys)))
+
+
+def missing(sampling: Sampling, keys: list[float]) -> list[tuple[int, float]]:
+    """The number of unreported keys of frequency 14, and its probability: misses until so many were reported."""
+    pi = sum(laws(sampling)[14].values())
+    r = keys[SUPPORT.index(14)] * pi
+    if not r:
+        return [(0, 1.0)]
+    pmf = [
+        math.exp(math.lgamma(n + r) - math.lgamma(r) - math.lgamma(n + 1)) * pi**r * (1 - pi) ** n for n in range(80)
+    ]
+    assert sum(pmf) > 1 - 1e-9
+    return list(enumerate(pmf))
+
+
+def worlds(sampling: Sampling, keys: list[float]) -> Any:
+    """Every combination of frequencies, with that of unreported keys, and its probability."""
+    names = list(CELLS)
+    options = [law(CELLS[name], sampling).items() for name in names]
+    for combination in itertools.product(*options):
+        for hidden, p in missing(sampling, keys):
+            yield (
+                dict(zip(names, (i for i, _ in combination), strict=True)),
+                hidden,
+                p * math.prod(p for _, p in combination),
+            )
+
+
+NOBODY = [0.0] * 6
+SOME = [0.0, 0.0, 0.0, 4.0, 0.0, 0.0]  # four keys of frequency 14, some of them unreported
+
+
+@pytest.mark.parametrize("keys", [NOBODY, SOME], ids=["all reported", "some unreported"])
+def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, sampling, keys)
+    release = made(CELLS, sampling)
+    ranks: dict[str, Counter[int]] = {name: Counter() for name in CELLS}
+    for frequencies, hidden, p in worlds(sampling, keys):
+        for name, i in frequencies.items():
+            above = sum(other > i for other in frequencies.values()) + hidden * (i < 14)
+            ranks[name][1 + above] += p
+    means = {name: sum(i * p for i, p in law(cell, sampling).items()) for name, cell in CELLS.items()}
+    # the generator is fixed, so these bounds hold always or never; 1,000 draws of a share err by 0.016 at most
+    for k in (1, 2, 3, 5, 9):
+        found = release.top(k)
+        names = found.groups["key"].to_pylist()
+        assert names == sorted(CELLS, key=lambda name: (-means[name], name))[:k]
+        for name, row in zip(names, found.to_arrow().to_pylist(), strict=True):
+            assert row["value"] == pytest.approx(means[name])
+            assert row["probability"] == pytest.approx(sum(p for r, p in ranks[name].items() if r <= k), abs=0.02)
+    for name in CELLS:
+        answer = release.rank(name)
+        mean = sum(r * p for r, p in ranks[name].items())
+        variance = sum((r - mean) ** 2 * p for r, p in ranks[name].items())
+        assert answer.value == pytest.approx(mean, abs=0.15)
+        assert answer.standard_error == pytest.approx(math.sqrt(variance), abs=0.15)
+        inside = sum(p for r, p in ranks[name].items() if answer.low <= r <= answer.high)
+        assert inside > 0.94
+        assert sum(p for r, p in ranks[name].items() if answer.low < r < answer.high) < 0.96
+
+
+def test_intervals_and_comparisons_by_brute_force(sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, sampling, NOBODY)
+    release = made(CELLS, sampling)
+    for level in (0.5, 0.95):
+        for name, estimate in release.top(5, level=level):
+            each = sorted(law(CELLS[name], sampling).items())
+            assert sum(p for i, p in each if estimate.low <= i <= estimate.high) >= level - 1e-9
+            assert sum(p for i, p in each if i < estimate.low) <= (1 - level) / 2 + 1e-9
+            assert sum(p for i, p in each if i > estimate.high) <= (1 - level) / 2 + 1e-9
+            mean = sum(i * p for i, p in each)
+            assert estimate.standard_error == pytest.approx(math.sqrt(sum((i - mean) ** 2 * p for i, p in each)))
+    for a, b in itertools.permutations(CELLS, 2):
+        laws_ = itertools.product(law(CELLS[a], sampling).items(), law(CELLS[b], sampling).items())
+        assert release.compare(a, b) == pytest.approx(sum(p * r for (i, p), (j, r) in laws_ if i > j), abs=1e-12)
+    assert release.compare("a", "a") == 0
+
+
+def test_many_keys_of_one_token_are_drawn_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More keys than frequencies: the number of them above a frequency is binomial."""
+    known(monkeypatch, KeepAll(), NOBODY)
+    release = made({**{f"k{n:02}": 19 for n in range(40)}, "z": 21})
+    each, own = law(19, KeepAll()), law(21, KeepAll())
+    for k in (1, 5, 10):
+        chance = 0.0
+        for i, p in own.items():
+            above = sum(share for j, share in each.items() if j > i)
+            chance += p * sum(math.comb(40, n) * above**n * (1 - above) ** (40 - n) for n in range(k))
+        found = {row["key"]: row["probability"] for row in release.top(k).to_arrow().to_pylist()}
+        assert found["z"] == pytest.approx(chance, abs=0.03)
+    mean = 1 + sum(p * 40 * sum(share for j, share in each.items() if j > i) for i, p in own.items())
+    assert release.rank("z").value == pytest.approx(mean, abs=0.3)
+    # and among themselves: of k places, one key of 40 alike ones has its share, but for ties
+    among = release.rank("k07", where="key <> 'z'")
+    ties = sum(p * (1 + 39 * sum(r for j, r in each.items() if j > i)) for i, p in each.items())
+    assert among.value == pytest.approx(ties, abs=0.3)
+
+
+def test_far_from_each_other_all_is_certain() -> None:
+    release = made({"a": 10**9, "b": 10**6, "c": 10**6 - 2000, "d": 20_000}, privacy=Privacy(1, "1e-6"))
+    found = release.top(2)
+    assert found.groups["key"].to_pylist() == ["a", "b"]
+    assert found.numbers["probability"].to_pylist() == [1, 1]
+    assert [release.rank(key).value for key in "abcd"] == [1, 2, 3, 4]
+    assert release.rank("c", where="key >= 'b'").value == 2
+    assert release.compare("a", "b") == pytest.approx(1)
+    assert release.compare("b", "a") == 0
+
+
+def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = [5.0, 40, 30, 20, 4, 1]
+    known(monkeypatch, KeepAll(), counts)
+    least = frequency_reaching(0.5, KeepAll(), PRIVACY)
+    assert least == 6
+    shares = [0, 0.05, 0.42, 0.5, 0.74, 0.95, 0.99, 1]
+    found = made(CELLS).quantiles(shares)
+    everyone = [i for i, n in zip(SUPPORT, counts, strict=True) for _ in range(int(n))]
+    for share, estimate in found:
+        assert estimate.value == everyone[max(math.ceil(share * len(everyone)) - 1, 0)]
+        assert estimate.low <= estimate.value <= estimate.high
+        assert estimate.promised
+    assert found[0.5].low < found[0.5].high  # 45 of 100: the middle may lie either way
+    assert f"{least} or more" in " ".join(found.notes)
+    lower = made(CELLS).quantiles(0.01, at_least=5)
+    assert lower[0.01].value == 6
+    assert made(CELLS).quantiles(0.01, at_least=7)[0.01].value == 9
+    assert not lower[0.01].promised
+    assert "cannot be seen" in " ".join(lower.notes)
+
+
+def test_intervals_of_quantiles_hold_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The median of 2 N keys that are Poisson is in the interval of the median."""
+    draws = np.random.default_rng(1).poisson(10, (999, 6)).astype(float)
+    prior = replace(Known(KeepAll(), np.full(6, 10.0)), frequencies=np.arange(30, 36))
+    monkeypatch.setattr(prior, "draws", lambda n: draws[:n], raising=False)
+    monkeypatch.setattr(statistics, "learn", lambda *_: prior)
+    found = made(CELLS).quantiles([0.3], level=0.8)[0.3]
+    each = []
+    for draw in draws:
+        keys = [i for i, n in zip(range(30, 36), draw, strict=True) for _ in range(int(n))]
+        each.append(keys[math.ceil(0.3 * len(keys)) - 1])
+    assert sum(found.low <= v <= found.high for v in each) >= 0.8 * len(each)
+    assert sum(v < found.low for v in each) <= 0.1 * len(each)
+    assert sum(v > found.high for v in each) <= 0.1 * len(each)
+
+
+def linear(tally: Tally, *terms: Any) -> Estimate:
+    """An estimator whose variance is known: each key's share is g of its token, with a variance of its square."""
+    of, _, level, learned_from = terms[3:]
+    g = of(tally.cells)
+    return Estimate(
+        float(tally.weights @ g),
+        math.sqrt(float(tally.squares @ g**2)),
+        0.0,
+        math.inf,
+        level,
+        bias=float(tally.weights @ g) / 100,
+        keys=tally.total,
+        notes=() if learned_from is None else (f"from {learned_from.total}",),
+    )
+
+
+@pytest.mark.parametrize("first", [1.0, -2.0, -4.0])
+def test_the_error_of_a_mean_is_that_of_a_ratio(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "estimate", linear)
+    weights = {"a": first, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
+    found = made(CELLS).mean(weight=weights, at_least=10, of="power:2")
+    chosen = [name for name in CELLS if CELLS[name] >= 10]
+    total = sum(weights[name] for name in chosen)
+    mean = sum(weights[name] * CELLS[name] ** 2 for name in chosen) / total
+    error = math.sqrt(sum((weights[name] * (CELLS[name] ** 2 - mean)) ** 2 for name in chosen)) / total
+    assert found.value == pytest.approx(mean)
+    assert found.standard_error == pytest.approx(error)
+    assert found.high - mean == pytest.approx(1.959964 * error, rel=1e-6)
+    assert found.low == pytest.approx(max(mean - 1.959964 * error, min(mean, 0)), rel=1e-6)
+    assert found.bias == pytest.approx(0, abs=1e-12)  # one percent in both
+
+
+def test_a_few_groups_are_answered_as_if_selected() -> None:
+    release = made({n: 30 + n % 17 + n % 5 for n in range(400)})
+    found = release.sum(by="key % 7", weight="1 + key % 3")
+    assert len(found) == 7
+    for group, estimate in found:
+        alone = release.sum(f"key % 7 = {group}", "1 + key % 3")
+        assert (estimate.value, estimate.low, estimate.high) == (alone.value, alone.low, alone.high)
+        assert found[group] == estimate
+
+
+def test_of_many_groups_the_small_ones_learn_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "estimate", linear)
+    release = made(dict.fromkeys(range(1830), 40))  # group g has g + 1 keys
+    found = release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
+    assert len(found) == 60
+    assert found.numbers["keys"].to_pylist() == list(range(1, 61))
+    assert "from 1830" in found.notes
+    seen: list[int] = []
+
+    def noted(tally: Tally, *terms: Any) -> Estimate:
+        seen.append(tally.total if terms[-1] else 0)
+        return linear(tally, *terms)
+
+    monkeypatch.setattr(statistics, "estimate", noted)
+    release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
+    assert [n for n in seen if n] == list(range(1, 11))
+
+
+def test_what_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "estimate", linear)
+    release = made(CELLS)
+    assert release.sum().value == sum(CELLS.values())
+    assert release.sum(of="keys").value == release.count_keys().value == 5
+    assert release.count_keys(at_least=19).value == 3
+    assert release.count_keys("key > 'b'", at_least=4).value == 2
+    assert release.count_keys(weight={"a": 2.5}).value == 2.5
+    assert release.sum(["a", "e"], {"a": 2.0, "b": 5.0}, "capped:20").value == 40
+    assert release.sum(of=np.sqrt, where="key = 'a'").value == pytest.approx(math.sqrt(24))
+    assert release.sum(of=Measure.of("frequency"), by=["key > 'c'", "left(key, 0)"])[False, ""].value == 24 + 19 + 19
+
+
+def test_a_whole_release() -> None:
+    """2,000 frequencies from 100 to 300: tokens err by at most 28, so their mean by 4 with odds below 1e-9."""
+    frequencies = {f"k{n:04}": 100 + (n * 7919) % 201 for n in range(2000)}
+    release = dpsample.release(frequencies, privacy=Privacy(1, "1e-6"))
+    truth = sum(frequencies.values())
+    for estimator in (None, "mle"):
+        found = release.sum(estimator=estimator)
+        assert found.value == pytest.approx(truth, rel=0.02)
+        assert (found.keys, found.visible_from, found.level) == (2000, 14, 0.95)
+    assert release.count_keys().value == pytest.approx(2000, rel=0.01)
+    assert release.mean().value == pytest.approx(truth / 2000, rel=0.02)
+    assert release.quantiles([0.5])[0.5].value == pytest.approx(200, abs=12)
+    assert release.rank("k0000").value > 1800  # of frequency 100
+    assert release.compare(max(frequencies, key=lambda k: frequencies[k]), "k0000") > 0.999
+    again = dpsample.Release(release.table, release.terms)
+    assert again.top(7).to_arrow() == release.top(7).to_arrow()
+
+
+def test_keys_only() -> None:
+    table = pa.table({"key": ["a", "b", "c"]})
+    release = Release(table, Terms(PRIVACY, KeepAll(), ("key",), keys_only=True))
+    found = release.count_keys("key > 'a'")
+    assert (found.value, found.low, found.high, found.promised) == (2, 2, math.inf, False)
+    assert math.isnan(found.standard_error)
+    assert "keys only" in found.notes[0]
+    assert release.sum(of="at-least:1").value == 3  # that is 1 for each key
+    assert release.count_keys(by="key")["b"].value == 1
+    weighted = release.count_keys(weight={"a": 2.0, "b": -3.0})
+    assert (weighted.value, weighted.low) == (-1, -math.inf)
+    for ask in (
+        lambda: release.sum(),
+        lambda: release.sum(of=Measure("keys", np.sqrt)),
+        lambda: release.count_keys(at_least=3),
+        lambda: release.mean(),
+        lambda: release.quantiles([0.5]),
+        lambda: release.top(1),
+        lambda: release.rank("a"),
+        lambda: release.compare("a", "b"),
+    ):
+        with refused("needs tokens"):
+            ask()
+
+
+def test_nothing_selected() -> None:
+    for release, where in ((made(CELLS), "false"), (Release(made(CELLS).table.slice(0, 0), made(CELLS).terms), None)):
+        for found in (release.sum(where), release.count_keys(where)):
+            assert (found.value, found.keys, found.promised) == (0, 0, False)
+        assert math.isnan(release.mean(where).value)
+        assert len(release.top(3, where)) == 0
+        assert release.top(3, where).to_arrow().column_names[:2] == ["key", "value"]
+        assert len(release.sum(where, by="key")) == 0
+        [(_, median)] = release.quantiles([0.5], where)
+        assert math.isnan(median.value)
+        assert not median.promised
+        assert len(release.quantiles([], where)) == 0
+        with refused("the key is"):
+            release.rank("a", where)
+
+
+@pytest.mark.parametrize(
+    ("ask", "rule"),
+    [
+        (lambda r: r.sum(level=0), "a level"),
+        (lambda r: r.sum(level=1), "a level"),
+        (lambda r: r.sum(level=math.nan), "a level"),
+        (lambda r: r.sum(level="0.9"), "a level"),
+        (lambda r: r.sum(level=True), "a level"),
+        (lambda r: r.sum(of="nothing"), "what is summed"),
+        (lambda r: r.sum(of=lambda i: -i), "never decreases"),
+        (lambda r: r.sum(estimator="guess"), "an estimator"),
+        (lambda r: r.sum("nothing = 1"), "where is"),
+        (lambda r: r.count_keys(at_least=0), "at_least"),
+        (lambda r: r.count_keys(at_least=1.5), "at_least"),
+        (lambda r: r.mean(at_least="3"), "at_least"),
+        (lambda r: r.mean(level=2), "a level"),
+        (lambda r: r.top(0), "k is"),
+        (lambda r: r.top(-1), "k is"),
+        (lambda r: r.top(2.0), "k is"),
+        (lambda r: r.top(True), "k is"),
+        (lambda r: r.top(1, level=5), "a level"),
+        (lambda r: r.rank("nobody"), "the key is one that was reported"),
+        (lambda r: r.rank(3.5j), "where has values"),
+        (lambda r: r.rank(None), "the key is one that was reported"),
+        (lambda r: r.rank("a", "key > 'a'"), "the key is among"),
+        (lambda r: r.rank("a", level=-1), "a level"),
+        (lambda r: r.compare("a", "nobody"), "the key is one that was reported"),
+        (lambda r: r.quantiles([1.5]), "quantiles are"),
+        (lambda r: r.quantiles([math.nan]), "quantiles are"),
+        (lambda r: r.quantiles("median"), "quantiles are"),
+        (lambda r: r.quantiles([[0.5]]), "quantiles are"),
+        (lambda r: r.quantiles([0.5], level=0), "a level"),
+        (lambda r: r.sum(by="key")["nobody"], "a group is"),
+    ],
+)
+def test_what_is_refused(ask: Any, rule: str) -> None:
+    with refused(rule):
+        ask(made(CELLS))
+
+
+def test_if_no_key_is_likely_to_be_seen() -> None:
+    release = made({"a": 9}, CustomSampling(["0.2"] * 30))
+    assert release.sum().visible_from is None
+    assert "no key is likely to be seen" in repr(release.sum())
+    with refused("some frequency"):
+        release.quantiles([0.5])
+    assert not release.quantiles([0.5], at_least=3)[0.5].promised
+
+
+def test_answers_are_shown_without_commanding_a_terminal() -> None:
+    release = made({"\x1b[31mred": 30, "<b>": 29, "value": 31})
+    for answer in (release.top(3), release.sum(by="key")):
+        assert "\x1b" not in repr(answer)
+        assert "\\x1b" in repr(answer)
+        assert "<b>" not in answer._repr_html_()
+        assert "&lt;b&gt;" in answer._repr_html_()
+    assert "95 %" in repr(release.sum())
+    assert release.sum()._repr_html_().startswith("<p>")
+
+
+def test_answers_as_tables() -> None:
+    table = pa.table({"value": ["a", "b"], "token": [30.0, 40.0], "estimate": [30.0, 40.0]})
+    release = Release(table, Terms(PRIVACY, KeepAll(), ("value",), grid=GRID))
+    found = release.top(2)
+    assert found.to_arrow().column_names == ["value", "value_", "standard_error", "low", "high", "probability"]
+    assert found.to_pandas()["value"].tolist() == ["b", "a"]
+    assert [key for key, _ in found] == ["b", "a"]
