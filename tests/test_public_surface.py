@@ -64,7 +64,18 @@ SCHEME = [
 
 ACCURACY = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage"]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
-ESTIMATORS = ["biased_down", "inverse_probability", "mle", "unbiased"]
+ESTIMATORS = [
+    "ESTIMATORS",
+    "Estimate",
+    "Prior",
+    "Tally",
+    "biased_down",
+    "estimate",
+    "inverse_probability",
+    "learn",
+    "mle",
+    "unbiased",
+]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from dpsample.selection import By, Selection, Weight, Where
 if TYPE_CHECKING:
     from dpsample.releases import Release
 
-_OWN = 50  # groups that learn from their own keys: learning is what takes time
 _DRAWS = 1000
 _DRAWN = 20_000_000  # numbers drawn at most
 
@@ -41,19 +40,18 @@ def total(
 ) -> Any:
     """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, reported or not.
 
-    Returns an `Estimate`, or with `by` an `Estimates` of one for each group. Of many groups, the 50 largest are each
-    answered as if selected by `where`; the others learn their prior from all selected keys.
+    Returns an `Estimate`, or with `by` an `Estimates` of one for each group, answered as if selected by `where`.
     """
     measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
     if release.keys_only and (measure([1, MAX_FREQUENCY]) != 1).any():
         raise needs_tokens("what depends on frequencies")
 
-    def answer(tally: Tally, learned_from: Tally | None) -> Estimate:
+    def answer(tally: Tally) -> Estimate:
         if release.keys_only:
             return _reported(release, tally, level)
         assert release.grid is not None
         terms = release.sampling, release.privacy, release.grid
-        return estimate(tally, *terms, measure, estimator, level, learned_from)
+        return estimate(tally, *terms, measure, estimator, level)
 
     return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
 
@@ -89,13 +87,13 @@ def mean(
     terms = release.sampling, release.privacy, release.grid
     least, note, sure = _least(release, at_least)
 
-    def answer(tally: Tally, learned_from: Tally | None) -> Estimate:
+    def answer(tally: Tally) -> Estimate:
         def visible(more: float = 0.0, times: float = 1.0) -> Estimate:
             """The sum of times g + more over the keys that can be seen."""
             g = Measure(
                 f"{measure} from {least}", lambda i: (times * np.asarray(measure.function(i)) + more) * (i >= least)
             )
-            return estimate(tally, *terms, g, estimator, level, learned_from)
+            return estimate(tally, *terms, g, estimator, level)
 
         sums, keys = visible(), visible(1.0, 0.0)
         if not keys.value > 0:
@@ -164,26 +162,16 @@ def needs_tokens(what: str) -> InvalidValue:
     return InvalidValue(f"{what} needs tokens", "a release of keys only", "ask count_keys, or release with tokens")
 
 
-def _answers(
-    selection: Selection, by: By, level: float, answer: Callable[[Tally, Tally | None], Estimate]
-) -> Estimate | Estimates:
+def _answers(selection: Selection, by: By, level: float, answer: Callable[[Tally], Estimate]) -> Estimate | Estimates:
     groups, tallies = selection.tallies()
     if not by:
-        return answer(tallies[0], None)
-    notes: list[str] = []
-    learned_from: list[Tally | None] = [None] * len(tallies)
-    if len(tallies) > _OWN:
-        cells, keys = (np.concatenate([getattr(tally, name) for tally in tallies]) for name in ("cells", "keys"))
-        everyone = Tally.of(np.repeat(cells, keys))
-        for n in np.argsort([-tally.total for tally in tallies], kind="stable")[_OWN:].tolist():
-            learned_from[n] = everyone
-        notes.append(f"all but the {_OWN} largest groups learned their prior from all selected keys")
-    found = [answer(*each) for each in zip(tallies, learned_from, strict=True)]
+        return answer(tallies[0])
+    found = [answer(tally) for tally in tallies]
     fields = ("value", "standard_error", "low", "high", "bias", "keys", "promised")
     types = [pa.float64()] * 5 + [pa.int64(), pa.bool_()]
     numbers = [pa.array([getattr(e, name) for e in found], type) for name, type in zip(fields, types, strict=True)]
     visible = frequency_reaching(0.5, selection.release.sampling, selection.release.privacy)
-    notes += dict.fromkeys(note for e in found for note in e.notes)
+    notes = dict.fromkeys(note for e in found for note in e.notes)
     return Estimates(groups, pa.table(numbers, list(fields)), level, visible, tuple(notes))
 
 

@@ -1,6 +1,6 @@
 """Calibrated estimates: unbiased wherever keys can be seen, cautious where they cannot. The default.
 
-Seen from the tokens, frequencies are of two kinds. Where ``pi >= 0.4 q`` a key's token tells its frequency, and there
+Seen from the tokens, frequencies are of two kinds. Where ``pi >= q / 2`` a key's token tells its frequency, and there
 are values ``a(token)`` with ``E[a] = h(i)`` at every such frequency i, whatever the distribution of the frequencies:
 nothing has to be assumed about them. Below, in the dark, all frequencies give a reported key nearly the same law of
 its token (it grows by exp(epsilon) from row to row), so that nobody can tell them apart, and few of their keys are
@@ -11,9 +11,11 @@ frequencies, and its variance is known; it never counts more of the dark than is
 into the dark: as many keys for each frequency as are surely there, by the same functionals, just above it.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -26,16 +28,18 @@ from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.tokens import lifetime, token_laws
 
-VISIBLE = 0.4  # of q: from here on frequencies can be told apart
+VISIBLE = 0.5  # of q: from here on frequencies can be told apart
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
-_STEP = 0.25  # of 1/epsilon: tokens are spread over about six times as much
+_STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _KNOTS = 24  # frequencies beyond the table at which variances are computed
 _BLOCK = 1 << 18  # tokens times rows at once
 _WINDOWS = ((1.0, 1.2, 1.0), (1.2, 1.5, 2.0), (1.5, 1.8, 4.0))  # from, to in multiples of the edge; how much more
 # keys for each frequency there may be at the edge than here: a power law with exponent 3 or a spike, no more
 _CAUTION = 0.7  # standard errors by which the continuation stays below what is seen
-_LEAST = 0.3  # of the flat estimate of the variance, below which an estimate of it is not believed
-_TRUST = 10.0  # how much a bias weighs against a variance, when as many keys as are reported had it
+_LEAST = 0.4  # of the flat estimate of the variance, below which an estimate of it is not believed
+_STEEPEST = 4.0  # power with which a density may fall toward 0
+_UNSURE = 1.2  # how far an error may be wrong, of itself, by the square root of the keys that it rests on
+_TRUST = 50.0  # how much a bias weighs against a variance, when as many keys as are reported had it
 
 Function = Callable[[Ints], Floats]
 
@@ -132,11 +136,11 @@ class Calibration:
                 np.divide(sums, total, out=found[part, n], where=total > 0)
         return found
 
-    def correction(self, targets: Floats, base: Floats, keys: int) -> Floats:
-        """What to add to `base` in each bin, so that the bias goes where it matters to so many keys.
+    def correction(self, targets: Floats, base: Floats, trust: float) -> Floats:
+        """What to add to `base` in each bin, so that its bias goes.
 
-        Minimises ``sum over visible i of w_i (trust * keys * bias_i**2 + E_i[correction**2])``, with weights that make
-        all frequencies matter alike.
+        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with weights that make all
+        frequencies matter alike.
         """
         seen = ~self.dark
         i = self.frequencies[seen]
@@ -147,12 +151,12 @@ class Calibration:
         bias = self.laws[seen] @ base - targets[seen]
         square = weight @ P
         empty = square <= 1e-14 * square.max()
-        A = (P.T * (weight * _TRUST * keys)) @ P
+        A = (P.T * (weight * trust)) @ P
         A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
         scale = 1 / np.sqrt(np.diag(A))
         A = A * scale * scale[:, None]
         A[np.diag_indices_from(A)] += 1e-12
-        found: Floats = -scale * np.linalg.solve(A, scale * (P.T @ (weight * _TRUST * keys * bias)))
+        found: Floats = -scale * np.linalg.solve(A, scale * (P.T @ (weight * trust * bias)))
         found[empty] = 0
         return found
 
@@ -180,36 +184,30 @@ class Functional:
         self.scheme, self.function = scheme, function
         targets = function(scheme.frequencies)
         cells = np.arange(1, scheme.laws.shape[1] + 1, dtype=np.int64)
-        base = scheme.flat(cells, [function])[:, 0]
-        self._correction = scheme.correction(targets, base, keys)
-        values = base.copy()
-        values[: len(scheme.bins)] += self._correction[scheme.bins]
-        mean = scheme.laws @ values
-        self.mean, self.bias = mean, mean - targets  # at the table's frequencies
-        self.variances = scheme.laws @ values**2 - mean**2
-
-    def corrected(self, cells: Ints, base: Floats) -> Floats:
-        """Turn flat estimates of tokens into calibrated ones."""
-        near = cells <= len(self.scheme.bins)
-        base = base.copy()
-        base[near] += self._correction[self.scheme.bins[cells[near] - 1]]
-        return base
+        self.flat = scheme.flat(cells, [function])[:, 0]  # of the table's tokens
+        self.near = self.flat.copy()
+        self.near[: len(scheme.bins)] += scheme.correction(targets, self.flat, _TRUST * keys)[scheme.bins]
+        self.mean = scheme.laws @ self.near  # at the table's frequencies, as all that follows
+        self.bias = self.mean - targets
+        self.variances = scheme.laws @ self.near**2 - self.mean**2
 
     def values(self, cells: Ints) -> Floats:
-        """Return the value of each token."""
-        return self.corrected(cells, self.scheme.flat(cells, [self.function])[:, 0])
+        """Return the value of each token; of those beyond the table, the flat one."""
+        found = np.empty(len(cells))
+        near = cells <= len(self.near)
+        found[near] = self.near[cells[near] - 1]
+        found[~near] = self.scheme.flat(cells[~near], [self.function])[:, 0]
+        return found
 
     def variance(self, largest: int) -> Function:
         """Return the variance of one key's value as a function of its frequency, up to about the largest one."""
         scheme = self.scheme
         i, variances = scheme.frequencies, self.variances
         if largest > i[-1]:
-            far = np.unique(np.geomspace(i[-1] + 1, largest, _KNOTS).astype(np.int64))
+            far = np.unique(np.geomspace(i[-1] + 1, min(largest, scheme.sampling.largest), _KNOTS).astype(np.int64))
             laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
-            values = np.split(
-                self.values(np.concatenate([law.cells for law in laws])),
-                np.cumsum([law.cells.size for law in laws])[:-1],
-            )
+            ends = np.cumsum([law.cells.size for law in laws])[:-1]
+            values = np.split(self.values(np.concatenate([law.cells for law in laws])), ends)
             means = [law.probabilities @ a for law, a in zip(laws, values, strict=True)]
             beyond = [
                 law.probabilities @ (a - m) ** 2 + law.not_reported * m**2
@@ -223,71 +221,110 @@ class Functional:
 class Parts:
     """A sum over the selected keys, in two parts: what is seen, and the continuation into the dark."""
 
-    seen: float
-    error: float  # standard error of `seen`
+    seen: float  # the part that has no bias at visible frequencies
+    error: float  # its standard error
+    slack: float  # the bias that it may have left at visible frequencies
     freedom: float  # the number of keys that the error effectively rests on
-    dark: float  # as much as is surely there, if the density goes on as it was
-    dark_error: float  # one standard error of what goes into `dark`
+    dark: float  # the other part
+    dark_error: float  # its standard error, if the density goes on as it was
 
     @property
     def value(self) -> float:
-        """The estimate: `dark` stays below what is seen just above the edge, by some of its standard error."""
-        return self.seen + max(self.dark - _CAUTION * self.dark_error, 0.0)
+        """The estimate."""
+        return self.seen + self.dark
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return bounds of the sum over the visible keys: `seen`, give or take its slack and quantiles of its error.
+
+        An error that rests on few keys is itself unsure, and small when too few of them were reported: it is widened.
+        """
+        widened = self.error * (1 + _UNSURE / math.sqrt(max(self.freedom, 1.0)))
+        half = self.slack + NormalDist().inv_cdf(0.5 + level / 2) * widened
+        return self.seen - half, self.seen + half
 
 
 def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Measure) -> Parts:
     """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> many = Tally.of(list(range(1, 4000)))
-    >>> found = parts(many, KeepAll(), Privacy(1, 1e-6), 16, Measure.of("keys"))
-    >>> 3950 < found.seen < 4050
-    True
+    >>> keys = Tally.of([16 * 1000, 16 * 2000])
+    >>> found = parts(keys, KeepAll(), Privacy(1, 1e-6), 16, Measure.of("frequency"))
+    >>> round(found.value, 2), round(found.error, 2)
+    (3027.32, 1.93)
     """
     if not len(tally.cells):
-        return Parts(0.0, 0.0, 0.0, 0.0, 0.0)
+        return Parts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     scheme = calibration(sampling, privacy, grid)
-    keys = int(10 ** (np.ceil(2 * np.log10(max(tally.total, 10))) / 2))
+    keys = int(10 ** (np.ceil(2 * np.log10(max(tally.total, 100))) / 2))
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
-    total, spread, windows, unseen = _functionals(scheme, of, keys, largest)
-    flat = scheme.flat(tally.cells, [total.function, spread.function])
-    seen = float(tally.weights @ total.corrected(tally.cells, flat[:, 0]))
-    variance = max(
-        float(tally.squares @ spread.corrected(tally.cells, flat[:, 1])), _LEAST * float(tally.squares @ flat[:, 1])
-    )
-    each = tally.squares / tally.keys * flat[:, 1]
+    total, spread, left, windows = _functionals(scheme, of, keys, largest)
+    near = tally.cells <= len(total.near)
+    at = tally.cells[near] - 1
+    far = scheme.flat(tally.cells[~near], [of, spread.function])
+    seen = float(tally.weights[near] @ total.near[at] + tally.weights[~near] @ far[:, 0])
+    guess, better = (np.append(values[at], far[:, 1]) for values in (spread.flat, spread.near))
+    variance = max(float(tally.squares @ better), _LEAST * float(tally.squares @ guess))
+    each = guess * tally.squares / tally.keys
     freedom = float(tally.keys @ each) ** 2 / max(float(tally.keys @ each**2), 1e-300)
-    densities = []
-    for window, width, more in windows:
-        b = window.values(tally.cells)
-        densities.append((more / width * float(tally.weights @ b), more / width * float(np.sqrt(tally.squares @ b**2))))
-    density, error = min(densities, key=lambda pair: pair[0] - _CAUTION * pair[1], default=(0.0, 0.0))
-    return Parts(seen, float(np.sqrt(variance)), freedom, max(density, 0.0) * unseen, error * unseen)
+    dark, dark_error = _continued(total, windows, tally.weights[near], tally.squares[near], at)
+    cautious = max(dark - _CAUTION * dark_error, 0.0)
+    slack = float(np.abs(tally.weights[near]) @ left[at])
+    return Parts(seen, math.sqrt(variance), slack, freedom, cautious, dark_error)
+
+
+Window = tuple[Functional, float, float, float]
 
 
 @lru_cache(maxsize=64)
 def _functionals(
     scheme: Calibration, of: Measure, keys: int, largest: int
-) -> tuple[Functional, Functional, list[tuple[Functional, float, float]], float]:
-    """For the sum, for its variance, for the number of keys in each window (with its width); what the sum misses for
-    each key that every dark frequency has.
-    """
+) -> tuple[Functional, Functional, Floats, list[Window]]:
+    """For the sum, for its variance; what bias is left for each token; for the number of keys just above the edge."""
     total = Functional(scheme, of, keys)
-    spread = Functional(scheme, total.variance(largest), keys)
-    dark, edge, windows = scheme.dark, scheme.edge, []
-    unseen = float(np.maximum(-total.bias[dark], 0.0).sum()) * scheme.step
-    if unseen > 0:
+    spread = Functional(scheme, total.variance(largest), 10 * keys)
+    cells = np.arange(1, len(total.near) + 1, dtype=np.int64)
+    bias = np.where(scheme.dark, 0.0, np.abs(total.bias))
+    left = scheme.flat(cells, [lambda i: np.interp(i, scheme.frequencies, bias, right=0.0)])[:, 0]
+    windows: list[Window] = []
+    if (total.bias[scheme.dark] < 0).any():
         # wide enough to tell them apart
-        widen = max(1.0, 2 / (float(scheme.privacy.epsilon) * (_WINDOWS[0][1] - 1) * edge))
+        widen = max(1.0, 2 / (float(scheme.privacy.epsilon) * (_WINDOWS[0][1] - 1) * scheme.edge))
         for start, stop, more in _WINDOWS:
-            low, high = (edge * (1 + (x - 1) * widen) for x in (start, stop))
+            low, high = (scheme.edge * (1 + (x - 1) * widen) for x in (start, stop))
             window = Functional(scheme, _between(low, high), keys)
             inside = (scheme.frequencies >= low) & (scheme.frequencies < high)
             # keys of the dark that are reported look like keys at the edge
-            width = (float(inside.sum()) + float(window.mean[dark].sum())) * scheme.step
+            width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
             if inside.any() and width > 0:
-                windows.append((window, width, more))
-    return total, spread, windows, unseen
+                windows.append((window, width, more, math.log((low + high) / 2)))
+    return total, spread, left, windows
+
+
+def _continued(
+    total: Functional, windows: list[Window], weights: Floats, squares: Floats, at: Ints
+) -> tuple[float, float]:
+    """What the dark adds to the sum if the density goes on below the edge as it is above, and its standard error."""
+    if len(windows) < len(_WINDOWS):
+        return 0.0, 0.0
+    density, error = np.zeros((2, len(windows)))
+    for n, (window, width, _, _) in enumerate(windows):
+        b = window.near[at]
+        density[n], error[n] = float(weights @ b) / width, math.sqrt(float(squares @ b**2)) / width
+    more, place = (np.array([window[n] for window in windows]) for n in (2, 3))
+    n = int(np.argmin(more * (density - _CAUTION * error)))
+    if density.min() <= 0:
+        return 0.0, float(more[n] * error[n] * _missed(total, 0.0))
+    # a density that falls toward the edge, or bends to, goes on doing so; one that rises stays what it was
+    slopes = np.diff(np.log(density)) / np.diff(place)
+    missed = _missed(total, min(max(2 * slopes[0] - slopes[1], 0.0), _STEEPEST))
+    return float(more[n] * density[n] * missed), float(more[n] * error[n] * missed)
+
+
+def _missed(total: Functional, slope: float) -> float:
+    """What the sum misses if there is one key for each frequency at the edge, and ever fewer below."""
+    scheme = total.scheme
+    falling = (scheme.frequencies[scheme.dark] / scheme.edge) ** slope
+    return float(np.maximum(-total.bias[scheme.dark], 0.0) @ falling) * scheme.step
 
 
 def _between(low: float, high: float) -> Function:

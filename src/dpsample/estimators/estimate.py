@@ -8,16 +8,20 @@ from statistics import NormalDist
 import numpy as np
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.learned import learn
+from dpsample.estimators.biased_down import biased_down
+from dpsample.estimators.calibrated import calibration, parts
 from dpsample.estimators.mle import mle
 from dpsample.estimators.tally import Tally
+from dpsample.estimators.unbiased import unbiased
 from dpsample.measures import Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Sampling
 
-ESTIMATORS = ("learned", "mle")
-_LEAST = 0.05
+ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
+_BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
+_NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
+_FEW = 3.0
 
 
 @dataclass(frozen=True)
@@ -95,36 +99,49 @@ def check_estimator(estimator: str | None) -> str:
 
 
 def estimate(
-    tally: Tally,
-    sampling: Sampling,
-    privacy: Privacy,
-    grid: int,
-    of: Measure,
-    estimator: str,
-    level: float,
-    learned_from: Tally | None = None,
+    tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Measure, estimator: str, level: float
 ) -> Estimate:
     """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys, reported or not.
 
-    `learned_from` is a larger selection to learn from, for a tally that is too small to learn from by itself.
+    The interval is that of `calibrated` whatever the estimator: it is about the sum, not about how it was estimated.
     """
     visible = frequency_reaching(0.5, sampling, privacy)
     if not len(tally.cells):
-        return Estimate(
-            0.0, math.nan, 0.0, math.inf, level, math.nan, 0, visible, False, ("no reported key is selected",)
+        high = _unreported(sampling, privacy, of, level)
+        note = "no reported key is selected; more than this in keys that can be seen would have shown"
+        return Estimate(0.0, math.nan, 0.0, high, level, math.nan, 0, visible, False, (note,))
+    found = parts(tally, sampling, privacy, grid, of)
+    low, high = found.interval(level)
+    value, bias = found.value, 0.0
+    if estimator != ESTIMATORS[0]:
+        value = float(tally.weights @ _BY_TOKEN[estimator](tally.cells, sampling, privacy, grid, of))
+        bias = value - found.value
+    notes = []
+    promised = found.dark <= _NEGLIGIBLE * found.error
+    if not promised:
+        edge = calibration(sampling, privacy, grid).edge
+        notes.append(
+            f"keys below frequency {edge:,} can hardly be seen: {shown_number(found.dark)} is added for them, as if "
+            "there were as many for each frequency as just above; the interval does not cover what else they hold"
         )
-    frequencies, posterior = learn(learned_from or tally, sampling, privacy, grid).posterior(tally.cells)
-    pi = reporting_probabilities(frequencies, sampling, privacy)
-    scaled = of(frequencies) / np.maximum(pi, _LEAST)
-    expected = (posterior * scaled).sum(1)
-    a = expected if estimator == "learned" else mle(tally.cells, sampling, privacy, grid, of)
-    value = float(tally.weights @ a)
-    # what is unknown of the reported keys, and which keys were reported
-    error = float(
-        np.sqrt(tally.squares @ ((posterior * (scaled - a[:, None]) ** 2 + posterior * scaled**2 * (1 - pi)).sum(1)))
-    )
-    rare = float(tally.keys @ (posterior * (pi < 0.5)).sum(1)) > 0.01 * tally.total
-    half = NormalDist().inv_cdf(0.5 + level / 2) * error
-    bias = float(tally.weights @ (a - expected))
-    notes = ("many of the keys may be too rare to be reported",) if rare else ()
-    return Estimate(value, error, value - half, value + half, level, bias, tally.total, visible, not rare, notes)
+        high += found.dark + NormalDist().inv_cdf(0.5 + level / 2) * found.dark_error
+    if found.freedom < _FEW:
+        promised = False
+        notes.append("the error rests on very few keys")
+    if (tally.weights == tally.keys).all():
+        low = max(low, 0.0)
+    low, high = min(low, value), max(high, value)
+    return Estimate(value, found.error, low, high, level, bias, tally.total, visible, promised, tuple(notes))
+
+
+def _unreported(sampling: Sampling, privacy: Privacy, of: Measure, level: float) -> float:
+    """The largest sum over visible keys of one frequency, none of which is reported with probability 1 - level."""
+    edge = calibration(sampling, privacy, 1).edge
+    largest = min(sampling.largest, max(1 << 40, 2 * edge))
+    i = np.unique(np.geomspace(edge, largest, 512).astype(np.int64))
+    absent = reporting_probabilities(i, sampling, privacy, complement=True)
+    possible = absent > 1 - level  # of one key, at least
+    if not possible.any():
+        return 0.0
+    keys = np.floor(math.log(1 - level) / np.log(absent[possible]))
+    return float((keys * of(i[possible])).max())
