@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dpsample.errors import InvalidValue, PrivacyViolation
-from dpsample.exact import exponential_floor
+from dpsample.exact import exponential_floor, figures_below
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import steps_to_one
 
@@ -150,16 +150,16 @@ def per_key(whole: Privacy, keys: int) -> Privacy:
     basic = Privacy(whole.epsilon / keys, whole.delta / keys)
     candidates = [basic]
     for share in range(1, _SHARES if keys > 1 else 0):
-        delta = _figures_below(whole.delta * share / (_SHARES * keys))
+        delta = figures_below(whole.delta * share / (_SHARES * keys), _FIGURES)
         found = _largest_epsilon(keys, float(whole.epsilon), float(whole.delta - keys * delta))
         if found > basic.epsilon:
-            candidates.append(Privacy(_figures_below(Fraction(found)), delta))
+            candidates.append(Privacy(figures_below(Fraction(found), _FIGURES), delta))
     most = min(steps_to_one(basic), 1.01 * min(map(steps_to_one, candidates)))
     best = max((c for c in candidates if steps_to_one(c) <= most), key=lambda c: c.epsilon)
-    step = 1
+    step = Fraction(1, 10**_FIGURES)
     while composed_delta(best, keys, whole.epsilon) > whole.delta:  # floats were too bold
-        smaller = best.epsilon - step * _unit(best.epsilon)
-        best = Privacy(max(smaller, whole.epsilon / keys), best.delta)
+        smaller = figures_below(best.epsilon * (1 - step), _FIGURES)
+        best = Privacy(max(smaller, basic.epsilon), best.delta)
         step *= 2
     return best
 
@@ -204,13 +204,3 @@ def _largest_epsilon(keys: int, epsilon: float, slack: float) -> float:
         found = float((size * -np.expm1(epsilon + (2 * l - keys) * middle)).sum())
         low, high = (middle, high) if found <= slack else (low, middle)
     return low
-
-
-def _unit(value: Fraction) -> Fraction:
-    """One in the last of the figures that are kept."""
-    return Fraction(Decimal(1).scaleb(math.floor(math.log10(value)) - _FIGURES + 1))
-
-
-def _figures_below(value: Fraction) -> Fraction:
-    unit = _unit(value)
-    return value // unit * unit
