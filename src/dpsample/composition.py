@@ -132,7 +132,7 @@ def _exponential(x: Fraction, down: Context, up: Context) -> tuple[Decimal, Deci
     return down.divide(down.create_decimal(low), one), up.divide(up.create_decimal(low + 2), one)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)  # True is no number of keys
 def per_key(whole: Privacy, keys: int) -> Privacy:
     """Return the privacy that each of a user's up to `keys` keys gets, so that all together have `whole`.
 

@@ -226,29 +226,31 @@ def _parsed(data: bytes, target: Path) -> Ledger:
     *lines, rest = data.split(b"\n")
     if rest or not lines:
         raise _damaged(target, len(lines) + 1, "a line that is cut off" if rest else "no line")
-    number, head, entries = 1, "", []
+    number, head = 0, ""
     try:
-        first = json.loads(lines[0])
+        for line in lines:  # the chain first: what does not hold together is not even read
+            number += 1
+            if json.loads(line).get("previous", "") != head:
+                raise ValueError
+            head = sha256_of(line)
+        first, number = json.loads(lines[0]), 1
         if first["format"] != _FORMAT or not isinstance(first["version"], int):
             raise ValueError
         if first["version"] > _VERSION:
-            raise InvalidValue(
-                f"this dpsample reads version {_VERSION} of ledgers", f"version {first['version']}", "upgrade dpsample"
-            )
+            raise _Newer(first["version"])
         budget, each = Privacy.from_json(first["budget"]), first["each"]
-        ledger = Ledger(first["dataset"], budget, first["unit"], each and Privacy.from_json(each))
-        head = sha256_of(lines[0])
-        for line in lines[1:]:
-            number += 1
-            if json.loads(line)["previous"] != head:
-                raise ValueError
-            entries.append(_entry(line))
-            head = entries[-1].hash
-    except InvalidValue:
-        raise
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        entries = tuple(map(_entry, lines[1:]))
+        return Ledger(first["dataset"], budget, first["unit"], each and Privacy.from_json(each), entries, head, data)
+    except _Newer as newer:
+        raise InvalidValue(
+            f"this dpsample reads version {_VERSION} of ledgers", f"version {newer}", "upgrade dpsample"
+        ) from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # InvalidValue is a ValueError
         raise _damaged(target, number, "one that does not follow from the line before it") from None
-    return Ledger(ledger.dataset, ledger.budget, ledger.unit, ledger.each, tuple(entries), head, data)
+
+
+class _Newer(Exception):  # noqa: N818
+    """A ledger of a version that is not known yet."""
 
 
 def _entry(line: bytes) -> Entry:
@@ -266,23 +268,26 @@ def _locked(path: PathLike) -> Iterator[Path]:
             if not target.is_file():
                 raise InvalidValue("a ledger must exist to be used", f"no file {str(target)!r}", "dpsample ledger new")
             file = open(target, "rb")  # noqa: SIM115 - closed below
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.stat(target), os.fstat(file.fileno())):  # or it was replaced meanwhile
-                    with failures(target):
-                        yield target
-                    return
-            except BlockingIOError:
-                time.sleep(0.002)
-            except FileNotFoundError:
-                continue
+        with file, failures(target):
+            if _lock(file.fileno()) and os.path.samestat(os.stat(target), os.fstat(file.fileno())):
+                yield target
+                return
         if time.monotonic() > until:
             raise SystemFailure(
                 "a ledger is written by one process at a time",
                 f"{str(target)!r} locked by another for {_PATIENCE:g} seconds",
                 "look for a process that hangs, and try again",
             )
+
+
+def _lock(fd: int) -> bool:
+    """Take a file's lock; False, after a moment, if somebody else has it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(0.002)
+        return False
+    return True
 
 
 def _composed_epsilon(each: Privacy, releases: int, budget: Privacy) -> Fraction:
