@@ -103,13 +103,11 @@ def test_a_sample_of_users_is_sanitized_for_users(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_makes_no_sense_is_refused_before_any_work(options: dict[str, Any], rule: str, tmp_path: Path) -> None:
-    def unread() -> Iterator[pa.RecordBatch]:
-        for n in range(1):
-            raise AssertionError(f"batch {n} was read")
-            yield
+    def read(n: int) -> pa.RecordBatch:
+        raise AssertionError(f"batch {n} was read")
 
     schema = pa.schema([("u", pa.int64()), ("k", pa.int64())])
-    reader = pa.RecordBatchReader.from_batches(schema, unread())
+    reader = pa.RecordBatchReader.from_batches(schema, map(read, range(1)))
     with refused(rule):
         release_to_file(tmp_path / "out.parquet", reader, "k", privacy=PRIVACY, **options)
     assert list(tmp_path.iterdir()) == []
@@ -235,7 +233,7 @@ def test_a_users_total_has_noise_for_all_keys() -> None:
     made = dpsample.release(table, "k", privacy=PRIVACY, total="0.2", user="u", max_keys_per_user=30)
     assert made.total is not None
     assert made.total.scale == 150
-    assert abs(made.total.value - 1000) < 150 * 30  # odds exp(-30)
+    assert abs(int(made.total.value) - 1000) < 150 * 30  # odds exp(-30)
     low, high = made.total.interval(0.9)
     assert low < made.total.value < high
 
