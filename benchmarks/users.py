@@ -1,7 +1,7 @@
 """Releases that protect users, against the bare `count(DISTINCT user)` of the same engine; and what a key gets.
 
-Every line is a process of its own, in one run on one machine, each the best of `--repeat`: wall seconds, peak memory, and
-the ratios to the bare query.
+Every line is a process of its own, in one run on one machine, each the best of `--repeat`: wall seconds, peak memory,
+and the ratios to the bare query.
 
     python benchmarks/users.py --rows 10000000 --users 1000000
 """
@@ -65,13 +65,13 @@ def measured(keys: int, path: Path, limit: str | None, repeat: int) -> dict[str,
         str(path),
         *(["--limit", limit] if limit else []),
     ]
-    found = []
+    found = list[dict[str, float]]()
     for _ in range(repeat):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             return None
         found.append(json.loads(done.stdout))
-    return min(found, key=lambda f: float(f["seconds"]))
+    return min(found, key=lambda f: f["seconds"])
 
 
 def line(name: str, found: dict[str, float] | None, floor: dict[str, float]) -> None:
