@@ -35,6 +35,9 @@ def kept(source: Source, limit: int, **options: Any) -> Counter[Any]:
                 assert key[0] not in counted or len(key) > 1
                 counted[key[0] if len(key) == 1 else tuple(key)] = n
         assert engine.total(bounded) == sum(counted.values()) == engine.rows(bounded)
+        before = len(engine.run("FROM duckdb_tables()"))
+        engine.forget(bounded)
+        assert len(engine.run("FROM duckdb_tables()")) == before - 1
         return counted
 
 

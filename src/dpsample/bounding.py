@@ -33,7 +33,7 @@ def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Itera
             batch = whole.slice(start, _ROWS)
             words = np.append(held_words, coins.first(batch.num_rows) >> np.uint64(64 - _COIN_BITS))
             if held is not None:
-                batch = pa.Table.from_batches([held, batch]).combine_chunks().to_batches()[0]
+                [batch] = pa.Table.from_batches([held, batch]).combine_chunks().to_batches()
             users = batch.column(0).to_numpy(zero_copy_only=False)
             first = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
             sizes = np.diff(np.append(first, len(users)))

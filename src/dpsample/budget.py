@@ -16,6 +16,7 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
 from dpsample.privacy import Privacy
 
+UNITS = ("element", "user")
 SHARE = Fraction(1, 20)  # of epsilon that a total gets unless told
 
 

@@ -52,7 +52,6 @@ _source = _options(
     click.option("--query", help="SELECT to read from a database, instead of a table."),
     click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow, where the extension does not tell."),
     click.option("--user", help="Column that says whose row it is: protect users instead of elements."),
-    click.option("--max-elements-per-key", hidden=True, help="Refused: a user counts once in each key."),
 )
 _max_keys = click.option(
     "--max-keys-per-user", type=int, help="Each user keeps at most so many keys, chosen at random."
@@ -127,6 +126,7 @@ def cli() -> None:
 @cli.command()
 @_source
 @_max_keys
+@click.option("--max-elements-per-key", hidden=True, help="Refused: a user counts once in each key.")
 @_privacy
 @_scheme
 @_totals

@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dpsample.budget import UNITS
 from dpsample.composition import composed_delta, largest_count
 from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.exact import text
@@ -33,7 +34,6 @@ from dpsample.files.documents import PathLike, canonical, failures, resolved, sh
 from dpsample.files.whole import Temporary
 from dpsample.privacy import Privacy
 
-UNITS = ("element", "user")
 _FORMAT = "dpsample ledger"
 _VERSION = 1
 _PATIENCE = 60.0  # seconds to wait for another process, which holds the lock for some milliseconds
@@ -157,7 +157,7 @@ class Ledger:
             rule = f": {self.releases} releases in all" if self.releases is not None else ""
             lines.append(f"  at most {_pair(self.each.epsilon, self.each.delta)} for each release{rule}")
         lines += [
-            f"  {n}  {_pair(e.privacy.epsilon, e.privacy.delta)}  {e.release}  {e.time}"
+            f"  {n}  {_pair(e.privacy.epsilon, e.privacy.delta)}  {_shown(e.release)}  {_shown(e.time)}"
             for n, e in enumerate(self.entries, 1)
         ]
         epsilon, delta, rule = self.spent
@@ -207,6 +207,14 @@ def read_ledger(path: PathLike) -> Ledger:
         if not target.is_file():
             raise InvalidValue("a ledger must exist to be used", f"no file {str(target)!r}", "dpsample ledger new")
         return _parsed(target.read_bytes(), target)
+
+
+def check_ledger(path: PathLike, privacy: Privacy, unit: str) -> None:
+    """Refuse, before any work, what `spend` would refuse after it."""
+    read_ledger(path).require(privacy, unit)
+    folder = resolved(path).parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidValue("a ledger's folder must be writable", f"that {str(folder)!r} is not", "change that")
 
 
 def spend(path: PathLike, privacy: Privacy, unit: str, release: str) -> Entry:
@@ -308,6 +316,11 @@ def _damaged(target: Path, line: int, found: str) -> InvalidValue:
         f"{found}, at line {line}",
         "restore it from a copy; until then nothing is released with it",
     )
+
+
+def _shown(value: str) -> str:
+    """Text as it is, unless it could command a terminal."""
+    return value if value.isprintable() else ascii(value)
 
 
 def _pair(epsilon: Fraction, delta: Fraction) -> str:

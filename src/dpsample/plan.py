@@ -8,7 +8,7 @@ from dpsample.budget import Budget, check_share
 from dpsample.composition import check_keys_per_user
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
-from dpsample.ledger import read_ledger
+from dpsample.ledger import check_ledger
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.sizes import SampleSize
@@ -58,7 +58,7 @@ class Plan:
             check_share(total, "the total"),
         )
         if ledger is not None:
-            read_ledger(ledger).require(privacy, budget.unit)
+            check_ledger(ledger, privacy, budget.unit)
         return cls(source, budget, sampling or KeepAll(), asked, ledger)
 
 

@@ -9,13 +9,13 @@ import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.budget import Sized, Total
+from dpsample.budget import UNITS, Sized, Total
 from dpsample.composition import check_keys_per_user
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
@@ -25,7 +25,6 @@ from dpsample.remainder import Remainder, remainder
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
 
-UNITS: Final = ("element", "user")
 _SHOWN = 10  # rows
 _WIDTH = 40  # characters of a value
 
@@ -95,6 +94,8 @@ class Terms:
             )
         if self.max_keys is not None:
             object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
+        if self.total is not None and self.total.unit != 1:
+            raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
         whole, each = self.keys_privacy, self.per_key
         if not (
             each == whole if self.max_keys is None else each.epsilon <= whole.epsilon and each.delta <= whole.delta

@@ -24,7 +24,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators import mle
 from dpsample.exact import Number
 from dpsample.files import check_output
-from dpsample.ledger import read_ledger, spend
+from dpsample.ledger import check_ledger, spend
 from dpsample.noise import discrete_laplace
 from dpsample.plan import Plan, check_users
 from dpsample.privacy import Privacy
@@ -168,6 +168,8 @@ def sample(
         coins = SecretCoins()
         made = _bounded(made, max_keys, using, coins)
         batches = _sampled(made, sampling, way, using, progress, coins)
+        if max_keys is not None:
+            batches = _forgetting(batches, made, using)
         return Sample(pa.Table.from_batches(batches, schema), sampling, made.key, max_keys)
 
 
@@ -203,7 +205,7 @@ def sanitized(
     """Do what `sanitize` does, for a release that is to be written."""
     budget = Budget(privacy, sample.max_keys)
     if ledger is not None:
-        read_ledger(ledger).require(privacy, budget.unit)
+        check_ledger(ledger, privacy, budget.unit)
     with _running(engine) as using:
         terms = _terms(budget, sample.sampling, sample.keys, keys_only, grid)
         schema = sample.table.schema
@@ -312,6 +314,8 @@ def _released(
         total = _noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), coins)
     terms = _terms(budget, sampling, source.key, keys_only, grid, sized, total)
     drawn = _kept(held, sampling, coins) if held else _sampled(source, sampling, way, engine, progress, coins)
+    if source is not plan.source:
+        drawn = _forgetting(drawn, source, engine)
     terms, batches = _entered(terms, _sanitized(drawn, terms, keys, engine, coins), plan.ledger, output)
     return terms, _columns(keys, terms), batches
 
@@ -321,6 +325,12 @@ def _bounded(source: Source, max_keys: int | None, engine: Engine, coins: Coins)
     if max_keys is None:
         return source
     return engine.bounded(source, max_keys, partial(choose, limit=max_keys, coins=coins))
+
+
+def _forgetting(batches: Batches, bounded: Source, engine: Engine) -> Batches:
+    """Let go of what users kept when it was read for the last time: an engine may go on to other releases."""
+    yield from batches
+    engine.forget(bounded)
 
 
 def _noisy(truth: int, budget: Budget, share: Fraction, sensitivity: Fraction, unit: Fraction, coins: Coins) -> Total:

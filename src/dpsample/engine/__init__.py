@@ -58,8 +58,11 @@ class Engine(Protocol):
 
         Rows of one user and one key count once. `choose` draws for the users with more keys, once and for all: it is
         shown batches of a user's number and a key, user after user, and yields batches of the keys that are kept.
-        The source that is returned can be read as often as needed, and lives as long as the engine.
+        The source that is returned can be read as often as needed, until it is forgotten.
         """
+
+    def forget(self, source: "Source") -> None:
+        """Let go of a source that `bounded` returned, and of its temporary files."""
 
     def sort(
         self, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", by: Sequence[str]

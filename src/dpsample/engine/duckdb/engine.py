@@ -164,6 +164,10 @@ class DuckDB:
         """
         return self._ask(source, lambda table: bounded(self, source, table, limit, choose))
 
+    def forget(self, source: Source) -> None:
+        """Let go of a source that `bounded` returned, and of its temporary files."""
+        self.drop(self.tables.remove(source).origin)
+
     def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes.
 

@@ -95,6 +95,10 @@ class Tables:
         """Let a source stand for a table that is there already."""
         self._known[id(source)] = source, table
 
+    def remove(self, source: Source) -> Table:
+        """Take back what was added."""
+        return self._known.pop(id(source))[1]
+
     def _make(self, source: Source) -> Table:
         if source.kind == "database":
             return self._database(source)
