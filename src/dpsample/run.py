@@ -298,8 +298,7 @@ def _released(
 ) -> tuple[Terms, pa.Schema, Batches]:
     """The terms, the columns, and the rows in key order: key, token, estimate. With a ledger, they are paid for."""
     budget, asked = plan.budget, plan.size
-    if asked is None:  # a way that is not possible is refused first
-        way_of(plan.source, plan.sampling, way)
+    way_of(plan.source, asked.with_tau(Fraction(1)) if asked else plan.sampling, way)  # refuses what is not possible
     keys = engine.check(plan.source)
     source = _bounded(plan.source, budget.max_keys, engine, coins)
     held, sampling, sized, total = None, plan.sampling, None, None
@@ -313,7 +312,7 @@ def _released(
     if budget.total:
         total = _noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), coins)
     terms = _terms(budget, sampling, source.key, keys_only, grid, sized, total)
-    drawn = _kept(held, sampling, coins) if held else _sampled(source, sampling, way, engine, progress, coins)
+    drawn = _sampled(source, sampling, way, engine, progress, coins) if held is None else _kept(held, sampling, coins)
     if source is not plan.source:
         drawn = _forgetting(drawn, source, engine)
     terms, batches = _entered(terms, _sanitized(drawn, terms, keys, engine, coins), plan.ledger, output)

@@ -54,6 +54,8 @@ class SampleSize:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if self.power > 64:
+            raise InvalidValue("a sample size goes with a power up to 64", text(self.power), "choose a smaller one")
         if self.power > 1 and self.cap is None:
             raise InvalidValue(
                 "a sample size needs weights that one element changes by a bounded amount",
@@ -100,7 +102,8 @@ class SampleSize:
         if self.power == 1:
             return sum(i * n for i, n in zip(distinct.tolist(), keys.tolist(), strict=True))
         # floats sort out the clear cases: a number that is not close to an integer has the right integer part
-        near = distinct.astype(np.float64) ** float(self.power) * _UNIT
+        with np.errstate(over="ignore"):
+            near = np.minimum(distinct.astype(np.float64) ** float(self.power) * _UNIT, 2.0**40)
         error = near * 2.0**-44
         clear = (np.floor(near - error) == np.floor(near + error)) & (near < 2.0**40)
         units = np.floor(near).tolist()
@@ -110,7 +113,10 @@ class SampleSize:
 
     def sampling(self, weights: Total) -> Sampling:
         """Return the scheme whose tau follows from a private total of the weights."""
-        tau = figures_below(Fraction(self.size) / max(Fraction(weights.value), weights.unit), _FIGURES)
+        return self.with_tau(figures_below(Fraction(self.size) / max(Fraction(weights.value), weights.unit), _FIGURES))
+
+    def with_tau(self, tau: Fraction) -> Sampling:
+        """Return the scheme with a given tau."""
         return (Ppswor if self.scheme == "ppswor" else Priority)(tau, self.power, self.cap)
 
     def _rounded(self, frequency: int) -> int:
