@@ -47,7 +47,9 @@ _source = _options(
     click.argument("source", nargs=-1, required=True),
     click.option("--key", "-k", multiple=True, required=True, help="Key column; repeat it for a key of several."),
     click.option("--frequency", help="Column with the frequency, if rows are already aggregated."),
-    click.option("--drop-null", is_flag=True, help="Leave out rows whose key is NULL, instead of refusing them."),
+    click.option(
+        "--drop-null", is_flag=True, help="Leave out rows whose key or user is NULL, instead of refusing them."
+    ),
     click.option("--table", help="Table of a database (SOURCE is postgresql://... or sqlite:///...)."),
     click.option("--query", help="SELECT to read from a database, instead of a table."),
     click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow, where the extension does not tell."),
@@ -147,8 +149,8 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
       dpsample release 'logs/*.jsonl' -k city -k item -e 1 -d 1e-8 --scheme ppswor --tau 1e-4 -o sample.private.parquet
       dpsample release sqlite:///shop.db --table orders -k product -e 1 -d 1e-8 -o products.private.csv
       dpsample release clicks.parquet -k page --user user_id --max-keys-per-user 20 -e 1 -d 1e-8 -o pages.parquet
-      dpsample release events.parquet -k query -e 1 -d 1e-8 --scheme ppswor --sample-size 100000 --with-total \
-        --ledger events.ledger -o sample.private.parquet
+      dpsample release events.parquet -k query -e 1 -d 1e-8 --scheme ppswor --sample-size 100000 -o sample.parquet
+      dpsample release events.parquet -k query -e 1 -d 1e-8 --with-total --ledger events.ledger -o queries.parquet
     """
     from dpsample.plan import Plan
     from dpsample.run import way_of, written

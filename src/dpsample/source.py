@@ -44,7 +44,7 @@ class Source:
                 need one name for each place of a tuple
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
                 each row is one element
-    drop_null   leave out rows whose key has a NULL, instead of refusing them
+    drop_null   leave out rows whose key has a NULL, or whose user is NULL, instead of refusing them
     table       a database's table, or ``schema.table``
     query       a database's SELECT instead of a table
     format      of files: parquet, csv, tsv, jsonl or arrow; by extension unless told
