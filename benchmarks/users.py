@@ -1,12 +1,13 @@
 """Releases that protect users, against the bare `count(DISTINCT user)` of the same engine; and what a key gets.
 
-Every line is a process of its own, in one run on one machine, each the best of `--repeat`: wall seconds, peak memory,
-and the ratios to the bare query.
+Every line is a process of its own, in one run on one machine, each the best of `--repeat`: wall and CPU seconds, peak
+memory, and the ratios to the bare query.
 
     python benchmarks/users.py --rows 10000000 --users 1000000
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import subprocess
@@ -42,17 +43,17 @@ def release(path: Path, out: Path, limit: str | None, keys: int) -> None:
 
 
 def one(keys: int, path: Path, limit: str | None) -> None:
-    import pandas  # noqa: F401 - Arrow imports it at its first array; imports are not timed
-
+    with contextlib.suppress(ImportError):
+        import pandas  # noqa: F401 - Arrow imports it at its first array, where it is installed; imports are not timed
     with tempfile.TemporaryDirectory() as folder:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), time.process_time()
         if keys:
             release(path, Path(folder) / "out.parquet", limit, keys)
         else:
             bare(path, Path(folder) / "out.parquet", limit)
-        seconds = time.perf_counter() - started
+        seconds, cpu = time.perf_counter() - started, time.process_time() - before
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"seconds": seconds, "memory": memory}))
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "memory": memory}))
 
 
 def measured(keys: int, path: Path, limit: str | None, repeat: int) -> dict[str, float] | None:
@@ -78,8 +79,9 @@ def line(name: str, found: dict[str, float] | None, floor: dict[str, float]) -> 
     if found is None:
         print(f"  {name:<44} failed (out of memory)")
         return
-    ratios = f"{found['seconds'] / floor['seconds']:5.2f} x time {found['memory'] / floor['memory']:5.2f} x memory"
-    print(f"  {name:<44} {found['seconds']:6.2f} s {found['memory']:5.2f} GB {ratios}")
+    time, cpu, memory = (found[what] / floor[what] for what in ("seconds", "cpu", "memory"))
+    measures = f"{found['seconds']:6.2f} s {found['cpu']:6.2f} CPU s {found['memory']:5.2f} GB"
+    print(f"  {name:<40} {measures}  {time:5.2f} x time {cpu:5.2f} x CPU {memory:5.2f} x memory")
 
 
 def main() -> None:
