@@ -234,6 +234,10 @@ def test_fuzzed_parameters_never_show_a_traceback(data: st.DataObject, tmp_path:
     for option in ("--epsilon", "--delta", "--tau", "--power", "--cap", "--grid", "--memory-limit", "--threads"):
         if option in ("--epsilon", "--delta") or data.draw(st.booleans()):
             arguments += [option, data.draw(texts)]
+    for option in ("--user", "--max-keys-per-user", "--sample-size", "--size-share", "--total-share", "--ledger"):
+        if data.draw(st.integers(0, 4)) == 0:
+            arguments += [option, data.draw(texts)]
+    arguments += ["--with-total"] * data.draw(st.integers(0, 1))
     if data.draw(st.booleans()):
         arguments += ["--scheme", data.draw(st.sampled_from(["all", "ppswor", "priority"]))]
     out = tmp_path / "o.parquet"

@@ -282,6 +282,38 @@ class TestEveryKind:
         assert counted(engine.count(source, wanted)) == {key: ORACLE[key] for key in KEYS[2:9]}
         assert counted(engine.aggregated(source)) == ORACLE
 
+    def test_totals(self, make: Callable[..., Source], engine: DuckDB) -> None:
+        source = make({"k": ELEMENTS}, "k")
+        assert engine.total(source) == len(ELEMENTS)
+        assert counted(engine.aggregated(source)) == ORACLE  # and it can still be read
+        assert engine.total(make({"k": ["a", "b", "a"], "n": [2**60, 5, 0]}, "k", frequency="n")) == 2**60 + 5
+
+    def test_users(self, make: Callable[..., Source], engine: DuckDB) -> None:
+        """Users 'a' and 'A' differ, rows that repeat count once, and who has more than three keys keeps three."""
+        light = [(user, key) for user in ("a", "A", "é", "") for key in KEYS[:3]] * 2
+        heavy = [("heavy", key) for key in KEYS]
+        rows = light + heavy
+        source = make(
+            {"k": [key for _, key in rows], WEIRD: [user for user, _ in rows], "x": [1] * len(rows)}, "k", user=WEIRD
+        )
+        assert engine.check(source) == pa.schema([("k", pa.string())])
+        shown = []
+
+        def choose(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                shown.extend(batch.to_pylist())
+                yield batch.slice(0, 3).select([1])
+
+        bounded = engine.bounded(source, 3, choose)
+        assert len({row["number"] for row in shown}) == 1
+        assert sorted(row["k0"] for row in shown) == sorted(KEYS)
+        kept = [row["k0"] for row in shown][:3]
+        oracle = Counter([*(key for key in KEYS[:3] for _ in range(4)), *kept])
+        assert engine.total(bounded) == sum(oracle.values())
+        assert counted(engine.aggregated(bounded)) == oracle
+        assert Counter(key for batch in engine.elements(bounded) for key in batch["k"].to_pylist()) == oracle
+        engine.forget(bounded)
+
     def test_a_missing_column(self, make: Callable[..., Source], engine: DuckDB) -> None:
         for key, frequency in (("missing", None), ("k", "missing"), ("K", None)):
             with pytest.raises(InvalidValue, match=f"the column '{frequency or key}' must be in"):

@@ -309,7 +309,7 @@ def test_terms_are_checked() -> None:
         ({"grid": None}, "power of two"),
         ({"estimator": ""}, "an estimator has a name"),
         ({"estimator": None}, "an estimator has a name"),
-        ({"unit": "galaxy"}, "one of element; found 'galaxy'"),
+        ({"unit": "galaxy"}, "one of element, user; found 'galaxy'"),
         ({"privacy": 1.0}, "a Privacy and a Sampling; found float and KeepAll"),
     ):
         given: dict[str, Any] = {"privacy": PRIVACY, "sampling": KeepAll(), "keys": ("query",)} | changes

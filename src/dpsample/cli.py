@@ -16,13 +16,23 @@ import click
 
 from dpsample import __version__
 from dpsample.cli_answers import quantiles, query, top
+from dpsample.cli_ledger import ledger_commands
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import text
-from dpsample.explain import explain_privacy, explain_sampling, explain_visibility, visibility
+from dpsample.explain import (
+    explain_privacy,
+    explain_sampling,
+    explain_size,
+    explain_total,
+    explain_visibility,
+    visibility,
+)
 from dpsample.privacy import Privacy
-from dpsample.scheme import KeepAll, Ppswor, Priority, Sampling, certify
+from dpsample.scheme import KeepAll, Ppswor, Priority, Sampling
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_TOLD = ("privacy", "unit", "max_keys_per_user", "per_key", "sampling", "size", "total", "ledger")  # of a release
 
 
 def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -38,11 +48,26 @@ _source = _options(
     click.argument("source", nargs=-1, required=True),
     click.option("--key", "-k", multiple=True, required=True, help="Key column; repeat it for a key of several."),
     click.option("--frequency", help="Column with the frequency, if rows are already aggregated."),
-    click.option("--drop-null", is_flag=True, help="Leave out rows whose key is NULL, instead of refusing them."),
+    click.option(
+        "--drop-null", is_flag=True, help="Leave out rows whose key or user is NULL, instead of refusing them."
+    ),
     click.option("--table", help="Table of a database (SOURCE is postgresql://... or sqlite:///...)."),
     click.option("--query", help="SELECT to read from a database, instead of a table."),
     click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow, where the extension does not tell."),
+    click.option("--user", help="Column that says whose row it is: protect users instead of elements."),
 )
+_max_keys = click.option(
+    "--max-keys-per-user", type=int, help="Each user keeps at most so many keys, chosen at random."
+)
+_totals = _options(
+    click.option(
+        "--sample-size", type=int, help="Sample about so many keys, instead of --tau; costs a share of epsilon."
+    ),
+    click.option("--size-share", default="0.05", show_default=True, help="Share of epsilon that --sample-size costs."),
+    click.option("--with-total", is_flag=True, help="Add a private total of elements; costs a share of epsilon."),
+    click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs."),
+)
+_ledger = click.option("--ledger", help="Ledger to enter the release into; one that exceeds its budget is refused.")
 _scheme = _options(
     click.option(
         "--scheme",
@@ -103,9 +128,13 @@ def cli() -> None:
 
 @cli.command()
 @_source
+@_max_keys
+@click.option("--max-elements-per-key", hidden=True, help="Refused: a user counts once in each key.")
 @_privacy
 @_scheme
+@_totals
 @_tokens
+@_ledger
 @_output
 @_machine
 @_format
@@ -120,16 +149,28 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
       dpsample release counts.csv --key word --frequency n -e 0.5 -d 1e-6 -o words.private.parquet
       dpsample release 'logs/*.jsonl' -k city -k item -e 1 -d 1e-8 --scheme ppswor --tau 1e-4 -o sample.private.parquet
       dpsample release sqlite:///shop.db --table orders -k product -e 1 -d 1e-8 -o products.private.csv
+      dpsample release clicks.parquet -k page --user user_id --max-keys-per-user 20 -e 1 -d 1e-8 -o pages.parquet
+      dpsample release events.parquet -k query -e 1 -d 1e-8 --scheme ppswor --sample-size 100000 -o sample.parquet
+      dpsample release events.parquet -k query -e 1 -d 1e-8 --with-total --ledger events.ledger -o queries.parquet
     """
-    from dpsample.run import release_to_file, way_of
+    from dpsample.plan import Plan
+    from dpsample.run import way_of, written
 
-    source, sampling, privacy = _source_from(options), _sampling_from(options), _privacy_from(options)
+    size = _size_from(options)
+    plan = Plan.of(
+        _source_from(options),
+        _privacy_from(options),
+        None if size else _sampling_from(options),
+        size,
+        options["max_keys_per_user"],
+        options["max_elements_per_key"],
+        options["total_share"] if options["with_total"] else False,
+        options["ledger"],
+    )
     with _engine(options) as engine, _progress() as progress:
-        keys = release_to_file(
+        keys, terms = written(
             output,
-            source,
-            privacy=privacy,
-            sampling=sampling,
+            plan,
             keys_only=options["keys_only"],
             grid=options["grid"],
             way=way,  # type: ignore[arg-type]
@@ -137,13 +178,15 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
             engine=engine,
             progress=progress,
         )
-    taken = way_of(source, sampling, way)  # type: ignore[arg-type]
-    private = progress.seen if show_private else None
-    _print_release(f"{source}, way: {taken}", output, keys, privacy, sampling, form, private)
+    read = str(plan.source)
+    if terms.max_keys is None:
+        read += f", way: {way_of(plan.source, terms.sampling, way)}"  # type: ignore[arg-type]
+    _print_release(read, output, keys, terms, form, progress.seen if show_private else None)
 
 
 @cli.command()
 @_source
+@_max_keys
 @_scheme
 @_output
 @_machine
@@ -162,7 +205,14 @@ def sample(output: str, force: bool, form: str, show_private: bool, way: str, **
     source, sampling = _source_from(options), _sampling_from(options)
     check_output(output, force=force)
     with _engine(options) as engine, _progress() as progress:
-        drawn = draw(source, sampling=sampling, way=way, engine=engine, progress=progress)  # type: ignore[arg-type]
+        drawn = draw(
+            source,
+            sampling=sampling,
+            max_keys_per_user=options["max_keys_per_user"],
+            way=way,  # type: ignore[arg-type]
+            engine=engine,
+            progress=progress,
+        )
         drawn.write(output, force=force)
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
     if show_private:
@@ -180,6 +230,7 @@ def sample(output: str, force: bool, form: str, show_private: bool, way: str, **
 @click.option("--key", "-k", multiple=True, help="Key column of a sample that another system drew.")
 @click.option("--frequency", help="Frequency column of such a sample.")
 @_scheme
+@_ledger
 @_output
 @_format
 def sanitize(sample: str, output: str, force: bool, form: str, **options: Any) -> None:
@@ -194,7 +245,7 @@ def sanitize(sample: str, output: str, force: bool, form: str, **options: Any) -
       dpsample sanitize theirs.parquet -k k --frequency n --scheme ppswor --tau 1e-4 -e 1 -d 1e-8 -o ours.parquet
     """
     from dpsample.files import check_output
-    from dpsample.run import sanitize as apply
+    from dpsample.run import sanitized, spent
     from dpsample.samples import Sample, read_sample
 
     privacy = _privacy_from(options)
@@ -209,9 +260,10 @@ def sanitize(sample: str, output: str, force: bool, form: str, **options: Any) -
         if options["scheme"] != "all" or options["tau"] is not None:
             raise click.UsageError("a dpsample sample carries its scheme; leave --scheme and --tau out, or add --key")
         given = read_sample(sample)
-    result = apply(given, privacy=privacy, keys_only=options["keys_only"], grid=options["grid"])
-    result.write(output, force=force)
-    _print_release(f"the sample {sample!r}", output, len(result), privacy, given.sampling, form, None)
+    result = sanitized(given, privacy, options["ledger"], options["keys_only"], options["grid"], output=output)
+    with spent(result.terms):
+        result.write(output, force=force)
+    _print_release(f"the sample {sample!r}", output, len(result), result.terms, form, None)
 
 
 @cli.command()
@@ -236,35 +288,50 @@ def info(file: str, form: str) -> None:
 @click.argument("release")
 @_format
 def verify(release: str, form: str) -> None:
-    """Check a release file, and prove that the scheme it was made with keeps its privacy.
+    """Check a release file, and prove all that its privacy rests on: its scheme, composition and totals.
 
     \b
     Example:
       dpsample verify queries.private.parquet
     """
+    from dpsample.proof import prove_release
     from dpsample.releases import read_release
 
     found = read_release(release)
-    certificate = certify(found.sampling, found.privacy, found.grid or 1)
+    proof = prove_release(found.terms)
     whole = f"{release}: a whole release of {len(found):,} keys"
-    _print({"release": release, "keys": len(found), **certificate.to_json()}, [whole, str(certificate)], form)
+    _print({"release": release, "keys": len(found), **proof.to_json()}, [whole, str(proof)], form)
 
 
 @cli.command("certify")
 @_privacy
+@_max_keys
 @_scheme
+@_totals
 @click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; by epsilon unless told.")
 @_format
 def certify_command(grid: int | None, form: str, **options: Any) -> None:
-    """Prove, in exact arithmetic, that a scheme is (epsilon, delta)-differentially private.
+    """Prove, in exact arithmetic, that a planned release is (epsilon, delta)-differentially private.
+
+    One page for a reviewer to sign: whom it protects, what is spent on what, the scheme of each key, and the
+    composition over a user's keys.
 
     \b
     Examples:
       dpsample certify --epsilon 1 --delta 1e-8
       dpsample certify --epsilon 0.1 --delta 1e-6 --scheme ppswor --tau 1e-4 --format json
+      dpsample certify --epsilon 1 --delta 1e-6 --max-keys-per-user 50 --with-total
     """
-    certificate = certify(_sampling_from(options), _privacy_from(options), grid)
-    _print(certificate.to_json(), [str(certificate)], form)
+    from dpsample.budget import Budget, check_share
+    from dpsample.proof import prove
+
+    size = _size_from(options)
+    share = check_share(options["total_share"] if options["with_total"] else False, "the total")
+    budget = Budget(
+        _privacy_from(options), options["max_keys_per_user"], size.share if size else check_share(False, "size"), share
+    )
+    proof = prove(budget, None if size else _sampling_from(options), grid)
+    _print(proof.to_json(), [str(proof)], form)
 
 
 @cli.command("demo")
@@ -307,6 +374,23 @@ def _source_from(options: dict[str, Any]) -> Any:
         options["table"],
         options["query"],
         options["input_format"],
+        options["user"],
+    )
+
+
+def _size_from(options: dict[str, Any]) -> Any:
+    """The sample size that was asked for, if any."""
+    if options["sample_size"] is None:
+        return None
+    from dpsample.sizes import SampleSize
+
+    if options["scheme"] == "all" or options["tau"] is not None:
+        found = "--tau" if options["tau"] is not None else "--scheme all"
+        raise click.UsageError(
+            f"--sample-size goes with --scheme ppswor or priority, and no --tau; found {found}; change it"
+        )
+    return SampleSize(
+        options["sample_size"], options["scheme"], options["power"], options["cap"], options["size_share"]
     )
 
 
@@ -370,27 +454,28 @@ def _print_release(
     read: str,
     output: str,
     keys: int,
-    privacy: Privacy,
-    sampling: Sampling,
+    terms: Any,
     form: str,
     private: dict[str, int] | None,
 ) -> None:
+    sampling, metadata = terms.sampling, terms.to_json(keys)
     result: dict[str, Any] = {
         "output": output,
         "keys": keys,
         "read": read,
-        "privacy": privacy.to_json(),
-        "unit": "element",
-        "sampling": sampling.to_json(),
-        "reported_from_frequency": {text(level): i for level, i in visibility(sampling, privacy)},
+        **{name: metadata[name] for name in _TOLD if name in metadata},
+        "reported_from_frequency": {text(level): i for level, i in visibility(sampling, terms.per_key)},
     }
     lines = [
         f"Wrote   {output}: {keys:,} keys"
         + ("; the source is empty, or nothing could be reported" if not keys else ""),
         f"Read    {read}",
         f"Sampled {explain_sampling(sampling)}",
-        f"Privacy {explain_privacy(privacy)}",
-        f"Seen    {explain_visibility(sampling, privacy)}",
+        *([f"Size    {explain_size(terms.size)}"] if terms.size else []),
+        *([f"Total   {explain_total(terms.total)}"] if terms.total else []),
+        f"Privacy {explain_privacy(terms.privacy, terms.max_keys)}",
+        f"Seen    {explain_visibility(sampling, terms.per_key)}",
+        *([f"Ledger  entered as {terms.ledger}"] if terms.ledger else []),
     ]
     if private is not None:
         result["NOT private"] = private
@@ -437,5 +522,9 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"dpsample: {message}", err=True)
+    notes = getattr(sys.exception(), "__notes__", [])  # such as that its privacy is spent
+    click.echo(f"dpsample: {'; '.join([message, *notes])}", err=True)
     return code
+
+
+cli.add_command(ledger_commands)

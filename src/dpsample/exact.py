@@ -4,6 +4,7 @@ A parameter is a rational number. A float stands for the decimal that it prints 
 and ``"0.1"`` are the same number, one tenth, and what a person reads is what is used.
 """
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -69,6 +70,16 @@ def text(value: Fraction) -> str:
         return f"{value.numerator}/{value.denominator}"
     places = max(twos, fives)
     return f"{value.numerator * 10**places // value.denominator}e-{places}"
+
+
+def figures_below(value: Fraction, figures: int) -> Fraction:
+    """Round a positive number down to so many decimal figures.
+
+    >>> figures_below(Fraction(2, 3), 3)
+    Fraction(333, 500)
+    """
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - figures + 1)
+    return value // unit * unit
 
 
 @lru_cache(maxsize=256)

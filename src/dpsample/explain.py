@@ -5,6 +5,7 @@ All of it follows from the release and its public parameters.
 
 from fractions import Fraction
 
+from dpsample.budget import Sized, Total
 from dpsample.exact import text
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching
@@ -34,11 +35,43 @@ def explain_sampling(sampling: Sampling) -> str:
     return f"a key of frequency i was sampled with probability {q}"
 
 
-def explain_privacy(privacy: Privacy) -> str:
+def explain_protected(max_keys: int | None = None) -> str:
+    """Say whom a release protects.
+
+    >>> print(explain_protected(50))
+    each user (all rows of one person), who counts in up to 50 keys, once in each
+    """
+    if max_keys is None:
+        return "each element (one row of the data)"
+    keys = "1 key" if max_keys == 1 else f"up to {max_keys:,} keys, once in each"
+    return f"each user (all rows of one person), who counts in {keys}"
+
+
+def explain_privacy(privacy: Privacy, max_keys: int | None = None) -> str:
     """Say whom the privacy protects, and that it adds up."""
     return (
-        f"epsilon {text(privacy.epsilon)}, delta {text(privacy.delta)}, for each element (one row of the data), all of "
+        f"epsilon {text(privacy.epsilon)}, delta {text(privacy.delta)}, for {explain_protected(max_keys)}, all of "
         "it spent on this release; every further release of the same data adds to it"
+    )
+
+
+def explain_total(total: Total) -> str:
+    """Say what is known of a total.
+
+    >>> print(explain_total(Total(5000, Fraction(1, 20), Fraction(1))))
+    5,000, with 95 % probability from 4,940 to 5,060; epsilon 0.05 went into it
+    """
+    low, high = total.interval()
+    return (
+        f"{total.value:,}, with 95 % probability from {low:,} to {high:,}; epsilon {text(total.epsilon)} went into it"
+    )
+
+
+def explain_size(size: Sized) -> str:
+    """Say how tau was found."""
+    return (
+        f"tau was chosen for about {size.wanted:,} sampled keys at most, from a private total of weights "
+        f"({float(size.weights.value):,.0f}), into which epsilon {text(size.weights.epsilon)} went"
     )
 
 

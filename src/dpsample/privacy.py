@@ -1,4 +1,4 @@
-"""Privacy(epsilon, delta): how much one element may change what is published."""
+"""Privacy(epsilon, delta): how much one element, or one user, may change what is published."""
 
 import warnings
 from dataclasses import dataclass

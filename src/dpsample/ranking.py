@@ -139,11 +139,11 @@ class _Field:
         self.release, self.grid = release, release.grid
         self.rows, self.cells = Selection(release, where, attributes=attributes).rows()
         self.tally = Tally.of(self.cells)
-        self.visible = frequency_reaching(0.5, release.sampling, release.privacy)
+        self.visible = frequency_reaching(0.5, release.sampling, release.per_key)
 
     @cached_property
     def prior(self) -> Prior:
-        return learn(self.tally, self.release.sampling, self.release.privacy, self.grid)
+        return learn(self.tally, self.release.sampling, self.release.per_key, self.grid)
 
     def birth(self, cells: Any) -> Any:
         """The smallest frequency that a token may come from."""
@@ -175,7 +175,7 @@ class _Field:
     def contest(self, low: int, high: int | None, without: int | None = None) -> "_Contest":
         """Return the keys whose frequency may be anything from low to high, without one key of the token `without`."""
         birth = self.birth(self.tally.cells)
-        near = birth + lifetime(self.release.privacy) + 32 >= low
+        near = birth + lifetime(self.release.per_key) + 32 >= low
         above = np.zeros_like(near) if high is None else birth > high
         counts = self.tally.keys - (self.tally.cells == without)
         near &= ~above & (counts > 0)
@@ -189,7 +189,7 @@ class _Contest:
         self.field, self.cells, self.counts, self.above = field, cells, counts, above
         self.law = _Law(*field.prior.posterior(cells))
         prior, release = field.prior, field.release
-        pi = reporting_probabilities(prior.frequencies, release.sampling, release.privacy)
+        pi = reporting_probabilities(prior.frequencies, release.sampling, release.per_key)
         hidden = (prior.frequencies >= low) & (pi < 1) & (prior.keys > 0)
         i, pi, keys = prior.frequencies[hidden], np.maximum(pi[hidden], 1e-9), prior.keys[hidden]
         near = i <= (MAX_FREQUENCY if high is None else high)

@@ -8,25 +8,27 @@ post-processing.
 import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample import shown
+from dpsample.budget import UNITS, Sized, Total
+from dpsample.composition import check_keys_per_user
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
 from dpsample.files import VERSION, PathLike, plain_schema, read_table, rebatch, write_table
 from dpsample.privacy import Privacy
+from dpsample.remainder import Remainder, remainder
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
 
 if TYPE_CHECKING:
     from dpsample.answers import Estimates
     from dpsample.estimators.estimate import Estimate
-
-UNITS: Final = ("element",)
 
 
 def _version() -> str:
@@ -40,6 +42,9 @@ class Terms:
     """What a release was made with: all that is public of it besides its rows.
 
     With `keys_only` there are neither tokens nor estimates, so grid and estimator are None.
+
+    `privacy` is what one element, or one user with up to `max_keys` keys, is protected with. `per_key` is the part of
+    it that each key has, and so the privacy of the scheme by which tokens were drawn: what estimates are made from.
 
     >>> from dpsample import KeepAll, Privacy
     >>> terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
@@ -56,6 +61,11 @@ class Terms:
     estimator: str | None = "mle"
     keys_only: bool = False
     unit: str = "element"
+    max_keys: int | None = None
+    per_key: Privacy = None  # type: ignore[assignment] # the whole, unless told
+    size: Sized | None = None
+    total: Total | None = None
+    ledger: str | None = None
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
@@ -75,6 +85,41 @@ class Terms:
                 raise InvalidValue("an estimator has a name", type(self.estimator).__name__, "name it, such as 'mle'")
         if self.unit not in UNITS:
             raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(self.unit), "leave it out")
+        object.__setattr__(self, "per_key", self.per_key or self.privacy)
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Refuse parts that do not add up to the whole; that k keys do is proved elsewhere, since it takes time."""
+        if (self.unit == "user") != (self.max_keys is not None):
+            raise InvalidValue(
+                "a release has a number of keys for each user if it protects users", "not so", "state it"
+            )
+        if self.max_keys is not None:
+            object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
+        if self.total is not None and self.total.unit != 1:
+            raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
+        whole, each = self.keys_privacy, self.per_key
+        if not (
+            each == whole if self.max_keys is None else each.epsilon <= whole.epsilon and each.delta <= whole.delta
+        ):
+            raise InvalidValue(
+                "what keys and totals spent adds up to the whole",
+                "parts that do not",
+                "get the release again from where it was written",
+            )
+
+    @property
+    def keys_privacy(self) -> Privacy:
+        """What all keys of one user, or the key of one element, have together: the whole less what totals took."""
+        spent = sum((part.epsilon for part in (self.size and self.size.weights, self.total) if part), Fraction(0))
+        return Privacy(self.privacy.epsilon - spent, self.privacy.delta)
+
+    @property
+    def protects(self) -> str:
+        """Whom the privacy protects, in words."""
+        if self.max_keys is None:
+            return "element"
+        return f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,9 +128,17 @@ class Terms:
 
     def to_json(self, rows: int) -> dict[str, Any]:
         """Return the metadata of a release of so many rows."""
+        more = {
+            "max_keys_per_user": self.max_keys,
+            "per_key": None if self.per_key == self.privacy else self.per_key.to_json(),
+            "size": self.size and self.size.to_json(),
+            "total": self.total and self.total.to_json(),
+            "ledger": self.ledger,
+        }
+        more = {name: value for name, value in more.items() if value is not None}
         return {
             "format": "dpsample release",
-            "version": VERSION,
+            "version": VERSION if more else 1,
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
             "sampling": self.sampling.to_json(),
@@ -94,6 +147,7 @@ class Terms:
             "estimator": self.estimator,
             "keys": list(self.keys),
             "rows": rows,
+            **more,
             "dpsample": self.dpsample,
         }
 
@@ -109,6 +163,11 @@ class Terms:
                 estimator=form["estimator"],
                 keys_only=bool(form["keys_only"]),
                 unit=form["unit"],
+                max_keys=form.get("max_keys_per_user"),
+                per_key=Privacy.from_json(form.get("per_key", form["privacy"])),
+                size=Sized.from_json(form["size"]) if "size" in form else None,
+                total=Total.from_json(form["total"]) if "total" in form else None,
+                ledger=form.get("ledger"),
                 dpsample=str(form["dpsample"]),
             )
         except (LookupError, TypeError, AttributeError):
@@ -159,8 +218,29 @@ class Release:
 
     @property
     def unit(self) -> str:
-        """Whom the privacy protects: each element."""
+        """Whom the privacy protects: each element, or each user."""
         return self._terms.unit
+
+    @property
+    def per_key(self) -> Privacy:
+        """The privacy of the scheme that each key's token was drawn from; estimates need this one."""
+        return self._terms.per_key
+
+    @property
+    def total(self) -> Total | None:
+        """The private total of elements, if it was asked for; at user level, of the keys that users kept."""
+        return self._terms.total
+
+    def other(self, level: float = 0.95) -> Remainder:
+        """Estimate how many elements have keys that are not reported; for releases with a total, and with tokens."""
+        if self.total is None or self.grid is None:
+            raise InvalidValue(
+                "the remainder follows from a total and from tokens",
+                "a release without " + ("a total" if self.total is None else "tokens"),
+                "make one with total=True (--with-total)" + ("" if self.grid else ", and not keys only"),
+            )
+        cells = np.rint(self._table.column("token").to_numpy() * self.grid).astype(np.int64)
+        return remainder(cells, self.sampling, self.per_key, self.grid, self.total, level)
 
     @property
     def sampling(self) -> Sampling:
@@ -281,12 +361,16 @@ class Release:
         what = "keys only" if self.keys_only else "with tokens and estimates"
         lines = [
             f"{n}, {what}",
-            f"privacy   epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}, for each {self.unit}",
+            f"privacy   epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}, for each "
+            + self._terms.protects,
             f"sampling  {self.sampling!r}",
         ]
-        return (
-            lines if self.keys_only else [*lines, f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}"]
-        )
+        if not self.keys_only:
+            lines.append(f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}")
+        if self.total is not None:
+            low, high = self.total.interval()
+            lines.append(f"total     {self.total.value:,} (95 %: {low:,} to {high:,})")
+        return lines
 
 
 def read_release(path: PathLike, *, format: str | None = None) -> Release:

@@ -7,23 +7,34 @@ A run looks at its input before it does any work, draws each coin once, and hand
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from os import PathLike
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import chain
+from os import PathLike, fspath
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from dpsample.bounding import choose
+from dpsample.budget import Budget, Sized, Total
 from dpsample.engine import Engine
 from dpsample.errors import InvalidValue
 from dpsample.estimators import mle
+from dpsample.exact import Number
 from dpsample.files import check_output
+from dpsample.ledger import check_ledger, spend
+from dpsample.noise import discrete_laplace
+from dpsample.plan import Plan, check_users
 from dpsample.privacy import Privacy
 from dpsample.randomness import Coins, SecretCoins
 from dpsample.releases import Release, Terms, write_release
 from dpsample.samples import Sample
 from dpsample.sanitizer import Sanitizer, picked, sampled
-from dpsample.scheme.sampling import Floats, KeepAll, Ppswor, Sampling
+from dpsample.scheme.sampling import Floats, Ppswor, Sampling
 from dpsample.scheme.tokens import default_grid
+from dpsample.sizes import SampleSize
 from dpsample.source import Source
 
 Way = Literal["auto", "aggregate", "two-pass"]
@@ -40,6 +51,12 @@ def release(
     *,
     privacy: Privacy,
     sampling: Sampling | None = None,
+    size: int | SampleSize | None = None,
+    user: str | None = None,
+    max_keys_per_user: int | None = None,
+    max_elements_per_key: int | None = None,
+    total: bool | Number = False,
+    ledger: str | PathLike[str] | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     drop_null: bool = False,
@@ -50,7 +67,12 @@ def release(
     """Read elements, sample keys, sanitize them: a release, which may be published.
 
     `source` is a `Source`, a path, or an object (a data frame, an Arrow table, a Counter, keys, ...); `key` names its
-    key column(s), `frequency` the column of already aggregated rows. Without `sampling` all keys are kept.
+    key column(s), `frequency` the column of already aggregated rows. Without `sampling` all keys are kept; `size` asks
+    for a sample of about so many keys instead, and pays for it from the budget.
+
+    With `user`, a column, and `max_keys_per_user`, one user is protected instead of one element: each keeps so many
+    keys, chosen at random, and a key's frequency is its number of users. `total` adds a private total of elements
+    (True, or the share of epsilon that it costs). With a `ledger`, the release is entered there first, or refused.
 
     >>> from collections import Counter
     >>> from dpsample import Privacy, release
@@ -58,12 +80,12 @@ def release(
     >>> release(words, privacy=Privacy(epsilon=1, delta=1e-10)).table["key"].to_pylist()
     ['of', 'the']
     """
-    made = Source.of(source, key, frequency=frequency, drop_null=drop_null)
+    made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
+    plan = Plan.of(made, privacy, sampling, size, max_keys_per_user, max_elements_per_key, total, ledger)
     with _running(engine) as using:
-        terms, schema, batches = _released(
-            made, privacy, sampling or KeepAll(), keys_only, grid, way, using, progress, SecretCoins()
-        )
-        return Release(pa.Table.from_batches(batches, schema), terms)
+        terms, schema, batches = _released(plan, keys_only, grid, way, using, progress, SecretCoins(), "(in memory)")
+        with spent(terms):
+            return Release(pa.Table.from_batches(batches, schema), terms)
 
 
 def release_to_file(
@@ -74,6 +96,12 @@ def release_to_file(
     *,
     privacy: Privacy,
     sampling: Sampling | None = None,
+    size: int | SampleSize | None = None,
+    user: str | None = None,
+    max_keys_per_user: int | None = None,
+    max_elements_per_key: int | None = None,
+    total: bool | Number = False,
+    ledger: str | PathLike[str] | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     drop_null: bool = False,
@@ -87,13 +115,28 @@ def release_to_file(
 
     Parquet by default; CSV and Arrow by the file's extension or `format`. An existing file is kept unless `force`.
     """
-    made = Source.of(source, key, frequency=frequency, drop_null=drop_null)
+    made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
+    plan = Plan.of(made, privacy, sampling, size, max_keys_per_user, max_elements_per_key, total, ledger)
+    return written(output, plan, keys_only, grid, way, force, format, engine, progress)[0]
+
+
+def written(
+    output: str | PathLike[str],
+    plan: Plan,
+    keys_only: bool = False,
+    grid: int | None = None,
+    way: Way = "auto",
+    force: bool = False,
+    format: str | None = None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> tuple[int, Terms]:
+    """Carry out a plan into a file; return the number of keys in it, and its terms."""
     check_output(output, force=force, format=format)
     with _running(engine) as using:
-        terms, schema, batches = _released(
-            made, privacy, sampling or KeepAll(), keys_only, grid, way, using, progress, SecretCoins()
-        )
-        return write_release(output, batches, schema, terms, force=force, format=format)
+        terms, schema, batches = _released(plan, keys_only, grid, way, using, progress, SecretCoins(), fspath(output))
+        with spent(terms):
+            return write_release(output, batches, schema, terms, force=force, format=format), terms
 
 
 def sample(
@@ -102,6 +145,8 @@ def sample(
     frequency: str | None = None,
     *,
     sampling: Sampling,
+    user: str | None = None,
+    max_keys_per_user: int | None = None,
     drop_null: bool = False,
     way: Way = "auto",
     engine: Engine | None = None,
@@ -109,22 +154,30 @@ def sample(
 ) -> Sample:
     """Draw a weighted sample of keys. It is NOT private: `sanitize` it before it leaves the house.
 
+    With `user` and `max_keys_per_user`, users are bounded first, and the sample says so; its release protects users.
+
     >>> from collections import Counter
     >>> from dpsample import Ppswor, sample
     >>> sample(Counter({"the": 500, "of": 400}), sampling=Ppswor(tau=1))
     Sample (NOT private): 2 keys, Ppswor(tau='1')
     """
-    made = Source.of(source, key, frequency=frequency, drop_null=drop_null)
+    made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
+    max_keys = check_users(made, max_keys_per_user)
     with _running(engine) as using:
         schema = using.check(made).append(pa.field("frequency", pa.int64()))
-        batches = _sampled(made, sampling, way, using, progress, SecretCoins())
-        return Sample(pa.Table.from_batches(batches, schema), sampling, made.key)
+        coins = SecretCoins()
+        made = _bounded(made, max_keys, using, coins)
+        batches = _sampled(made, sampling, way, using, progress, coins)
+        if max_keys is not None:
+            batches = _forgetting(batches, made, using)
+        return Sample(pa.Table.from_batches(batches, schema), sampling, made.key, max_keys)
 
 
 def sanitize(
     sample: Sample,
     *,
     privacy: Privacy,
+    ledger: str | PathLike[str] | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     engine: Engine | None = None,
@@ -137,17 +190,30 @@ def sanitize(
     >>> sanitize(drawn, privacy=Privacy(epsilon=1, delta=1e-10)).table["key"].to_pylist()
     ['of', 'the']
     """
+    return sanitized(sample, privacy, ledger, keys_only, grid, engine)
+
+
+def sanitized(
+    sample: Sample,
+    privacy: Privacy,
+    ledger: str | PathLike[str] | None = None,
+    keys_only: bool = False,
+    grid: int | None = None,
+    engine: Engine | None = None,
+    output: str = "(in memory)",
+) -> Release:
+    """Do what `sanitize` does, for a release that is to be written."""
+    budget = Budget(privacy, sample.max_keys)
+    if ledger is not None:
+        check_ledger(ledger, privacy, budget.unit)
     with _running(engine) as using:
-        terms = _terms(privacy, sample.sampling, sample.keys, keys_only, grid)
+        terms = _terms(budget, sample.sampling, sample.keys, keys_only, grid)
         schema = sample.table.schema
         schema = schema.remove(schema.get_field_index("frequency"))
-        return Release(
-            pa.Table.from_batches(
-                _sanitized(iter(sample.table.to_batches()), terms, schema, using, SecretCoins()),
-                _columns(schema, terms),
-            ),
-            terms,
-        )
+        batches = _sanitized(iter(sample.table.to_batches()), terms, schema, using, SecretCoins())
+        terms, batches = _entered(terms, batches, ledger, output)
+        with spent(terms):
+            return Release(pa.Table.from_batches(batches, _columns(schema, terms)), terms)
 
 
 def way_of(source: Source, sampling: Sampling, way: Way = "auto") -> Way:
@@ -156,6 +222,7 @@ def way_of(source: Source, sampling: Sampling, way: Way = "auto") -> Way:
     "two-pass" picks elements, then counts only their keys, so that it never holds all keys. It works for raw elements
     that can be read twice and ppswor with power 1, and draws exactly the same samples as "aggregate" does.
 
+    >>> from dpsample import KeepAll
     >>> way_of(Source("events.parquet", key="query"), Ppswor(tau=1e-4))
     'two-pass'
     >>> way_of(Source("events.parquet", key="query"), KeepAll())
@@ -190,10 +257,28 @@ def _running(engine: Engine | None) -> Iterator[Engine]:
         yield own
 
 
-def _terms(privacy: Privacy, sampling: Sampling, keys: Sequence[str], keys_only: bool, grid: int | None) -> Terms:
-    if keys_only:
-        return Terms(privacy, sampling, tuple(keys), grid=None, estimator=None, keys_only=True)
-    return Terms(privacy, sampling, tuple(keys), grid=default_grid(privacy) if grid is None else grid)
+def _terms(
+    budget: Budget,
+    sampling: Sampling,
+    keys: Sequence[str],
+    keys_only: bool,
+    grid: int | None,
+    size: Sized | None = None,
+    total: Total | None = None,
+) -> Terms:
+    return Terms(
+        budget.privacy,
+        sampling,
+        tuple(keys),
+        grid=None if keys_only else default_grid(budget.per_key) if grid is None else grid,
+        estimator=None if keys_only else "mle",
+        keys_only=keys_only,
+        unit=budget.unit,
+        max_keys=budget.max_keys,
+        per_key=budget.per_key,
+        size=size,
+        total=total,
+    )
 
 
 def _columns(keys: pa.Schema, terms: Terms) -> pa.Schema:
@@ -202,32 +287,102 @@ def _columns(keys: pa.Schema, terms: Terms) -> pa.Schema:
 
 
 def _released(
-    source: Source,
-    privacy: Privacy,
-    sampling: Sampling,
+    plan: Plan,
     keys_only: bool,
     grid: int | None,
     way: Way,
     engine: Engine,
     progress: Progress | None,
     coins: Coins,
+    output: str,
 ) -> tuple[Terms, pa.Schema, Batches]:
-    """The terms, the columns, and the rows in key order: key, token, estimate."""
-    terms = _terms(privacy, sampling, source.key, keys_only, grid)
-    schema = engine.check(source)
-    batches = _sampled(source, sampling, way, engine, progress, coins)
-    return terms, _columns(schema, terms), _sanitized(batches, terms, schema, engine, coins)
+    """The terms, the columns, and the rows in key order: key, token, estimate. With a ledger, they are paid for."""
+    budget, asked = plan.budget, plan.size
+    way_of(plan.source, asked.with_tau(Fraction(1)) if asked else plan.sampling, way)  # refuses what is not possible
+    keys = engine.check(plan.source)
+    source = _bounded(plan.source, budget.max_keys, engine, coins)
+    held, sampling, sized, total = None, plan.sampling, None, None
+    if asked is not None:
+        if asked.by_frequency:
+            truth = engine.total(source)
+        else:
+            held, truth = _weighed(source, asked, keys, engine, progress)
+        weights = _noisy(truth, budget, asked.share, asked.sensitivity, asked.unit, coins)
+        sampling, sized = asked.sampling(weights), Sized(asked.size, weights)
+    if budget.total:
+        total = _noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), coins)
+    terms = _terms(budget, sampling, source.key, keys_only, grid, sized, total)
+    drawn = _sampled(source, sampling, way, engine, progress, coins) if held is None else _kept(held, sampling, coins)
+    if source is not plan.source:
+        drawn = _forgetting(drawn, source, engine)
+    terms, batches = _entered(terms, _sanitized(drawn, terms, keys, engine, coins), plan.ledger, output)
+    return terms, _columns(keys, terms), batches
+
+
+def _bounded(source: Source, max_keys: int | None, engine: Engine, coins: Coins) -> Source:
+    """What is counted: the source itself or, to protect users, a key for each user who keeps it."""
+    if max_keys is None:
+        return source
+    return engine.bounded(source, max_keys, partial(choose, limit=max_keys, coins=coins))
+
+
+def _forgetting(batches: Batches, bounded: Source, engine: Engine) -> Batches:
+    """Let go of what users kept when it was read for the last time: an engine may go on to other releases."""
+    yield from batches
+    engine.forget(bounded)
+
+
+def _noisy(truth: int, budget: Budget, share: Fraction, sensitivity: Fraction, unit: Fraction, coins: Coins) -> Total:
+    """A private total, from the true one in units; each of the frequencies that change does so by `sensitivity`."""
+    bought = Total(0, budget.privacy.epsilon * share, sensitivity * budget.changes, unit)
+    value = (truth + discrete_laplace(bought.scale / unit, coins)) * unit
+    return replace(bought, value=int(value) if unit == 1 else value)
+
+
+def _weighed(
+    source: Source, size: SampleSize, keys: pa.Schema, engine: Engine, progress: Progress | None
+) -> tuple[Batches, int]:
+    """All keys with their frequencies, put aside, and the total of their weights."""
+    total = 0
+
+    def weighed() -> Batches:
+        nonlocal total
+        for batch in _told(engine.aggregated(source), "weighing keys", None, progress or _quietly):
+            total += size.total(batch.column("frequency").to_numpy())
+            yield batch
+
+    held = engine.sort(weighed(), keys.append(pa.field("frequency", pa.int64())), source.key)
+    first = next(held, None)  # everything was read by then
+    return (iter(()) if first is None else chain([first], held)), total
+
+
+def _entered(terms: Terms, batches: Batches, ledger: str | PathLike[str] | None, output: str) -> tuple[Terms, Batches]:
+    """Enter a release into its ledger: when all of it was drawn, and before any of it is written."""
+    if ledger is None:
+        return terms, batches
+    first = next(batches, None)
+    entry = spend(ledger, terms.privacy, terms.unit, output)
+    return replace(terms, ledger=entry.hash), batches if first is None else chain([first], batches)
+
+
+@contextmanager
+def spent(terms: Terms) -> Iterator[None]:
+    """Say, of whatever fails from here on, that it is paid for."""
+    try:
+        yield
+    except BaseException as error:
+        if terms.ledger is not None:
+            error.add_note("its privacy is spent: it stays in the ledger")
+        raise
 
 
 def _sampled(
     source: Source, sampling: Sampling, way: Way, engine: Engine, progress: Progress | None, coins: Coins
 ) -> Batches:
     """A weighted sample: key, frequency."""
-    tell = progress or (lambda stage, done, total: None)
+    tell = progress or _quietly
     if way_of(source, sampling, way) == "aggregate":
-        for batch in _told(engine.aggregated(source), "counting keys", None, tell):
-            kept = sampled(batch.column("frequency").to_numpy(), sampling, coins)
-            yield batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
+        yield from _kept(_told(engine.aggregated(source), "counting keys", None, tell), sampling, coins)
         return
     parts = []
     for batch in _told(engine.elements(source), "picking elements", engine.rows(source), tell):
@@ -235,6 +390,16 @@ def _sampled(
     if parts:
         keys = pa.Table.from_batches(parts).group_by(list(source.key)).aggregate([])
         yield from _told(engine.count(source, keys), "counting picked keys", keys.num_rows, tell)
+
+
+def _kept(batches: Batches, sampling: Sampling, coins: Coins) -> Batches:
+    for batch in batches:
+        kept = sampled(batch.column("frequency").to_numpy(), sampling, coins)
+        yield batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
+
+
+def _quietly(stage: str, done: int, total: int | None) -> None:
+    """Progress that nobody asked for."""
 
 
 def _told(batches: Iterable[pa.RecordBatch], stage: str, total: int | None, tell: Progress) -> Batches:
@@ -247,7 +412,7 @@ def _told(batches: Iterable[pa.RecordBatch], stage: str, total: int | None, tell
 
 def _sanitized(batches: Batches, terms: Terms, keys: pa.Schema, engine: Engine, coins: Coins) -> Batches:
     """The release's rows in key order: key, token, estimate."""
-    sanitizer = Sanitizer(terms.sampling, terms.privacy, terms.grid or 1, keys_only=terms.keys_only)
+    sanitizer = Sanitizer(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only)
     tokens = pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
     reported = (sanitizer.batch(batch, coins) for batch in batches)
     ordered = engine.sort(reported, tokens, terms.keys)
@@ -268,7 +433,7 @@ class _Estimates:
         cells = np.rint(tokens.to_numpy(zero_copy_only=False) * self._grid).astype(np.int64)
         new = np.setdiff1d(cells, self._cells)
         if len(new):
-            values = np.append(self._values, mle(new, self._terms.sampling, self._terms.privacy, self._grid))
+            values = np.append(self._values, mle(new, self._terms.sampling, self._terms.per_key, self._grid))
             known = np.append(self._cells, new)
             order = np.argsort(known)
             self._cells, self._values = known[order], values[order]

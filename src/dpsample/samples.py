@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from dpsample.composition import check_keys_per_user
 from dpsample.errors import InvalidValue
 from dpsample.files import VERSION, PathLike, kind_of, plain_schema, read_table, rebatch, write_table
 from dpsample.releases import ascends, check_key_types, check_keys
@@ -35,7 +36,9 @@ class Sample:
     Sample (NOT private): 2 keys, Ppswor(tau='0.1')
     """
 
-    def __init__(self, table: pa.Table, sampling: Sampling, keys: str | Iterable[str]) -> None:
+    def __init__(
+        self, table: pa.Table, sampling: Sampling, keys: str | Iterable[str], max_keys: int | None = None
+    ) -> None:
         names = check_keys(keys, ("frequency",))
         if not isinstance(sampling, Sampling):
             raise InvalidValue(
@@ -58,6 +61,7 @@ class Sample:
             )
         self._table = pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
         self._sampling, self._keys = sampling, names
+        self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
         self._check_frequencies()
         self._check_distinct()
 
@@ -102,15 +106,22 @@ class Sample:
         return self._keys
 
     @property
+    def max_keys(self) -> int | None:
+        """How many keys each user has at most, if frequencies are numbers of users; None if they are of elements."""
+        return self._max_keys
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """The scheme and the marks, as they are written to a file."""
+        users = {} if self._max_keys is None else {"max_keys_per_user": self._max_keys}
         return {
             "format": "dpsample sample",
-            "version": VERSION,
+            "version": VERSION if users else 1,
             "private": False,
             "warning": WARNING,
             "sampling": self._sampling.to_json(),
             "keys": list(self._keys),
+            **users,
         }
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
@@ -122,7 +133,8 @@ class Sample:
         return int(self._table.num_rows)
 
     def __repr__(self) -> str:
-        return f"Sample (NOT private): {len(self):,} key{'' if len(self) == 1 else 's'}, {self._sampling!r}"
+        users = "" if self._max_keys is None else f", up to {self._max_keys:,} for each user"
+        return f"Sample (NOT private): {len(self):,} key{'' if len(self) == 1 else 's'}{users}, {self._sampling!r}"
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>"
@@ -164,7 +176,7 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
             "some missing or of another type",
             "draw the sample again",
         ) from None
-    return Sample(table, sampling, keys)
+    return Sample(table, sampling, keys, metadata.get("max_keys_per_user"))
 
 
 def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Table:

@@ -44,10 +44,11 @@ class Source:
                 need one name for each place of a tuple
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
                 each row is one element
-    drop_null   leave out rows whose key has a NULL, instead of refusing them
+    drop_null   leave out rows whose key has a NULL, or whose user is NULL, instead of refusing them
     table       a database's table, or ``schema.table``
     query       a database's SELECT instead of a table
     format      of files: parquet, csv, tsv, jsonl or arrow; by extension unless told
+    user        the column that says whose row it is, for privacy of users instead of elements
 
     Text files carry no types, and guessed ones would make 7 of 007. So keys of CSV, TSV and JSON lines are text,
     exactly as it stands in the file (for JSON: strings as they are, numbers and booleans as JSON writes them), and
@@ -77,6 +78,7 @@ twice; name each column once
     table: str | None
     query: str | None
     format: str | None
+    user: str | None
     kind: Kind
     _taken: list[bool]
 
@@ -89,6 +91,7 @@ twice; name each column once
         table: str | None = None,
         query: str | None = None,
         format: str | None = None,
+        user: str | None = None,
     ) -> None:
         kind = _kind(data, key is not None)
         values = {
@@ -99,6 +102,7 @@ twice; name each column once
             "table": table,
             "query": query,
             "format": format,
+            "user": user,
             "kind": kind,
             "_taken": [],
         }
@@ -119,6 +123,8 @@ twice; name each column once
             raise InvalidValue(
                 "the frequency is not part of the key", f"{self.frequency!r} as both", "name two different columns"
             )
+        if self.user is not None:
+            self._check_user()
         if self.format is not None and (self.kind != "files" or self.format not in FORMATS):
             raise InvalidValue(
                 f"format goes with files, and is one of {', '.join(FORMATS)}",
@@ -132,6 +138,26 @@ twice; name each column once
                 "a database needs either a table or a query",
                 "neither" if self.table is None else "both",
                 "write table='name' or query='SELECT ...'",
+            )
+
+    def _check_user(self) -> None:
+        if not isinstance(self.user, str) or not self.user:
+            raise InvalidValue("user is the name of a column", type(self.user).__name__, "write its name")
+        if self.aggregated:
+            raise InvalidValue(
+                "privacy of users needs rows with a user and a key each",
+                "rows that are aggregated by key",
+                "read the raw rows, without a frequency: a key's frequency is then its number of users",
+            )
+        if self.kind == "keys":
+            raise InvalidValue(
+                "privacy of users needs a column that says whose row it is",
+                "an iterable of keys, which has no columns",
+                "hand in a table",
+            )
+        if self.user.lower() in (name.lower() for name in self.key):
+            raise InvalidValue(
+                "the user is not part of the key", f"{self.user!r} as both", "name two different columns"
             )
 
     @classmethod
@@ -163,8 +189,8 @@ twice; name each column once
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: the key, then the frequency if there is one."""
-        return self.key if self.frequency is None else (*self.key, self.frequency)
+        """The columns to read: the key, then the frequency or the user if there is one."""
+        return (*self.key, *(name for name in (self.frequency, self.user) if name is not None))
 
     @property
     def aggregated(self) -> bool:
@@ -175,7 +201,7 @@ twice; name each column once
         parts = [self.where, f"key={(self.key[0] if len(self.key) == 1 else list(self.key))!r}"]
         parts += [
             f"{name}={getattr(self, name)!r}"
-            for name in ("frequency", "table", "format")
+            for name in ("frequency", "user", "table", "format")
             if getattr(self, name) is not None
         ]
         parts += ["query=..."] if self.query is not None else []

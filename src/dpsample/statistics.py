@@ -50,7 +50,7 @@ def total(
         if release.keys_only:
             return _reported(release, tally, level)
         assert release.grid is not None
-        terms = release.sampling, release.privacy, release.grid
+        terms = release.sampling, release.per_key, release.grid
         return estimate(tally, *terms, measure, estimator, level)
 
     return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
@@ -84,7 +84,7 @@ def mean(
     if release.keys_only:
         raise needs_tokens("a mean over keys")
     assert release.grid is not None
-    terms = release.sampling, release.privacy, release.grid
+    terms = release.sampling, release.per_key, release.grid
     least, note, sure = _least(release, at_least)
 
     def answer(tally: Tally) -> Estimate:
@@ -135,7 +135,7 @@ def quantiles(
     assert release.grid is not None
     least, note, sure = _least(release, at_least)
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
-    prior = learn(tally, release.sampling, release.privacy, release.grid)
+    prior = learn(tally, release.sampling, release.per_key, release.grid)
     seen = prior.frequencies >= least
     frequencies, keys = prior.frequencies[seen], prior.keys[seen]
     notes = [note]
@@ -153,7 +153,7 @@ def quantiles(
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
     promised = np.full(len(p), bool(sure and keys.sum() > 0))
     table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "promised": promised})
-    visible = frequency_reaching(0.5, release.sampling, release.privacy)
+    visible = frequency_reaching(0.5, release.sampling, release.per_key)
     return Estimates(pa.table({"quantile": p}), table, level, visible, tuple(notes))
 
 
@@ -170,7 +170,7 @@ def _answers(selection: Selection, by: By, level: float, answer: Callable[[Tally
     fields = ("value", "standard_error", "low", "high", "bias", "keys", "promised")
     types = [pa.float64()] * 5 + [pa.int64(), pa.bool_()]
     numbers = [pa.array([getattr(e, name) for e in found], type) for name, type in zip(fields, types, strict=True)]
-    visible = frequency_reaching(0.5, selection.release.sampling, selection.release.privacy)
+    visible = frequency_reaching(0.5, selection.release.sampling, selection.release.per_key)
     notes = dict.fromkeys(note for e in found for note in e.notes)
     return Estimates(groups, pa.table(numbers, list(fields)), level, visible, tuple(notes))
 
@@ -179,14 +179,14 @@ def _reported(release: "Release", tally: Tally, level: float) -> Estimate:
     """What a release of keys only tells of a number of keys: at least so many."""
     value = float(tally.weights.sum())
     low = value if tally.total == value else -math.inf
-    visible = frequency_reaching(0.5, release.sampling, release.privacy)
+    visible = frequency_reaching(0.5, release.sampling, release.per_key)
     note = "a release of keys only: this counts the reported keys; how many others there are is unknown"
     return Estimate(value, math.nan, low, math.inf, level, math.nan, tally.total, visible, False, (note,))
 
 
 def _least(release: "Release", at_least: int | None) -> tuple[int, str, bool]:
     """Return from which frequency on keys are counted, what to say about it, and whether all of these can be seen."""
-    visible = frequency_reaching(0.5, release.sampling, release.privacy)
+    visible = frequency_reaching(0.5, release.sampling, release.per_key)
     if at_least is None and visible is None:
         raise InvalidValue(
             "some frequency has keys that are reported with probability 0.5",

@@ -4,7 +4,7 @@ Engine      what every engine does
 duckdb      the embedded one, for data on one machine
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -44,6 +44,25 @@ class Engine(Protocol):
 
     def rows(self, source: "Source") -> int | None:
         """Return the number of rows, NULL keys included, if it is known without reading them."""
+
+    def total(self, source: "Source") -> int:
+        """Return the number of elements; what `aggregated` refuses is refused."""
+
+    def bounded(
+        self,
+        source: "Source",
+        limit: int,
+        choose: "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]",
+    ) -> "Source":
+        """Let each user keep at most `limit` distinct keys; return what is kept, as a source of raw elements.
+
+        Rows of one user and one key count once. `choose` draws for the users with more keys, once and for all: it is
+        shown batches of a user's number and a key, user after user, and yields batches of the keys that are kept.
+        The source that is returned can be read as often as needed, until it is forgotten.
+        """
+
+    def forget(self, source: "Source") -> None:
+        """Let go of a source that `bounded` returned, and of its temporary files."""
 
     def sort(
         self, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", by: Sequence[str]

@@ -14,7 +14,7 @@ from dpsample.errors import InvalidValue, SystemFailure
 PathLike: TypeAlias = str | os.PathLike[str]
 Document: TypeAlias = dict[str, Any]
 
-VERSION: Final = 1
+VERSION: Final = 2  # the newest that is read; a file says the oldest that has all it needs
 PARTS: Final = "_dpsample.json"
 _SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow"}

@@ -44,8 +44,8 @@ def faults_of(column: str, family: str) -> list[tuple[str, str]]:
     }[family]
 
 
-def key_sql(name: str, column: str, kind: Any, form: str) -> str:
-    """SQL of a key column."""
+def key_sql(name: str, column: str, kind: Any, form: str, role: str = "key") -> str:
+    """SQL of a key column, or of the user's."""
     if form == "json":
         return f"({column} ->> '$')"
     found = str(kind.id)
@@ -55,7 +55,7 @@ def key_sql(name: str, column: str, kind: Any, form: str) -> str:
         return column
     what = "floats" if found in ("float", "double") else ""
     what = "nested values" if found in ("list", "array", "struct", "map", "union", "variant") else what
-    raise type_refusal(name, f"type {found}", what)
+    raise type_refusal(name, f"type {found}", what, role)
 
 
 def family(name: str, kind: str) -> str:

@@ -29,7 +29,8 @@ class Database:
         self._family = "stored"  # SQLite's columns hold what they are given
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(found.field(source.frequency))
-        kinds = self._stored() if self._sqlite else [self._declared(found.field(name)) for name in source.key]
+        self._names = [name for name in source.columns if name != source.frequency]  # the key, and the user if any
+        kinds = self._stored() if self._sqlite else [self._declared(found.field(name)) for name in self._names]
         self.types = [kind for kind, _ in kinds]
         self._keys = [sql for _, sql in kinds]  # compared byte by byte, whatever the column's own collation
 
@@ -54,16 +55,19 @@ class Database:
         schema = pa.schema(list(zip(names, [*self.types, pa.string(), pa.int64()], strict=True)))
         return schema, self._batches(f"SELECT {chosen} FROM {self._item} GROUP BY {places}", schema)
 
+    def pairs(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return each pair of a key and a user once."""
+        schema = pa.schema(list(zip(self._names, self.types, strict=True)))
+        return schema, self._batches(f"SELECT DISTINCT {', '.join(self._keys)} FROM {self._item}", schema)
+
     def _stored(self) -> list[tuple[pa.DataType, str]]:
         """SQLite gives every value a type of its own: look at all of them."""
         types = {"integer": pa.int64(), "text": pa.string(), "blob": pa.binary()}
-        chosen = [
-            f"max(typeof({quoted_name(name)}) = '{kind}')" for name in self._source.key for kind in (*types, "real")
-        ]
+        chosen = [f"max(typeof({quoted_name(name)}) = '{kind}')" for name in self._names for kind in (*types, "real")]
         [_, batch, *_] = self._run(f"SELECT {', '.join(chosen)} FROM {self._item}")
         present = [bool(column[0].as_py()) for column in batch.columns]
         result = []
-        for i, name in enumerate(self._source.key):
+        for i, name in enumerate(self._names):
             kinds = [kind for kind, found in zip((*types, "real"), present[4 * i : 4 * i + 4], strict=True) if found]
             if "real" in kinds:
                 raise type_refusal(name, "real", "floats")

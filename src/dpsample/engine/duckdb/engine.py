@@ -17,6 +17,7 @@ import pyarrow as pa
 from dpsample.engine.duckdb.columns import numbered, shaped_as
 from dpsample.engine.duckdb.refusals import is_out_of_memory, marked, translated
 from dpsample.engine.duckdb.tables import Objects, Table, Tables
+from dpsample.engine.duckdb.users import Choose, bounded
 from dpsample.errors import InvalidValue
 from dpsample.scheme.sampling import MAX_FREQUENCY
 from dpsample.source import Source
@@ -68,7 +69,7 @@ class DuckDB:
             "autoinstall_known_extensions": "false",
         }
         if self.memory_limit is not None:
-            share = _share(self.memory_limit)
+            share = share_of(self.memory_limit)
             config["memory_limit"] = f"{share}B"
             threads = threads or max(1, min(os.cpu_count() or 1, share // _THREAD))
         if threads is not None:
@@ -81,7 +82,7 @@ class DuckDB:
                 self._temp.cleanup()
         self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._names = (f"spool_{i}" for i in count())
-        self._tables = Tables(self)
+        self.tables = Tables(self)
 
     def __enter__(self) -> "DuckDB":
         return self
@@ -94,7 +95,7 @@ class DuckDB:
         if self._connection is None:
             return
         connection, self._connection = self._connection, None
-        self._tables.forget()
+        self.tables.forget()
         try:
             for cursor in self._cursors:
                 cursor.close()
@@ -134,7 +135,7 @@ class DuckDB:
         wanted = keys.select(list(source.key)).rename_columns([f"k{i}" for i in range(len(source.key))])
 
         def produce(table: Table) -> Iterator[pa.RecordBatch]:
-            self._fill(table)
+            self.fill(table)
             match = " AND ".join(f"r.k{i} = w.k{i}" for i in range(len(table.keys)))
             rows = f"SELECT r.* FROM ({replace(table, drop_null=True).rows}) r SEMI JOIN wanted w ON {match}"
             return self.stream(table.grouped(rows), {**table.objects, "wanted": lambda: wanted})
@@ -144,6 +145,28 @@ class DuckDB:
     def rows(self, source: Source) -> int | None:
         """Return the number of rows, NULL keys included, if it is known without reading them."""
         return self._ask(source, lambda table: table.size())
+
+    def total(self, source: Source) -> int:
+        """Return the number of elements; what `aggregated` refuses is refused."""
+
+        def answer(table: Table) -> int:
+            self.fill(table)
+            value = "count(*)" if table.frequency is None else "coalesce(sum(f), 0)"
+            [(total,)] = self.run(f"SELECT {value} FROM ({table.rows})", table.objects)
+            return int(total)
+
+        return self._ask(source, answer)
+
+    def bounded(self, source: Source, limit: int, choose: Choose) -> Source:
+        """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
+
+        `choose` is shown the users with more keys: batches of a user's number and a key, user after user.
+        """
+        return self._ask(source, lambda table: bounded(self, source, table, limit, choose))
+
+    def forget(self, source: Source) -> None:
+        """Let go of a source that `bounded` returned, and of its temporary files."""
+        self.drop(self.tables.remove(source).origin)
 
     def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes.
@@ -158,18 +181,18 @@ class DuckDB:
         def produce() -> Iterator[pa.RecordBatch]:
             name = self.name()
             try:
-                self._spool(name, schema, batches)
+                self.spool(name, schema, batches)
                 for batch in self.stream(f"SELECT * FROM {name} ORDER BY {order}"):
                     yield shaped_as(batch, schema)
             finally:
-                self._drop(name)
+                self.drop(name)
 
         return translated(produce, "the rows to sort", ())
 
     # ---- how it is done
 
     def _aggregated(self, table: "Table") -> Iterator[pa.RecordBatch]:
-        self._fill(table)
+        self.fill(table)
         if table.frequency is not None:
             self._refuse_overflow(table)
         parts = self._parts(table)
@@ -201,7 +224,7 @@ class DuckDB:
             else:
                 yield from self.stream(f"SELECT * FROM {name}")
             finally:
-                self._drop(name)
+                self.drop(name)
 
     def _parts(self, table: "Table") -> int:
         """How many parts to begin with, so that the groups of one come near to fitting into memory."""
@@ -212,7 +235,7 @@ class DuckDB:
         length = " + ".join(f"{function}({sql})" for sql, function in columns if function) or "0"
         first = f"SELECT {length} AS n FROM {table.origin} LIMIT 10000"
         [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
-        return 1 + int(self._distinct(table) * (48 + size)) // (2 * _share(self.memory_limit))
+        return 1 + int(self._distinct(table) * (48 + size)) // (2 * share_of(self.memory_limit))
 
     def _refuse_overflow(self, table: "Table") -> None:
         [(total,)] = self.run(f"SELECT sum(f) FROM ({table.rows})", table.objects)
@@ -224,7 +247,7 @@ class DuckDB:
     def _elements(self, table: "Table") -> Iterator[pa.RecordBatch]:
         if table.elements is not None:
             return table.elements()
-        self._fill(table)
+        self.fill(table)
         return self.stream(table.rows, table.objects)
 
     def _distinct(self, table: "Table") -> int:
@@ -293,11 +316,15 @@ class DuckDB:
             raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
         return self._connection
 
-    def _spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    def spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
         """Put batches into a new table, which may spill, with columns c0, c1, ...; return the number of rows."""
+        self.run(f"CREATE TABLE {name} AS SELECT * FROM empty", {"empty": lambda: numbered(schema.empty_table())})
+        return self.insert(name, batches)
+
+    def insert(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
+        """Add batches to a table; return their number of rows."""
         rows = 0
-        with self._cursor({"empty": lambda: numbered(schema.empty_table())}) as cursor:
-            cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM empty").fetchall()
+        with self._cursor() as cursor:
             for table in _gathered(batches):
                 cursor.register("batch", numbered(table))
                 cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall()
@@ -305,7 +332,7 @@ class DuckDB:
                 rows += table.num_rows
         return rows
 
-    def _fill(self, table: "Table") -> None:
+    def fill(self, table: "Table") -> None:
         """Look through files that need it; put what is pending into its table, whole or not at all."""
         while table.unseen:
             table.unseen[-1]()
@@ -315,34 +342,35 @@ class DuckDB:
         schema, batches = table.pending
         table.pending = schema, _spent()
         try:
-            rows = self._spool(table.origin, schema, batches)
+            rows = self.spool(table.origin, schema, batches)
         except BaseException:
-            self._drop(table.origin)
+            self.drop(table.origin)
             raise
         table.pending = None
         if table.elements is None:
             table.size = lambda: rows
 
-    def _drop(self, name: str) -> None:
+    def drop(self, name: str) -> None:
+        """Remove a table, if it is there."""
         if self._connection is not None:
             self.run(f"DROP TABLE IF EXISTS {name}")
 
     def _ask(self, source: Source, answer: "Callable[[Table], _T]") -> _T:
         def produce() -> Iterator[_T]:
-            yield answer(self._tables.open(source))
+            yield answer(self.tables.open(source))
 
-        return next(translated(produce, source.where, source.key))
+        return next(translated(produce, source.where, source.columns))
 
     def _read(
         self, source: Source, produce: "Callable[[Table], Iterator[pa.RecordBatch]]", *, frequency: bool
     ) -> Iterator[pa.RecordBatch]:
         def batches() -> Iterator[pa.RecordBatch]:
-            table = self._tables.open(source)
+            table = self.tables.open(source)
             schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
             for batch in produce(table):
                 yield shaped_as(batch, schema)
 
-        return translated(batches, source.where, source.key)
+        return translated(batches, source.where, source.columns)
 
 
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
@@ -391,6 +419,6 @@ def _bytes(limit: str | int) -> int:
     return size
 
 
-def _share(limit: int) -> int:
+def share_of(limit: int) -> int:
     """DuckDB's share of the memory of the process; the rest is for Python, Arrow, and what DuckDB does not count."""
     return (limit - 150 * 10**6) * 3 // 4

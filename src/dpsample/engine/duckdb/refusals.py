@@ -33,6 +33,12 @@ def marked(code: str, column: str) -> DpsampleError:
     """Put a mark into words."""
     if code == "null":
         return null_refusal(column)
+    if code == "nobody":
+        return InvalidValue(
+            f"the user column {column!r} must have no NULL",
+            "at least one row with NULL",
+            "leave such rows out with drop_null=True (--drop-null), or say whose they are",
+        )
     if code == "nested":
         return type_refusal(column, "an object or array", "nested values")
     return InvalidValue(
@@ -40,14 +46,14 @@ def marked(code: str, column: str) -> DpsampleError:
     )
 
 
-def type_refusal(name: str, found: str, what: str) -> DpsampleError:
-    """Return the refusal of a key column's type."""
+def type_refusal(name: str, found: str, what: str, role: str = "key") -> DpsampleError:
+    """Return the refusal of the type of a column, of the key or the user."""
     why = {
         "floats": "; floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
         "nested values": "; it may be made of several columns instead",
     }
     return InvalidValue(
-        f"the key column {name!r} must be of integers, decimals, text, bytes, booleans, dates or times"
+        f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or times"
         + why.get(what, ""),
         found,
         "cast it to text or to an integer first",

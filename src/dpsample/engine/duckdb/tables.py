@@ -29,6 +29,7 @@ class Table:
     schema: pa.Schema  # of the key, under its own names
     keys: list[str]
     frequency: str | None = None  # a whole number, or NULL where a fault is
+    user: str | None = None
     faults: list[tuple[str, str]] = field(default_factory=list)  # condition on a row -> why it is refused
     drop_null: bool = False
     objects: Objects = field(default_factory=dict)  # what `origin` names
@@ -47,10 +48,21 @@ class Table:
         """The checked rows: k0, k1, ... and, unless they are raw, f."""
         chosen = [f"{sql} AS k{i}" for i, sql in enumerate(self.keys)]
         chosen += [] if self.frequency is None else [f"{self.frequency} AS f"]
+        return self._checked(chosen)
+
+    @property
+    def pairs(self) -> str:
+        """The distinct pairs of checked rows: u, then k0, k1, ..."""
+        return self._checked([f"DISTINCT {self.user} AS u", *(f"{sql} AS k{i}" for i, sql in enumerate(self.keys))])
+
+    def _checked(self, chosen: list[str]) -> str:
         cases = [
             f"WHEN {sql} IS NULL THEN {'false' if self.drop_null else raise_sql(f'null:{i}')}"
             for i, sql in enumerate(self.keys)
         ]
+        if self.user is not None:
+            nobody = "false" if self.drop_null else raise_sql(f"nobody:{len(self.keys)}")
+            cases.append(f"WHEN {self.user} IS NULL THEN {nobody}")
         cases += [f"WHEN {condition} THEN {raise_sql(code)}" for condition, code in self.faults]
         return f"SELECT {', '.join(chosen)} FROM {self.origin} WHERE CASE {' '.join(cases)} ELSE true END"
 
@@ -78,6 +90,14 @@ class Tables:
         if id(source) not in self._known:
             self._known[id(source)] = source, self._make(source)  # the source is kept, so that its id is
         return self._known[id(source)][1]
+
+    def add(self, source: Source, table: Table) -> None:
+        """Let a source stand for a table that is there already."""
+        self._known[id(source)] = source, table
+
+    def remove(self, source: Source) -> Table:
+        """Take back what was added."""
+        return self._known.pop(id(source))[1]
 
     def _make(self, source: Source) -> Table:
         if source.kind == "database":
@@ -109,15 +129,20 @@ class Tables:
         types = [kind for _, kind in self._engine.describe(origin, objects)]
         keys = [key_sql(name, f"c{i}", types[i], form) for i, name in enumerate(source.key)]
         faults = [
-            (f"json_type(c{i}) IN ('OBJECT', 'ARRAY')", f"nested:{i}") for i in range(len(keys)) if form == "json"
+            (f"json_type(c{i}) IN ('OBJECT', 'ARRAY')", f"nested:{i}")
+            for i in range(len(keys) + (source.user is not None))
+            if form == "json"
         ]
+        user = None
+        if source.user is not None:
+            user = key_sql(source.user, f"c{len(keys)}", types[-1], form, "user")
         frequency = None
         if source.aggregated:
             column, name = f"c{len(keys)}", source.frequency or "frequency"
             frequency = f"TRY_CAST({column} AS BIGINT)"
             faults += faults_of(column, family(name, str(types[-1].id)) if form == "typed" else "text")
         schema = self._schema(source, keys, origin, objects)
-        return Table(origin, schema, keys, frequency, faults, source.drop_null, objects or {})
+        return Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {})
 
     def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
         chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(keys))
@@ -168,7 +193,7 @@ class Tables:
         names = [name for (name,) in self._engine.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")]
         if names:
             source.require(names, shown=False)
-        kinds = ["JSON"] * len(source.key) + ["VARCHAR"] * source.aggregated
+        kinds = ["VARCHAR" if name == source.frequency else "JSON" for name in source.columns]
         types = ", ".join(f"{quoted_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True))
         chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
         scan = f"SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}})"
@@ -200,6 +225,17 @@ class Tables:
     def _database(self, source: Source) -> Table:
         database = Database(source)
         keys = [f"c{i}" for i in range(len(source.key))]
+        if source.user is not None:
+            schema, batches = database.pairs()
+            empty = pa.schema(list(zip(keys, database.types, strict=False))).empty_table()
+            return Table(
+                origin=self._engine.name(),
+                schema=self._schema(source, keys, "empty", {"empty": lambda: empty}),
+                keys=keys,
+                user=f"c{len(keys)}",
+                drop_null=source.drop_null,
+                pending=(schema, batches),
+            )
         frequency, fault = f"c{len(keys)}", f"c{len(keys) + 1}"
         empty = pa.schema(list(zip(keys, database.types, strict=True))).empty_table()
 

@@ -1,0 +1,376 @@
+"""Ledgers: sums, chains, races, kills."""
+
+import contextlib
+import fcntl
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dpsample
+import dpsample.ledger
+from conftest import refused
+from dpsample import InvalidValue, Privacy, SystemFailure, new_ledger, read_ledger
+from dpsample.composition import composed_delta
+from dpsample.ledger import spend
+
+BUDGET = Privacy(2, 1e-6)
+
+
+def fill(path: Path, *amounts: tuple[str, str]) -> None:
+    for n, (epsilon, delta) in enumerate(amounts):
+        spend(path, Privacy(epsilon, delta), "element", f"{n}.parquet")
+
+
+def test_a_budget_is_spent_to_the_last_and_no_further(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    fill(path, ("0.1", "1e-7"), ("1.9", "9e-7"))  # tenths, exactly
+    ledger = read_ledger(path)
+    assert ledger.basic == (Fraction(2), Fraction(1, 10**6))
+    assert [entry.release for entry in ledger.entries] == ["0.parquet", "1.parquet"]
+    before = path.read_bytes()
+    with refused("the releases of 'events' may spend epsilon 2, delta 1e-06 together"):
+        spend(path, Privacy("1e-9", "1e-30"), "element", "more.parquet")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("amount", [("2.000001", "1e-9"), ("0.1", "1.000001e-6")])
+def test_either_of_the_two_is_a_limit(amount: tuple[str, str], tmp_path: Path) -> None:
+    new_ledger(tmp_path / "a.ledger", "events", BUDGET)
+    with refused("the releases of 'events' may spend"):
+        fill(tmp_path / "a.ledger", amount)
+
+
+def test_the_unit_must_be_the_same(tmp_path: Path) -> None:
+    new_ledger(tmp_path / "a.ledger", "clicks", BUDGET, unit="user")
+    with refused("counts privacy of one user"):
+        spend(tmp_path / "a.ledger", Privacy(1, 1e-9), "element", "x")
+    spend(tmp_path / "a.ledger", Privacy(1, 1e-9), "user", "x")
+
+
+def test_many_small_releases_by_optimal_composition(tmp_path: Path) -> None:
+    """With what each may spend fixed at the start: as many as are proved to keep the budget, and not one more."""
+    each = Privacy("0.05", "1e-9")
+    path = tmp_path / "a.ledger"
+    ledger = new_ledger(path, "events", BUDGET, each=each)
+    allowed = ledger.releases
+    assert allowed is not None
+    assert allowed > 40  # what the sums would allow
+    assert (
+        composed_delta(each, allowed, BUDGET.epsilon) <= BUDGET.delta < composed_delta(each, allowed + 1, Fraction(2))
+    )
+    with refused("a release of 'events' may spend epsilon 0.05, delta 1e-09 at most"):
+        spend(path, Privacy("0.06", "1e-9"), "element", "x")
+    with refused("a release of 'events' may spend"):
+        spend(path, Privacy("0.05", "2e-9"), "element", "x")
+    lines = path.read_bytes()
+    for n in range(allowed):
+        if n in (0, 1, allowed - 1):
+            spend(path, each, "element", f"{n}")
+            continue
+        head = read_ledger(path).head  # entries without the disk's waiting time
+        line = {"previous": head, "spent": each.to_json(), "release": f"{n}", "time": "then"}
+        path.write_bytes(path.read_bytes() + json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    assert path.read_bytes().startswith(lines)
+    spent = read_ledger(path)
+    assert len(spent.entries) == allowed
+    epsilon, delta, rule = spent.spent
+    assert (delta, rule) == (BUDGET.delta, "optimal composition")
+    assert epsilon <= BUDGET.epsilon < spent.basic[0]
+    with refused("the releases of 'events' may spend"):
+        spend(path, Privacy("0.001", "1e-12"), "element", "x")
+    # a few large ones gain nothing: then the sums count
+    assert new_ledger(tmp_path / "b.ledger", "events", BUDGET, each=Privacy(1, 1e-7)).releases is None
+
+
+def test_the_smaller_sum_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET, each=Privacy("0.05", "1e-9"))
+    fill(path, ("0.01", "1e-10"), ("0.02", "1e-10"))
+    assert read_ledger(path).spent == (Fraction(3, 100), Fraction(2, 10**10), "basic composition")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (("", BUDGET), "a dataset has a name"),
+        (("a\nb", BUDGET), "a dataset has a name"),
+        (("a", BUDGET, "galaxy"), "the unit of privacy is one of"),
+        (("a", BUDGET, "user", Privacy(3, 1e-9)), "a single release spends no more"),
+    ],
+    ids=str,
+)
+def test_bad_ledgers_are_not_begun(arguments: tuple[Any, ...], rule: str, tmp_path: Path) -> None:
+    with refused(rule):
+        new_ledger(tmp_path / "a.ledger", *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    fill(path, ("1", "1e-9"))
+    with refused("an output that exists is not overwritten"):
+        new_ledger(path, "events", BUDGET)
+    assert len(read_ledger(path).entries) == 1
+
+
+# ---- damage
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("ledger") / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    fill(path, ("0.5", "1e-7"), ("0.25", "1e-7"), ("0.125", "1e-7"))
+    return path.read_bytes()
+
+
+def test_every_cut_within_a_line_is_noticed(three: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    for end in [*range(0, len(three), 7), *(n + 1 for n, c in enumerate(three[:-1]) if c == 10), len(three) - 1]:
+        path.write_bytes(three[:end])
+        if end and three[end - 1 : end] == b"\n":
+            # whole lines at the end can be cut off: a chain without a key cannot show it, a noted head does
+            assert read_ledger(path).head != read_ledger_bytes(three, tmp_path).head
+            assert read_ledger(path).head in read_ledger_bytes(three, tmp_path).hashes
+        else:
+            with refused("must be a ledger as dpsample wrote it"):
+                read_ledger(path)
+
+
+def read_ledger_bytes(data: bytes, folder: Path) -> dpsample.Ledger:
+    (folder / "other.ledger").write_bytes(data)
+    return read_ledger(folder / "other.ledger")
+
+
+@pytest.mark.filterwarnings("ignore::dpsample.PrivacyWarning")
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_change_before_the_last_line_goes_unnoticed(data: st.DataObject, three: bytes, tmp_path: Path) -> None:
+    """Also in the last line, unless it is still a line as it could have been written; its hash differs then."""
+    changed = bytearray(three)
+    at = data.draw(st.integers(0, len(three) - 1))
+    changed[at] ^= data.draw(st.integers(1, 255))
+    path = tmp_path / "a.ledger"
+    path.write_bytes(bytes(changed))
+    last = three.rstrip(b"\n").rfind(b"\n")
+    if at <= last:
+        with pytest.raises(InvalidValue):
+            read_ledger(path)
+        with pytest.raises(InvalidValue):
+            spend(path, Privacy("0.1", "1e-9"), "element", "x")
+        assert path.read_bytes() == bytes(changed)
+    else:
+        with contextlib.suppress(InvalidValue):
+            assert read_ledger(path).head != read_ledger_bytes(three, tmp_path).head
+
+
+def test_lines_cannot_be_left_out_moved_or_repeated(three: bytes, tmp_path: Path) -> None:
+    first, a, b, c = three.splitlines(keepends=True)
+    path = tmp_path / "a.ledger"
+    for lines in ([first, b, c], [first, a, c], [first, b, a, c], [first, a, a, b, c], [a, b, c], [first, a, b, b], []):
+        path.write_bytes(b"".join(lines))
+        with refused("must be a ledger as dpsample wrote it"):
+            read_ledger(path)
+    cheaper = a.replace(b'"0.5"', b'"0.1"')
+    assert cheaper != a
+    path.write_bytes(b"".join([first, cheaper, b, c]))
+    with refused("must be a ledger as dpsample wrote it") as info:
+        read_ledger(path)
+    assert "line 3" in str(info.value)
+
+
+def test_files_that_are_no_ledgers(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    for content in (
+        b"",
+        b"\n",
+        b"hello\n",
+        b"{}\n",
+        b"[]\n",
+        b'{"format": "dpsample ledger"}\n',
+        b"\xff\xfe\n",
+        b"[" * 9999,
+    ):
+        path.write_bytes(content)
+        with refused("must be a ledger as dpsample wrote it"):
+            read_ledger(path)
+    path.write_bytes(b'{"format":"dpsample ledger","version":2}\n')
+    with refused("this dpsample reads version 1 of ledgers"):
+        read_ledger(path)
+    with refused("a ledger must exist"):
+        read_ledger(tmp_path / "none.ledger")
+    with refused("a ledger must exist"):
+        spend(tmp_path / "none.ledger", Privacy(1, 1e-9), "element", "x")
+
+
+# ---- several processes
+
+_ROUNDS = 1000
+
+
+def _race(folder: str, name: str, start: Any, results: Any) -> None:
+    won = []
+    for n in range(_ROUNDS):
+        start.wait()
+        try:
+            spend(f"{folder}/{n}.ledger", Privacy(1, 1e-7), "element", name)
+            won.append(n)
+        except InvalidValue:  # that it was refused for want of budget shows in the ledger
+            continue
+    results.put((name, won))
+
+
+def test_two_processes_race_for_the_last_of_a_budget(tmp_path: Path) -> None:
+    """1,000 ledgers with room for one release: each is won by exactly one of two processes, and both win some."""
+    first = tmp_path / "first.ledger"
+    new_ledger(first, "events", BUDGET)
+    fill(first, ("1", "1e-7"))
+    for n in range(_ROUNDS):
+        (tmp_path / f"{n}.ledger").write_bytes(first.read_bytes())
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Barrier(2), context.Queue()
+    racers = [context.Process(target=_race, args=(str(tmp_path), name, start, results)) for name in ("a", "b")]
+    for racer in racers:
+        racer.start()
+    won = dict(results.get(timeout=240) for _ in racers)
+    for racer in racers:
+        racer.join()
+        assert racer.exitcode == 0
+    assert sorted(won["a"] + won["b"]) == list(range(_ROUNDS))
+    for name in ("a", "b"):
+        for n in won[name]:
+            entries = read_ledger(tmp_path / f"{n}.ledger").entries
+            assert [entry.release for entry in entries] == ["0.parquet", name]
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".ledger"] * (_ROUNDS + 1)
+
+
+def test_a_lock_that_is_never_let_go_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    monkeypatch.setattr(dpsample.ledger, "_PATIENCE", 0.05)
+    with open(path, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(SystemFailure, match="locked by another"):
+            spend(path, Privacy(1, 1e-9), "element", "x")
+    spend(path, Privacy(1, 1e-9), "element", "x")
+
+
+# ---- releases
+
+_STEPS = """
+import fcntl, json, os, signal, sys
+from pathlib import Path
+import pyarrow as pa
+import dpsample
+from dpsample import Privacy, new_ledger, read_ledger
+from dpsample.run import release_to_file
+
+folder = Path(sys.argv[1])
+
+def counted(function, at):
+    def call(*arguments, **options):
+        at[0] -= 1
+        if at[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = function(*arguments, **options)
+        at[0] -= 1
+        if at[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return call
+
+step, killed = 0, True
+while killed:
+    step += 1
+    here = folder / str(step)
+    here.mkdir()
+    new_ledger(here / "a.ledger", "events", Privacy(1, 1e-9))
+    child = os.fork()
+    if child == 0:
+        at = [step]
+        for name in ("open", "fsync", "replace", "link", "fchmod", "rename", "unlink"):
+            setattr(os, name, counted(getattr(os, name), at))
+        fcntl.flock = counted(fcntl.flock, at)
+        release_to_file(here / "out.parquet", {"a": 500, "b": 400}, privacy=Privacy(1, 1e-9), ledger=here / "a.ledger")
+        os._exit(0)
+    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    print(json.dumps([step, killed]), flush=True)
+"""
+
+
+def test_kill_9_at_every_step_of_a_release(tmp_path: Path) -> None:
+    """Before and after each call that changes a file: an output has its line in the ledger, and nothing blocks."""
+    script = tmp_path / "steps.py"
+    script.write_text(_STEPS)
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder)], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(steps) > 20
+    assert not steps[-1][1]
+    seen = set()
+    for step, _ in steps:
+        here = folder / str(step)
+        entries = read_ledger(here / "a.ledger").entries
+        out = here / "out.parquet"
+        seen.add((len(entries), out.exists()))
+        if out.exists():
+            made = dpsample.read_release(out)
+            assert made.terms.ledger == entries[0].hash
+        if not entries:  # nothing is spent, so that the next one goes through
+            spend(here / "a.ledger", Privacy(1, 1e-9), "element", "next")
+        else:
+            with refused("the releases of 'events' may spend"):
+                spend(here / "a.ledger", Privacy("1e-9", "1e-20"), "element", "next")
+        assert len(read_ledger(here / "a.ledger").entries) == 1
+    assert seen == {(0, False), (1, False), (1, True)}
+
+
+def test_a_release_that_is_refused_reads_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", Privacy(1, 1e-9))
+    source = dpsample.Source(tmp_path / "no-such-file.parquet", "k")
+    with refused("the releases of 'events' may spend"):
+        dpsample.release(source, privacy=Privacy(2, 1e-9), ledger=path)
+    drawn = dpsample.sample({"a": 5}, sampling=dpsample.Ppswor(1))
+    with refused("the releases of 'events' may spend"):
+        dpsample.sanitize(drawn, privacy=Privacy(2, 1e-9), ledger=path)
+    made = dpsample.sanitize(drawn, privacy=Privacy(1, 1e-9), ledger=path)
+    assert made.terms.ledger == read_ledger(path).head
+
+
+def test_data_that_are_refused_cost_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", Privacy(1, 1e-9))
+    for bad in ([None, "a"], {"a": -1}):
+        with pytest.raises(InvalidValue):
+            dpsample.release_to_file(tmp_path / "o.parquet", bad, privacy=Privacy(1, 1e-9), ledger=path)
+    assert read_ledger(path).entries == ()
+
+
+def test_a_release_that_fails_after_spending_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", Privacy(1, 1e-9))
+
+    def full(*arguments: Any, **options: Any) -> int:
+        raise SystemFailure("the disk has room", "none", "free some")
+
+    monkeypatch.setattr("dpsample.run.write_release", full)
+    with pytest.raises(SystemFailure) as info:
+        dpsample.release_to_file(tmp_path / "o.parquet", {"a": 50}, privacy=Privacy(1, 1e-9), ledger=path)
+    assert info.value.__notes__ == ["its privacy is spent: it stays in the ledger"]
+    assert len(read_ledger(path).entries) == 1
