@@ -33,12 +33,15 @@ _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, on
 _STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _KNOTS = 24  # frequencies beyond the table at which variances are computed
 _BLOCK = 1 << 18  # tokens times rows at once
-_WINDOWS = ((1.0, 1.2, 1.0), (1.2, 1.5, 2.0), (1.5, 1.8, 4.0))  # from, to in multiples of the edge; how much more
-# keys for each frequency there may be at the edge than here: a power law with exponent 3 or a spike, no more
+_WINDOWS = ((1.1, 1.0), (1.45, 2.0), (1.9, 4.0))  # where, in multiples of the edge; how much denser the edge may be
+# than it is here: as a power law is with exponent 3, no more; and so that a spike at the edge is not continued
+_WIDTH = 0.4  # of a window, to either side, in the logarithm of the frequency: smooth ones have little variance
 _CAUTION = 0.7  # standard errors by which the continuation stays below what is seen
 _LEAST = 0.4  # of the flat estimate of the variance, below which an estimate of it is not believed
 _STEEPEST = 4.0  # power with which a density may fall toward 0
+_SHARPEST = 2.0  # change of that power from window to window; more than that is an upper end, not a trend
 _UNSURE = 1.2  # how far an error may be wrong, of itself, by the square root of the keys that it rests on
+_ROUGH = 0.02  # of that, for densities, whose variance matters more than their bias
 _TRUST = 50.0  # how much a bias weighs against a variance, when as many keys as are reported had it
 
 Function = Callable[[Ints], Floats]
@@ -180,7 +183,7 @@ class Functional:
     (True, True)
     """
 
-    def __init__(self, scheme: Calibration, function: Function, keys: int) -> None:
+    def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
         self.scheme, self.function = scheme, function
         targets = function(scheme.frequencies)
         cells = np.arange(1, scheme.laws.shape[1] + 1, dtype=np.int64)
@@ -287,16 +290,16 @@ def _functionals(
     left = scheme.flat(cells, [lambda i: np.interp(i, scheme.frequencies, bias, right=0.0)])[:, 0]
     windows: list[Window] = []
     if (total.bias[scheme.dark] < 0).any():
-        # wide enough to tell them apart
-        widen = max(1.0, 2 / (float(scheme.privacy.epsilon) * (_WINDOWS[0][1] - 1) * scheme.edge))
-        for start, stop, more in _WINDOWS:
-            low, high = (scheme.edge * (1 + (x - 1) * widen) for x in (start, stop))
-            window = Functional(scheme, _between(low, high), keys)
-            inside = (scheme.frequencies >= low) & (scheme.frequencies < high)
+        # wide enough to tell frequencies apart
+        widen = max(1.0, 2.5 / (float(scheme.privacy.epsilon) * _WIDTH * scheme.edge))
+        for place, more in _WINDOWS:
+            centre = math.log(scheme.edge) + math.log(place) * widen
+            window = Functional(scheme, _around(centre, _WIDTH * widen), _ROUGH * keys)
+            inside = window.function(scheme.frequencies[~scheme.dark])
             # keys of the dark that are reported look like keys at the edge
             width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
             if inside.any() and width > 0:
-                windows.append((window, width, more, math.log((low + high) / 2)))
+                windows.append((window, width, more, centre))
     return total, spread, left, windows
 
 
@@ -314,9 +317,14 @@ def _continued(
     n = int(np.argmin(more * (density - _CAUTION * error)))
     if density.min() <= 0:
         return 0.0, float(more[n] * error[n] * _missed(total, 0.0))
-    # a density that falls toward the edge, or bends to, goes on doing so; one that rises stays what it was
-    slopes = np.diff(np.log(density)) / np.diff(place)
-    missed = _missed(total, min(max(2 * slopes[0] - slopes[1], 0.0), _STEEPEST))
+    # a density that surely falls toward the edge, or bends to, goes on doing so; one that rises stays what it was
+    apart = np.diff(place)
+    slopes = np.diff(np.log(density)) / apart
+    spread = (error / density) ** 2
+    unsure = math.sqrt(4 * (spread[0] + spread[1]) / apart[0] ** 2 + (spread[1] + spread[2]) / apart[1] ** 2)
+    bend = float(slopes[0] - slopes[1])
+    slope = float(slopes[0]) + (bend if bend <= _SHARPEST else 0.0) - _CAUTION * unsure
+    missed = _missed(total, min(max(slope, 0.0), _STEEPEST))
     return float(more[n] * density[n] * missed), float(more[n] * error[n] * missed)
 
 
@@ -327,5 +335,6 @@ def _missed(total: Functional, slope: float) -> float:
     return float(np.maximum(-total.bias[scheme.dark], 0.0) @ falling) * scheme.step
 
 
-def _between(low: float, high: float) -> Function:
-    return lambda i: ((i >= low) & (i < high)).astype(np.float64)
+def _around(centre: float, width: float) -> Function:
+    """A smooth window: 1 at the centre, 0 from so far away on, in the logarithm of the frequency."""
+    return lambda i: (1 + np.cos(np.pi * np.clip((np.log(np.maximum(i, 1)) - centre) / width, -1, 1))) / 2
