@@ -8,7 +8,7 @@ demo: .venv/ready
 	$(BIN)/dpsample demo
 
 test: check
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

@@ -17,11 +17,12 @@ from dpsample.engine import Engine
 from dpsample.errors import InvalidValue
 from dpsample.estimators import mle
 from dpsample.files import check_output
+from dpsample.keyed import Secret
 from dpsample.privacy import Privacy
 from dpsample.randomness import Coins, SecretCoins
 from dpsample.releases import Release, Terms, write_release
 from dpsample.samples import Sample
-from dpsample.sanitizer import Sanitizer, picked, sampled
+from dpsample.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.scheme.sampling import Floats, KeepAll, Ppswor, Sampling
 from dpsample.scheme.tokens import default_grid
 from dpsample.source import Source
@@ -138,13 +139,13 @@ def sanitize(
     ['of', 'the']
     """
     with _running(engine) as using:
-        terms = _terms(privacy, sample.sampling, sample.keys, keys_only, grid)
+        terms = terms_of(privacy, sample.sampling, sample.keys, keys_only, grid)
         schema = sample.table.schema
         schema = schema.remove(schema.get_field_index("frequency"))
         return Release(
             pa.Table.from_batches(
                 _sanitized(iter(sample.table.to_batches()), terms, schema, using, SecretCoins()),
-                _columns(schema, terms),
+                columns_of(schema, terms),
             ),
             terms,
         )
@@ -163,7 +164,7 @@ def way_of(source: Source, sampling: Sampling, way: Way = "auto") -> Way:
     """
     possible = (
         not source.aggregated
-        and source.kind in ("files", "table")
+        and source.kind in ("files", "table", "frame")
         and isinstance(sampling, Ppswor)
         and sampling.power == 1
         and sampling.cap is None
@@ -190,13 +191,15 @@ def _running(engine: Engine | None) -> Iterator[Engine]:
         yield own
 
 
-def _terms(privacy: Privacy, sampling: Sampling, keys: Sequence[str], keys_only: bool, grid: int | None) -> Terms:
+def terms_of(privacy: Privacy, sampling: Sampling, keys: Sequence[str], keys_only: bool, grid: int | None) -> Terms:
+    """Put together what a release is made with."""
     if keys_only:
         return Terms(privacy, sampling, tuple(keys), grid=None, estimator=None, keys_only=True)
     return Terms(privacy, sampling, tuple(keys), grid=default_grid(privacy) if grid is None else grid)
 
 
-def _columns(keys: pa.Schema, terms: Terms) -> pa.Schema:
+def columns_of(keys: pa.Schema, terms: Terms) -> pa.Schema:
+    """Return the columns of a release."""
     numbers = () if terms.keys_only else ("token", "estimate")
     return pa.schema([*keys, *(pa.field(name, pa.float64()) for name in numbers)])
 
@@ -210,28 +213,27 @@ def _released(
     way: Way,
     engine: Engine,
     progress: Progress | None,
-    coins: Coins,
+    coins: Coins | Secret,
 ) -> tuple[Terms, pa.Schema, Batches]:
     """The terms, the columns, and the rows in key order: key, token, estimate."""
-    terms = _terms(privacy, sampling, source.key, keys_only, grid)
+    terms = terms_of(privacy, sampling, source.key, keys_only, grid)
     schema = engine.check(source)
     batches = _sampled(source, sampling, way, engine, progress, coins)
-    return terms, _columns(schema, terms), _sanitized(batches, terms, schema, engine, coins)
+    return terms, columns_of(schema, terms), _sanitized(batches, terms, schema, engine, coins)
 
 
 def _sampled(
-    source: Source, sampling: Sampling, way: Way, engine: Engine, progress: Progress | None, coins: Coins
+    source: Source, sampling: Sampling, way: Way, engine: Engine, progress: Progress | None, coins: Coins | Secret
 ) -> Batches:
     """A weighted sample: key, frequency."""
     tell = progress or (lambda stage, done, total: None)
     if way_of(source, sampling, way) == "aggregate":
         for batch in _told(engine.aggregated(source), "counting keys", None, tell):
-            kept = sampled(batch.column("frequency").to_numpy(), sampling, coins)
-            yield batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
+            yield sampled_batch(batch, sampling, coins.about(batch.select(source.key), "sample"))
         return
     parts = []
-    for batch in _told(engine.elements(source), "picking elements", engine.rows(source), tell):
-        parts.append(batch.take(pa.array(picked(batch.num_rows, sampling, coins))))
+    for n, batch in enumerate(_told(engine.elements(source), "picking elements", engine.rows(source), tell)):
+        parts.append(batch.take(pa.array(picked(batch.num_rows, sampling, coins.along(batch, (0, n))))))
     if parts:
         keys = pa.Table.from_batches(parts).group_by(list(source.key)).aggregate([])
         yield from _told(engine.count(source, keys), "counting picked keys", keys.num_rows, tell)
@@ -245,19 +247,19 @@ def _told(batches: Iterable[pa.RecordBatch], stage: str, total: int | None, tell
         tell(stage, done, total)
 
 
-def _sanitized(batches: Batches, terms: Terms, keys: pa.Schema, engine: Engine, coins: Coins) -> Batches:
+def _sanitized(batches: Batches, terms: Terms, keys: pa.Schema, engine: Engine, coins: Coins | Secret) -> Batches:
     """The release's rows in key order: key, token, estimate."""
     sanitizer = Sanitizer(terms.sampling, terms.privacy, terms.grid or 1, keys_only=terms.keys_only)
     tokens = pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
-    reported = (sanitizer.batch(batch, coins) for batch in batches)
+    reported = (sanitizer.batch(batch, coins.about(batch.select(keys.names), "sanitize")) for batch in batches)
     ordered = engine.sort(reported, tokens, terms.keys)
     if terms.keys_only:
         return ordered
-    estimates = _Estimates(terms)
+    estimates = Estimates(terms)
     return (batch.append_column("estimate", pa.array(estimates(batch.column("token")))) for batch in ordered)
 
 
-class _Estimates:
+class Estimates:
     """Estimates by token, each computed once."""
 
     def __init__(self, terms: Terms) -> None:
@@ -265,6 +267,7 @@ class _Estimates:
         self._cells, self._values = np.zeros(0, np.int64), np.zeros(0)
 
     def __call__(self, tokens: pa.Array) -> Floats:
+        """Return the estimate of each token."""
         cells = np.rint(tokens.to_numpy(zero_copy_only=False) * self._grid).astype(np.int64)
         new = np.setdiff1d(cells, self._cells)
         if len(new):

@@ -11,7 +11,8 @@ import pyarrow as pa
 from dpsample.engine.duckdb.columns import family, faults_of, key_sql, numbered, quoted_name, quoted_paths, quoted_text
 from dpsample.engine.duckdb.databases import Database
 from dpsample.engine.duckdb.inputs import header_of, ipc_batches, require_agreement, require_even_quotes, require_whole
-from dpsample.engine.duckdb.refusals import WORDS, raise_sql
+from dpsample.engine.duckdb.refusals import raise_sql
+from dpsample.engine.refusals import WORDS
 from dpsample.errors import InvalidValue
 from dpsample.source import Source, null_refusal
 
@@ -80,6 +81,10 @@ class Tables:
         return self._known[id(source)][1]
 
     def _make(self, source: Source) -> Table:
+        if source.kind == "frame":
+            raise InvalidValue(
+                "DuckDB reads what is on this machine", "a DataFrame of Spark", "use dpsample.spark instead"
+            )
         if source.kind == "database":
             return self._database(source)
         if source.kind == "table":

@@ -1,0 +1,327 @@
+"""Releases of data on a cluster: the stages of `run`, done by Spark where the data are.
+
+    elements -> frequencies -> sample -> sanitize -> release
+
+Counting is Spark's; sampling and sanitizing are the same kernel as everywhere (`sanitizer`), sent to the rows. All
+coins are a function of one secret, drawn for this release, and of the keys (`keyed`), so that a task that is run again
+decides the same. The secret travels inside the function that is sent, and dies with the job.
+
+Two passes (raw elements, ppswor): the picked elements' keys are kept on the workers once they are picked, and their
+frequencies are counted by a second pass, which never holds the other keys. If some of the picked keys are lost, with
+a worker, they are picked again, by the same coins.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.engine.spark import Spark
+from dpsample.engine.spark.engine import MESSAGES, messages, received, shaped, unpacked
+from dpsample.engine.spark.frames import read_parquet
+from dpsample.errors import SystemFailure
+from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_folder, write_table
+from dpsample.keyed import KeyedCoins, Secret
+from dpsample.privacy import Privacy
+from dpsample.releases import Release, Terms, ascends, checked_rows, release_schema
+from dpsample.run import Estimates, Way, columns_of, terms_of, way_of
+from dpsample.samples import Sample
+from dpsample.sanitizer import Sanitizer, picked, sampled_batch
+from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.source import Source
+
+__all__ = ["read_parquet", "release", "release_to_folder", "sample", "sanitize"]
+
+Batches = Iterator[pa.RecordBatch]
+
+_PART = 1 << 20  # rows of a part, about
+_CANDIDATES = 128  # keys, for each part, among which the first one of a part is chosen
+
+
+def release(
+    data: Any,
+    key: str | Sequence[str] | None = None,
+    frequency: str | None = None,
+    *,
+    privacy: Privacy,
+    sampling: Sampling | None = None,
+    keys_only: bool = False,
+    grid: int | None = None,
+    drop_null: bool = False,
+    way: Way = "auto",
+    partitions: int | None = None,
+) -> Release:
+    """Do what `dpsample.release` does with a DataFrame of Spark; the release itself is brought to the driver.
+
+    `data` is a DataFrame, or a `Source` of one or of Parquet files that all workers see; `partitions` says into how
+    many keys are divided when they are counted, unless Spark is to choose.
+    """
+    source = Source.of(data, key, frequency=frequency, drop_null=drop_null)
+    with Spark(partitions=partitions) as engine:
+        job = _Job(engine, source, sampling or KeepAll(), way, Secret())
+        return job.release(terms_of(privacy, job.sampling, source.key, keys_only, grid))
+
+
+def release_to_folder(
+    folder: PathLike,
+    data: Any,
+    key: str | Sequence[str] | None = None,
+    frequency: str | None = None,
+    *,
+    privacy: Privacy,
+    sampling: Sampling | None = None,
+    keys_only: bool = False,
+    grid: int | None = None,
+    drop_null: bool = False,
+    way: Way = "auto",
+    partitions: int | None = None,
+) -> int:
+    """Do what `release` does, but let the workers write it, as a folder of Parquet files; return its number of keys.
+
+    The folder must be new, and on a file system that the driver and all workers see under this name. It appears whole
+    or not at all; `dpsample.read_release` and everything else opens it like any other release.
+    """
+    source = Source.of(data, key, frequency=frequency, drop_null=drop_null)
+    check_folder(folder)
+    with Spark(partitions=partitions) as engine:
+        job = _Job(engine, source, sampling or KeepAll(), way, Secret())
+        return job.release_to_folder(folder, terms_of(privacy, job.sampling, source.key, keys_only, grid))
+
+
+def sample(
+    data: Any,
+    key: str | Sequence[str] | None = None,
+    frequency: str | None = None,
+    *,
+    sampling: Sampling,
+    drop_null: bool = False,
+    way: Way = "auto",
+    partitions: int | None = None,
+) -> Sample:
+    """Draw a weighted sample of keys, and bring it to the driver. It is NOT private: `dpsample.sanitize` it."""
+    source = Source.of(data, key, frequency=frequency, drop_null=drop_null)
+    with Spark(partitions=partitions) as engine:
+        return _Job(engine, source, sampling, way, Secret()).sample()
+
+
+def sanitize(
+    data: Any,
+    key: str | Sequence[str] | None = None,
+    frequency: str | None = None,
+    *,
+    privacy: Privacy,
+    sampling: Sampling,
+    keys_only: bool = False,
+    grid: int | None = None,
+    partitions: int | None = None,
+) -> Release:
+    """Turn a sample that another job drew, a DataFrame with a row for each sampled key, into a release.
+
+    State how it was drawn: a wrong scheme breaks privacy, and nobody can tell.
+    """
+    source = Source.of(data, key, frequency=frequency or "frequency")
+    with Spark(partitions=partitions) as engine:
+        job = _Job(engine, source, sampling, "aggregate", Secret(), drawn=True)
+        return job.release(terms_of(privacy, sampling, source.key, keys_only, grid))
+
+
+class _Job:
+    """One release, or one sample: a source, a scheme, and a secret that is used for nothing else."""
+
+    def __init__(
+        self, engine: Spark, source: Source, sampling: Sampling, way: Way, secret: Secret, drawn: bool = False
+    ) -> None:
+        self.engine, self.source, self.sampling, self.secret = engine, source, sampling, secret
+        self.way, self.drawn = way_of(source, sampling, way), drawn
+        self.frame = engine.frame(source)
+        self.frequencies = self.frame.schema.append(pa.field("frequency", pa.int64()))
+
+    def sample(self) -> Sample:
+        """Bring the sample to the driver."""
+        batches = self.engine.collected(self._drawn(None), "sampling keys", self.source.key)
+        ordered = self.engine.sort(batches, self.frequencies, self.source.key)
+        return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key)
+
+    def release(self, terms: Terms) -> Release:
+        """Bring the reported keys to the driver."""
+        columns = release_schema(columns_of(self.frame.schema, terms), terms)
+        batches = self.engine.collected(self._drawn(terms), "counting and sanitizing keys", self.source.key)
+        ordered = self.engine.sort(batches, _tokens(columns), terms.keys)
+        return Release(pa.Table.from_batches(_estimated(ordered, terms), columns), terms)
+
+    def release_to_folder(self, folder: PathLike, terms: Terms) -> int:
+        """Write the reported keys, in the order of keys, in parts.
+
+        What goes into which part depends on the reported keys alone, as everything else that is written does: neither
+        on their partitions, which may tell of keys that were not reported, nor on which worker was how fast.
+        """
+        engine, keys = self.engine, self.source.key
+        columns = release_schema(columns_of(self.frame.schema, terms), terms)
+        terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
+        with whole_folder(folder) as target:
+            draft = f"file:{target}/_reported"  # gone before the folder has its name
+            drawn = self._drawn(terms)
+            engine.job("counting and sanitizing keys", keys, lambda: drawn.write.parquet(draft))
+            reported = engine.session().read.parquet(draft)
+            rows, pivots = engine.job("dividing the release", keys, lambda: self._divided(reported))
+            more = dict.fromkeys(_tokens(columns).names[len(keys) :], "double")
+            placed = reported.mapInArrow(_place(pivots, self.frame.names), self.frame.fields(**more, part="integer"))
+            # all of a part is in one partition, in order
+            divided = placed.repartition(pivots.num_rows + 1, "part")
+            ordered = divided.sortWithinPartitions("part", *self.frame.names)
+            parts_of = ordered.mapInArrow(_write(str(target), columns, terms), "part int, rows bigint")
+            written = engine.job("writing the release", keys, parts_of.collect)
+            parts = {_name(part): count for part, count in sorted((row[0], row[1]) for row in written)}
+            if len(parts) < len(written) or sum(parts.values()) != rows:
+                raise SystemFailure(
+                    "each reported key is written once", "another number", "run it again; nothing was written"
+                )
+            shutil.rmtree(target / "_reported")
+            commit_parts(target, parts, columns, terms.to_json(rows))
+        return rows
+
+    def _drawn(self, terms: Terms | None) -> Any:
+        """The sample, or with `terms` its reported keys with their tokens, in Arrow messages."""
+        schema, sampling, secret = self.frequencies, self.sampling, self.secret
+        samples = self.way == "aggregate" and not self.drawn
+
+        def sample_and_sanitize(batches: Batches) -> Batches:
+            sanitizer = terms and _sanitizer(terms)
+
+            def drawn() -> Batches:
+                for batch in batches:
+                    kept = shaped(batch, schema)
+                    if samples:
+                        kept = sampled_batch(kept, sampling, secret.about(kept.select(schema.names[:-1]), "sample"))
+                    if sanitizer:
+                        kept = sanitizer.batch(kept, secret.about(kept.select(schema.names[:-1]), "sanitize"))
+                    yield kept
+
+            columns = _tokens(columns_of(schema.remove(len(schema) - 1), terms)) if terms else schema
+            return messages(rebatch(drawn(), columns))
+
+        return self._counted().mapInArrow(sample_and_sanitize, MESSAGES)
+
+    def _counted(self) -> Any:
+        """The keys that were counted, all or picked ones: k0, k1, ..., frequency."""
+        made, sampling, secret, schema = self.frame, self.sampling, self.secret, self.frame.schema
+        if self.way != "two-pass":
+            return made.grouped(made.rows(), once=self.drawn)
+
+        def pick_elements(batches: Batches) -> Batches:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            assert context is not None
+            for n, batch in enumerate(batches):
+                coins = secret.along(shaped(batch, schema), (context.partitionId(), n))
+                yield batch.take(pa.array(picked(batch.num_rows, sampling, coins)))
+
+        # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
+        found = self.engine.keep(made.rows().mapInArrow(pick_elements, made.fields()))
+        size = self.engine.job("picking elements", self.source.key, found.count)
+        return made.grouped(made.wanted(found, size))
+
+    def _divided(self, reported: Any) -> tuple[int, pa.Table]:
+        """The number of rows, and the first key of each part but the first.
+
+        These are evenly spaced among candidates, and those are chosen by a public hash of the key.
+        """
+        rows = int(reported.agg({"rows": "sum"}).collect()[0][0] or 0)
+        schema, parts = self.frame.schema, max(1, -(-rows // _PART))
+        limit = min(2**64 - 1, _CANDIDATES * parts * 2**64 // max(rows, 1)) if parts > 1 else 0
+
+        def choose_parts(batches: Batches) -> Batches:
+            for batch in unpacked(batches):
+                keys = batch.select(schema.names)
+                hashed = KeyedCoins(bytes(32), keys, "part").first(keys.num_rows)
+                yield from messages([keys.take(pa.array(np.flatnonzero(hashed < np.uint64(limit))))])
+
+        found = self.engine.sort(
+            received(reported.mapInArrow(choose_parts, MESSAGES).collect()) if limit else [], schema, schema.names
+        )
+        table = pa.Table.from_batches(found, schema)
+        chosen = np.unique(np.arange(1, parts) * table.num_rows // parts)
+        return rows, table.take(pa.array(chosen[chosen < table.num_rows])).combine_chunks()
+
+
+def _tokens(columns: pa.Schema) -> pa.Schema:
+    """The columns of a release before there are estimates."""
+    return pa.schema([field for field in columns if field.name != "estimate"])
+
+
+def _estimated(batches: Iterable[pa.RecordBatch], terms: Terms) -> Batches:
+    """Append the estimates, unless there are keys only."""
+    estimates = Estimates(terms)
+    for batch in batches:
+        yield batch if terms.keys_only else batch.append_column("estimate", pa.array(estimates(batch.column("token"))))
+
+
+@lru_cache(maxsize=4)
+def _sanitizer(terms: Terms) -> Sanitizer:
+    """Make a sanitizer once in each worker process, not for each task."""
+    return Sanitizer(terms.sampling, terms.privacy, terms.grid or 1, keys_only=terms.keys_only)
+
+
+def _place(pivots: pa.Table, names: list[str]) -> Callable[[Batches], Batches]:
+    """Return what appends the number of its part to each row: how many pivots are not above it."""
+    firsts = [column.chunk(0) for column in pivots.columns] if pivots.num_rows else []
+
+    def divide(batches: Batches) -> Batches:
+        for batch in unpacked(batches):
+            low = np.zeros(batch.num_rows, np.int32)
+            high = np.full(batch.num_rows, pivots.num_rows, np.int32)
+            while (low < high).any():  # a binary search, of all rows at once
+                middle = np.minimum((low + high) // 2, max(pivots.num_rows - 1, 0))
+                at = pa.array(middle)
+                below = ascends(batch.columns[: len(names)], [first.take(at) for first in firsts]).to_numpy(False)
+                open_ = low < high
+                high = np.where(open_ & below, middle, high)
+                low = np.where(open_ & ~below, middle + 1, low)
+            columns = [*batch.columns, pa.array(low)]
+            yield pa.RecordBatch.from_arrays(columns, [*names, *batch.schema.names[len(names) :], "part"])
+
+    return divide
+
+
+def _write(folder: str, columns: pa.Schema, terms: Terms) -> Callable[[Batches], Batches]:
+    """Return what writes rows that come in the order of parts and keys, and tells how many are in which part.
+
+    A part that is written twice, by a task that is run again, is the same, and replaces the first one in one step.
+    """
+
+    def write_parts(batches: Batches) -> Batches:
+        def pieces() -> Iterator[tuple[int, pa.RecordBatch]]:
+            for batch in batches:
+                part = batch.column("part").to_numpy()
+                edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
+                rows = shaped(batch.drop_columns(["part"]), _tokens(columns))
+                for start, end in pairwise(edges):
+                    yield int(part[start]), rows.slice(start, end - start)
+
+        for part, group in groupby((piece for piece in pieces() if piece[1].num_rows), key=itemgetter(0)):
+            count = 0
+
+            def rows() -> Batches:
+                nonlocal count
+                estimated = _estimated((piece for _, piece in group), terms)  # noqa: B023 - used up at once
+                for batch in checked_rows(rebatch(estimated, columns), terms):
+                    count += batch.num_rows
+                    yield batch
+
+            write_table(
+                Path(folder, _name(part)), rows(), columns, {"format": "dpsample part", "version": 1}, force=True
+            )
+            yield pa.record_batch({"part": pa.array([part], pa.int32()), "rows": pa.array([count], pa.int64())})
+
+    return write_parts
+
+
+def _name(part: int) -> str:
+    return f"part-{part:06d}.parquet"
