@@ -165,7 +165,7 @@ class _Job:
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
         with whole_folder(folder) as target:
-            draft = f"file:{target}/_reported"  # gone before the folder has its name
+            draft = f"file:{target}/reported"  # gone before the folder has its name
             drawn = self._drawn(terms)
             engine.job("counting and sanitizing keys", keys, lambda: drawn.write.parquet(draft))
             reported = engine.session().read.parquet(draft)
@@ -182,7 +182,7 @@ class _Job:
                 raise SystemFailure(
                     "each reported key is written once", "another number", "run it again; nothing was written"
                 )
-            shutil.rmtree(target / "_reported")
+            shutil.rmtree(target / "reported")
             commit_parts(target, parts, columns, terms.to_json(rows))
         return rows
 
