@@ -1,4 +1,4 @@
-"""A Spark cluster of the tests' own: one master and two workers on loopback, from the installed package, nothing kept."""
+"""A Spark cluster of the tests' own: one master and two workers on loopback, nothing kept."""
 
 import json
 import os
@@ -69,7 +69,7 @@ class Cluster:
 
     def workers(self) -> int:
         """How many workers the master knows."""
-        with suppress(OSError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
+        with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
             return int(json.load(page)["aliveworkers"])
         return 0
 

@@ -116,8 +116,8 @@ def test_elements_go_by_place_and_content() -> None:
 
 
 def test_a_run_in_another_order_has_coins_of_its_own() -> None:
-    # Some readers have the output of a task's first run, others that of a second one, which met the rows in another order.
-    # "a" is looked up in the first, "b" in the second, in the same place. That both or none are picked has then
+    # Some readers have the output of a task's first run, others that of a second one, which met its rows in another
+    # order. "a" is looked up in the first, "b" in the second, in the same place. That both or none are picked has then
     # probability 1/2; 8 standard deviations, odds below 1e-14. With coins of the position it would always be so.
     n, sampling = 4000, Ppswor("0.69314718")
     one, two = batch(["a", "b"]), batch(["b", "a"])

@@ -63,7 +63,12 @@ _tokens = _options(
     click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; by epsilon unless told."),
 )
 _output = _options(
-    click.option("--output", "-o", required=True, help="File to write: .parquet, .csv or .arrow."),
+    click.option(
+        "--output",
+        "-o",
+        required=True,
+        help="File to write: .parquet, .csv or .arrow. With --engine spark also NAME/, a folder.",
+    ),
     click.option("--force", is_flag=True, help="Replace an output that exists."),
 )
 _machine = _options(
@@ -76,6 +81,17 @@ _machine = _options(
         default="auto",
         show_default=True,
         help="How raw elements are sampled.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["duckdb", "spark"]),
+        default="duckdb",
+        show_default=True,
+        help="Work on this machine, or on a Spark cluster, which reads Parquet (hdfs://, s3a://, ...).",
+    ),
+    click.option("--master", help="With --engine spark: the cluster, such as spark://host:7077, yarn or local[4]."),
+    click.option(
+        "--partitions", type=click.IntRange(min=1), help="With --engine spark: into how many keys are divided."
     ),
     click.option("--show-private", is_flag=True, help="Also say what only those may know who may see the data."),
 )
@@ -119,10 +135,17 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
       dpsample release counts.csv --key word --frequency n -e 0.5 -d 1e-6 -o words.private.parquet
       dpsample release 'logs/*.jsonl' -k city -k item -e 1 -d 1e-8 --scheme ppswor --tau 1e-4 -o sample.private.parquet
       dpsample release sqlite:///shop.db --table orders -k product -e 1 -d 1e-8 -o products.private.csv
+      dpsample release hdfs:///events -k query -e 1 -d 1e-8 --engine spark --master yarn -o queries.private/
     """
     from dpsample.run import release_to_file, way_of
 
-    source, sampling, privacy = _source_from(options), _sampling_from(options), _privacy_from(options)
+    _check_engine(options, show_private)
+    sampling, privacy = _sampling_from(options), _privacy_from(options)
+    if options["engine"] == "spark":
+        keys, read = _release_by_spark(output, force, way, privacy, sampling, options)
+        _print_release(read, output, keys, privacy, sampling, form, None)
+        return
+    source = _source_from(options)
     with _engine(options) as engine, _progress() as progress:
         keys = release_to_file(
             output,
@@ -158,11 +181,20 @@ def sample(output: str, force: bool, form: str, show_private: bool, way: str, **
     from dpsample.files import check_output
     from dpsample.run import sample as draw
 
-    source, sampling = _source_from(options), _sampling_from(options)
+    _check_engine(options, False)
+    sampling = _sampling_from(options)
     check_output(output, force=force)
-    with _engine(options) as engine, _progress() as progress:
-        drawn = draw(source, sampling=sampling, way=way, engine=engine, progress=progress)  # type: ignore[arg-type]
-        drawn.write(output, force=force)
+    if options["engine"] == "spark":
+        from dpsample import spark
+
+        with spark.session(options["master"]) as session:
+            found = _source_by_spark(session, options)
+            drawn = spark.sample(found, sampling=sampling, way=way, partitions=options["partitions"])  # type: ignore[arg-type]
+    else:
+        source = _source_from(options)
+        with _engine(options) as engine, _progress() as progress:
+            drawn = draw(source, sampling=sampling, way=way, engine=engine, progress=progress)  # type: ignore[arg-type]
+    drawn.write(output, force=force)
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
     if show_private:
         result["keys"] = len(drawn)
@@ -324,6 +356,51 @@ def _engine(options: dict[str, Any]) -> Any:
     from dpsample.engine.duckdb import DuckDB
 
     return DuckDB(options["memory_limit"], options["threads"], options["temp_dir"])
+
+
+def _check_engine(options: dict[str, Any], show_private: bool) -> None:
+    """Refuse options of the engine that is not used."""
+    if options["engine"] == "spark":
+        others = ["memory_limit", "threads", "temp_dir", "table", "query"]
+        found = [name for name in others if options[name] is not None] + ["show_private"] * show_private
+    else:
+        found = [name for name in ("master", "partitions") if options[name] is not None]
+    if found:
+        name = f"--{found[0].replace('_', '-')}"
+        raise click.UsageError(f"{name} does not go with --engine {options['engine']}; leave {name} out")
+
+
+def _source_by_spark(session: Any, options: dict[str, Any]) -> Any:
+    from dpsample import spark
+    from dpsample.source import Source
+
+    frame = spark.read_parquet(session, list(options["source"]), options["input_format"])
+    return Source(frame, options["key"], options["frequency"], options["drop_null"])
+
+
+def _release_by_spark(
+    output: str, force: bool, way: str, privacy: Privacy, sampling: Sampling, options: dict[str, Any]
+) -> tuple[int, str]:
+    """Release on a cluster: to a folder if the output's name ends with a slash, else to a file; say what was read."""
+    from dpsample import spark
+    from dpsample.files import check_folder, check_output
+    from dpsample.run import way_of
+
+    folder = output.endswith("/")
+    check_folder(output) if folder else check_output(output, force=force)
+    terms: dict[str, Any] = {name: options[name] for name in ("keys_only", "grid", "partitions")}
+    terms |= {"privacy": privacy, "sampling": sampling, "way": way}
+    with spark.session(options["master"]) as session:
+        source = _source_by_spark(session, options)
+        partitions = spark.Spark(session, options["partitions"]).partitions
+        if folder:
+            keys = spark.release_to_folder(output, source, **terms)
+        else:
+            made = spark.release(source, **terms)
+            made.write(output, force=force)
+            keys = len(made)
+    where = " ".join(options["source"])
+    return keys, f"{where} by Spark, way: {way_of(source, sampling, way)}, partitions: {partitions}"  # type: ignore[arg-type]
 
 
 class _Seen:

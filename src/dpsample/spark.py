@@ -13,6 +13,7 @@ a worker, they are picked again, by the same coins.
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -22,9 +23,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsample.engine.spark import Spark
+from dpsample.engine.spark import Spark  # first: it says what to install
 from dpsample.engine.spark.engine import MESSAGES, messages, received, shaped, unpacked
 from dpsample.engine.spark.frames import read_parquet
+from dpsample.engine.spark.refusals import translated
 from dpsample.errors import SystemFailure
 from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_folder, write_table
 from dpsample.keyed import KeyedCoins, Secret
@@ -36,7 +38,7 @@ from dpsample.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.source import Source
 
-__all__ = ["read_parquet", "release", "release_to_folder", "sample", "sanitize"]
+__all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session"]
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -129,6 +131,25 @@ def sanitize(
     with Spark(partitions=partitions) as engine:
         job = _Job(engine, source, sampling, "aggregate", Secret(), drawn=True)
         return job.release(terms_of(privacy, sampling, source.key, keys_only, grid))
+
+
+@contextmanager
+def session(master: str | None = None) -> Iterator[Any]:
+    """Give the active session, or start one for the time of a block: at `master`, or where spark-submit says."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    builder: Any = SparkSession.builder.appName("dpsample")
+    if master is not None:
+        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    started = translated(builder.getOrCreate, ())
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 class _Job:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
 from dpsample.engine.refusals import MARK, type_refusal
+from dpsample.engine.spark.refusals import translated
 from dpsample.errors import InvalidValue
 from dpsample.scheme.sampling import MAX_FREQUENCY
 from dpsample.source import Source
@@ -116,7 +117,7 @@ def read_parquet(session: Any, paths: list[str], format: str | None) -> Any:
             "another format",
             "read it into a DataFrame, with the types that you want, and call dpsample.spark.release",
         )
-    return session.read.parquet(*paths)
+    return translated(lambda: session.read.parquet(*paths), ())
 
 
 def _files(source: Source, session: Any) -> Any:

@@ -38,6 +38,8 @@ def refusal(error: BaseException, keys: Sequence[str]) -> DpsampleError:
             "one that has none",
             "install it there, or send it with the job (spark.archives, --py-files)",
         )
+    if "JAVA_GATEWAY_EXITED" in message:
+        return SystemFailure("Spark must start", "that it did not", "install Java 17, and set JAVA_HOME")
     if "maxResultSize" in message:
         return SystemFailure(
             "a release that is held in memory must fit into the driver",
