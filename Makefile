@@ -22,6 +22,7 @@ format: .venv/ready
 bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/spark.py
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -43,7 +43,7 @@ class Cluster:
     def start(self) -> None:
         """Start the master and two workers, and wait for them."""
         ports = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._page)]
-        self._run("master", "org.apache.spark.deploy.master.Master", *ports)
+        self._run("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", *ports)
         self.fill(2)
 
     def fill(self, workers: int) -> None:
@@ -52,19 +52,10 @@ class Cluster:
             self._started += 1
             name = f"worker-{self._started}"
             (self.folder / name).mkdir()
-            settings = [
-                "-c",
-                "1",
-                "-m",
-                "1G",
-                "-d",
-                str(self.folder / name),
-                "--host",
-                "127.0.0.1",
-                "--webui-port",
-                "0",
-            ]
-            self._run(name, "org.apache.spark.deploy.worker.Worker", *settings, self.address)
+            # an address of its own: Spark runs no second attempt at a task on the same host
+            host = f"127.0.0.{1 + self._started}"
+            settings = ["-c", "1", "-m", "1G", "-d", str(self.folder / name), "--host", host, "--webui-port", "0"]
+            self._run(name, host, "org.apache.spark.deploy.worker.Worker", *settings, self.address)
         _wait(lambda: self.workers() >= workers, "the workers did not come up", self.folder)
 
     def workers(self) -> int:
@@ -90,11 +81,11 @@ class Cluster:
     def _alive(self) -> list[str]:
         return [name for name in self._processes if name != "master"]
 
-    def _run(self, name: str, *command: str) -> None:
+    def _run(self, name: str, host: str, *command: str) -> None:
         environment = {
             **os.environ,
             "SPARK_HOME": self._home,
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "PYSPARK_PYTHON": sys.executable,

@@ -8,14 +8,16 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     privacy     Privacy(epsilon, delta), exact and checked
     scheme      the mathematics: sampling, reporting probabilities, token laws, certificates
     source      where elements live, and which columns are the key
-    engine      moves data, knows no mathematics; DuckDB is the embedded one
+    engine      moves data, knows no mathematics; DuckDB is the embedded one, Spark the distributed one
     randomness  the only door to randomness
+    keyed       coins for work that may be done twice
     sanitizer   frequencies and coins -> which keys are reported, with which token
     samples     a weighted sample with its scheme; NOT private
     releases    the only thing that may be published
     measures    what is summed over keys: a function of the frequency
     estimators  token -> estimate of the frequency
     run         release, sample, sanitize: the stages put together
+    spark       the same on a cluster; imported on demand
     explain     what a release is, in plain words
     files       tables with metadata, in files that appear whole or not at all
     exact       how numbers are read and written exactly
