@@ -1,7 +1,7 @@
 """From data to a release on Spark, against the bare `groupBy().count()` of the same data written to Parquet.
 
-One session, one run, on this machine's cores: median wall seconds of a few rounds, taken in turns, and the ratios to the
-bare aggregation. The first round warms everything up and is not counted. `--rows 100000000` is the large setting.
+One session, one run, on this machine's cores: median wall seconds of a few rounds, taken in turns, and the ratios to
+the bare aggregation. The first round warms everything up and is not counted. `--rows 100000000` is the large setting.
 
     python benchmarks/spark.py --rows 10000000
 """
@@ -84,7 +84,8 @@ def main() -> None:
         for kind in options.kinds:
             data = Path(home, kind)
             generate(data, kind, options.rows)
-            [(distinct,)] = duckdb.sql(f"SELECT approx_count_distinct(key) FROM '{data}/*.parquet'").fetchall()
+            counted = duckdb.connect().execute(f"SELECT approx_count_distinct(key) FROM '{data}/*.parquet'")
+            [(distinct,)] = counted.fetchall()
             print(f"{kind}: {options.rows:,} rows, about {distinct:,} keys", flush=True)
             frame = session.read.parquet(f"file:{data}")
             seconds: dict[str, list[float]] = {name: [] for name in tasks}

@@ -24,16 +24,18 @@ import pytest
 from click.testing import CliRunner
 from scipy import stats
 
-import dpsample
+import dpsample.spark
 import faults
 import test_run
 from clusters import Cluster
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source, SystemFailure
 from dpsample.cli import cli
+from dpsample.engine.spark import Spark
+from dpsample.engine.spark.engine import received
 from dpsample.keyed import Secret
 from dpsample.run import Way, terms_of
+from dpsample.spark import _Job
 
-pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
 PRIVACY = Privacy(0.5, 1e-3)
@@ -42,9 +44,6 @@ KEY = bytes(range(100, 132))
 
 def drawn(source: Source, sampling: Sampling, way: Way, key: bytes = KEY, **options: Any) -> Release:
     """A release with a given secret."""
-    from dpsample.engine.spark import Spark
-    from dpsample.spark import _Job
-
     with Spark(**options) as engine:
         job = _Job(engine, source, sampling, way, Secret(key))
         return job.release(terms_of(PRIVACY, sampling, source.key, False, None))
@@ -52,9 +51,6 @@ def drawn(source: Source, sampling: Sampling, way: Way, key: bytes = KEY, **opti
 
 def written(folder: Path, source: Source, sampling: Sampling, way: Way) -> Release:
     """A release with a given secret, by way of a folder."""
-    from dpsample.engine.spark import Spark
-    from dpsample.spark import _Job
-
     with Spark() as engine:
         job = _Job(engine, source, sampling, way, Secret(KEY))
         rows = job.release_to_folder(folder, terms_of(PRIVACY, sampling, source.key, False, None))
@@ -76,8 +72,6 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that tells what Spark is doing."""
-    from dpsample.engine.spark import Spark
-
     named = Spark._named
 
     def noted(self: Spark, what: str, work: Callable[[], Any]) -> Any:
@@ -158,9 +152,6 @@ class TestFaults:
         assert drawn(Source(frame, "k"), sampling, "aggregate", bytes(32)) != first
 
     def test_a_frame_that_is_evaluated_twice(self, spark: Any, events: Path) -> None:
-        from dpsample.engine.spark import Spark
-        from dpsample.engine.spark.engine import received
-        from dpsample.spark import _Job
 
         source = Source(spark.read.parquet(f"file:{events}"), "k")
         for sampling, way in ((Priority(0.01), "aggregate"), (Ppswor(0.01), "two-pass")):
@@ -215,9 +206,6 @@ class TestSecret:
         drawn(Source(frame, "k"), Ppswor(0.01), "two-pass")
         written(tmp_path / "out", Source(frame, "k"), KeepAll(), "aggregate")
 
-        from dpsample.engine.spark import Spark
-        from dpsample.spark import _Job
-
         texts: dict[str, bytes] = {}
         with Spark() as engine:
             job = _Job(engine, Source(frame, "k"), KeepAll(), "aggregate", Secret(KEY))
@@ -265,9 +253,6 @@ class TestSecret:
         # Spark writes functions of more than a megabyte to disk on their way
         from pyspark.cloudpickle import dumps
 
-        from dpsample.engine.spark import Spark
-        from dpsample.spark import _Job
-
         sent: list[Any] = []
 
         class Noted:
@@ -314,8 +299,6 @@ class TestPages:
                 assert f"dpsample: {name}" in names
 
     def test_partitions_are_set_and_shown(self, spark: Any, events: Path) -> None:
-        from dpsample.engine.spark import Spark
-
         assert Spark(spark).partitions == "4, fewer where they are small"
         assert Spark(spark, partitions=3).partitions == "3"
         before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
@@ -336,9 +319,6 @@ class TestFolder:
         monkeypatch.setattr("dpsample.spark._PART", 100)
         counts = [(f"k{i % 7}", i, 5 * i) for i in range(1000)]
         frame = spark.createDataFrame(counts, "a string, b int, n bigint")
-        from dpsample.engine.spark import Spark
-        from dpsample.spark import _Job
-
         source = Source(frame, ["a", "b"], "n")
         with Spark() as engine:
             job = _Job(engine, source, KeepAll(), "aggregate", Secret(KEY))
