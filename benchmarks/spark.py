@@ -7,6 +7,7 @@ the bare aggregation. The first round warms everything up and is not counted. `-
 """
 
 import argparse
+import os
 import shutil
 import statistics
 import sys
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--memory", default="4g", help="of the JVM that does it all")
     options = parser.parse_args()
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     tau = SAMPLE / options.rows
@@ -74,7 +76,6 @@ def main() -> None:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": f"{home}/local",
-            "spark.pyspark.python": sys.executable,
         }
         builder: Any = SparkSession.builder.master("local[*]").appName("dpsample benchmark")
         for name, value in settings.items():

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -20,6 +21,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from click.testing import CliRunner
 from scipy import stats
@@ -27,7 +29,7 @@ from scipy import stats
 import dpsample.spark
 import faults
 import test_run
-from clusters import Cluster
+from clusters import HERE, Cluster
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source, SystemFailure
 from dpsample.cli import cli
 from dpsample.engine.spark import Spark
@@ -193,14 +195,15 @@ class TestLaw:
             assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-11
 
 
-class TestSecret:
-    def forms(self) -> list[bytes]:
-        """A secret as it might be written, whole or cut off."""
-        raw = KEY[:12]
-        base = base64.b64encode(KEY)[:14]
-        numbers = ", ".join(map(str, KEY[:6])).encode()
-        return [raw, raw.hex().encode(), raw.hex().upper().encode(), base, repr(raw)[2:-1].encode(), numbers]
+def forms() -> list[bytes]:
+    """A secret as it might be written, whole or cut off."""
+    raw = KEY[:12]
+    base = base64.b64encode(KEY)[:14]
+    numbers = ", ".join(map(str, KEY[:6])).encode()
+    return [raw, raw.hex().encode(), raw.hex().upper().encode(), base, repr(raw)[2:-1].encode(), numbers]
 
+
+class TestSecret:
     def test_it_is_nowhere_to_be_found(self, spark: Any, cluster: Cluster, events: Path, tmp_path: Path) -> None:
         frame = spark.read.parquet(f"file:{events}")
         drawn(Source(frame, "k"), Ppswor(0.01), "two-pass")
@@ -236,7 +239,7 @@ class TestSecret:
         assert {".log", "stderr", ".parquet", ".json"} <= kinds
         assert any("events/" in name and b"SparkListenerSQLExecutionStart" in text for name, text in texts.items())
         for name, text in texts.items():
-            for form in self.forms():
+            for form in forms():
                 assert form not in text, name
 
     def test_the_search_would_find_it(self) -> None:
@@ -247,7 +250,7 @@ class TestSecret:
             repr(KEY).encode(),
             repr(list(KEY)).encode(),
         ):
-            assert any(form in b"x" + written_as + b"x" for form in self.forms())
+            assert any(form in b"x" + written_as + b"x" for form in forms())
 
     def test_what_is_sent_is_too_small_for_a_file(self, events: Path) -> None:
         # Spark writes functions of more than a megabyte to disk on their way
@@ -274,6 +277,46 @@ class TestSecret:
         for _ in range(2):
             dpsample.spark.release(Source(events, "k"), privacy=PRIVACY)
         assert len({secret._key for secret in made}) == 2
+
+
+class TestConnect:
+    def test_a_release_over_spark_connect(self, events: Path, tmp_path: Path) -> None:
+        if find_spec("grpc") is None and not os.environ.get("CI"):
+            pytest.skip("no grpcio for Spark Connect")
+        log = tmp_path / "events"
+        ours, here = [str(HERE.parent / "src"), str(HERE)], os.environ.get("PYTHONPATH", "")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*ours, here]), "PYSPARK_PYTHON": sys.executable}
+        arguments = [str(HERE / "connected.py"), str(events), f"{tmp_path}/out", str(log), KEY.hex()]
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", *arguments], capture_output=True, check=False, env=environment, timeout=300
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert dpsample.read_release(tmp_path / "out") == drawn(Source(events, "k"), Ppswor(0.01), "aggregate")
+        written = b"".join(path.read_bytes() for path in log.rglob("*") if path.is_file())
+        assert b"dpsample-picking-elements" in written  # the name of the work, as a tag
+        for form in forms():
+            assert form not in written + done.stderr + done.stdout
+
+
+class TestExample:
+    def test_the_job_for_spark_submit(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"query": ["weather"] * 20_000 + [""] * 20_000}), tmp_path / "a.parquet")
+        program = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-submit")
+        settings = ["--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
+        job = [str(HERE.parent / "examples" / "spark_release.py"), f"file:{tmp_path}/a.parquet", f"{tmp_path}/out"]
+        path = os.pathsep.join([str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        done = subprocess.run(
+            [program, *settings, *job], capture_output=True, text=True, check=False, env=environment, timeout=300
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.splitlines()[-1] == f"1 keys in {tmp_path}/out"
+        assert dpsample.read_release(tmp_path / "out").table["query"].to_pylist() == ["weather"]
 
 
 class TestPages:

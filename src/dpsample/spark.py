@@ -11,7 +11,9 @@ frequencies are counted by a second pass, which never holds the other keys. If s
 a worker, they are picked again, by the same coins.
 """
 
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -144,6 +146,8 @@ def session(master: str | None = None) -> Iterator[Any]:
         return
     builder: Any = SparkSession.builder.appName("dpsample")
     if master is not None:
+        if master.startswith("local"):  # else Spark would take the first python3 of the PATH
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
     started = translated(builder.getOrCreate, ())
     try:

@@ -32,11 +32,11 @@ def refusal(error: BaseException, keys: Sequence[str]) -> DpsampleError:
     if told := re.search(r"dpsample\.errors\.(InvalidValue|SystemFailure): (.+?); found (.+?); (.+)", message):
         kind: type[InvalidValue | SystemFailure] = InvalidValue if told[1] == "InvalidValue" else SystemFailure
         return kind(told[2], told[3], told[4].strip())
-    if re.search(r"No module named '?dpsample", message):
+    if re.search(r"No module named '?(dpsample|pyarrow|numpy|cryptography|pandas)\b", message):
         return SystemFailure(
-            "every worker needs dpsample in its Python",
-            "one that has none",
-            "install it there, or send it with the job (spark.archives, --py-files)",
+            "every worker needs dpsample, and what it needs, in its Python",
+            "one that lacks it",
+            "install it there, or send it with the job (spark.archives); PYSPARK_PYTHON says which Python is used",
         )
     if "JAVA_GATEWAY_EXITED" in message:
         return SystemFailure("Spark must start", "that it did not", "install Java 17, and set JAVA_HOME")
