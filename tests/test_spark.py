@@ -320,8 +320,11 @@ class TestExample:
 
 
 class TestPages:
-    def test_jobs_and_stages_have_names_for_people(self, spark: Any, events: Path, tmp_path: Path) -> None:
+    def test_jobs_and_stages_have_names_for_people(
+        self, spark: Any, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         source = Source(events, "k")
+        monkeypatch.setattr("dpsample.spark._PART", 200)
         written(tmp_path / "out", source, Ppswor(0.01), "two-pass")
         spark.sparkContext.setJobDescription("mine")
         try:
@@ -411,6 +414,7 @@ class TestFolder:
     ) -> None:
         frame = spark.read.parquet(f"file:{events}")
         if phase == "writing":
+            monkeypatch.setattr("dpsample.spark._PART", 200)
             monkeypatch.setattr("dpsample.spark._write", lambda *_: faults.failing)
         else:
             frame = faults.rows_of(frame, faults.failing)
@@ -452,6 +456,15 @@ class TestFunctions:
             dpsample.release(frame, "word", privacy=PRIVACY)
         with pytest.raises(InvalidValue, match=r"use dpsample\.release, which reads it on this machine"):
             dpsample.spark.release({"a": 5}, privacy=PRIVACY)
+
+    def test_random_rows_are_not_read_twice(self, spark: Any) -> None:
+        source = Source(spark.range(1000).selectExpr("if(rand() < 0.5, 1, 2) AS k"), "k")
+        with pytest.raises(InvalidValue, match="what is read twice must be the same each time"):
+            dpsample.spark.release(source, privacy=PRIVACY, sampling=Ppswor(0.01), way="two-pass")
+        with Spark() as engine:
+            assert _Job(engine, source, Ppswor(0.01), "auto", Secret()).way == "aggregate"
+            steady = Source(spark.range(1000).toDF("k"), "k")
+            assert _Job(engine, steady, Ppswor(0.01), "auto", Secret()).way == "two-pass"
 
     def test_a_collation_does_not_merge_keys(self, spark: Any) -> None:
         if int(spark.version.split(".")[0]) < 4:

@@ -18,6 +18,7 @@ coins of their own, once: the law of the picked keys is right whatever is re-run
 if the rows come in the same order, as they do from files.
 """
 
+from functools import cached_property
 from hashlib import blake2b
 from typing import Final
 
@@ -70,11 +71,14 @@ class KeyedCoins(Coins):
     def __init__(self, secret: bytes, keys: pa.RecordBatch, purpose: str) -> None:
         if purpose not in PURPOSES:
             raise ValueError(f"unknown purpose {purpose!r}")
-        self._secret, self._person = secret, purpose.encode()
-        self._rows = encoded(keys)
+        self._secret, self._person, self._keys = secret, purpose.encode(), keys
+
+    @cached_property
+    def _rows(self) -> list[bytes]:
+        return encoded(self._keys)
 
     def first(self, n: int) -> Words:  # noqa: D102
-        if n != len(self._rows):
+        if n != self._keys.num_rows:
             raise ValueError("there is one number for each key")
         start = blake2b(digest_size=8, key=self._secret, person=self._person)
         words = []

@@ -24,12 +24,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from dpsample.engine.spark import Spark  # first: it says what to install
 from dpsample.engine.spark.engine import MESSAGES, messages, received, shaped, unpacked
 from dpsample.engine.spark.frames import read_parquet
 from dpsample.engine.spark.refusals import translated
-from dpsample.errors import SystemFailure
+from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_folder, write_table
 from dpsample.keyed import KeyedCoins, Secret
 from dpsample.privacy import Privacy
@@ -43,6 +45,7 @@ from dpsample.source import Source
 __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session"]
 
 Batches = Iterator[pa.RecordBatch]
+Kernel = Callable[[Batches], Batches]
 
 _PART = 1 << 20  # rows of a part, about
 _CANDIDATES = 128  # keys, for each part, among which the first one of a part is chosen
@@ -163,8 +166,16 @@ class _Job:
         self, engine: Spark, source: Source, sampling: Sampling, way: Way, secret: Secret, drawn: bool = False
     ) -> None:
         self.engine, self.source, self.sampling, self.secret = engine, source, sampling, secret
-        self.way, self.drawn = way_of(source, sampling, way), drawn
-        self.frame = engine.frame(source)
+        self.frame, self.drawn = engine.frame(source), drawn
+        self.way = way_of(source, sampling, way)
+        if self.way == "two-pass" and not self.frame.repeatable:
+            if way == "two-pass":
+                raise InvalidValue(
+                    "what is read twice must be the same each time",
+                    "a DataFrame with random columns or filters",
+                    "write it to files first, or leave the way out",
+                )
+            self.way = "aggregate"
         self.frequencies = self.frame.schema.append(pa.field("frequency", pa.int64()))
 
     def sample(self) -> Sample:
@@ -190,26 +201,36 @@ class _Job:
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
         with whole_folder(folder) as target:
-            draft = f"file:{target}/reported"  # gone before the folder has its name
-            drawn = self._drawn(terms)
-            engine.job("counting and sanitizing keys", keys, lambda: drawn.write.parquet(draft))
-            reported = engine.session().read.parquet(draft)
-            rows, pivots = engine.job("dividing the release", keys, lambda: self._divided(reported))
-            more = dict.fromkeys(_tokens(columns).names[len(keys) :], "double")
-            placed = reported.mapInArrow(_place(pivots, self.frame.names), self.frame.fields(**more, part="integer"))
-            # all of a part is in one partition, in order
-            divided = placed.repartition(pivots.num_rows + 1, "part")
-            ordered = divided.sortWithinPartitions("part", *self.frame.names)
-            parts_of = ordered.mapInArrow(_write(str(target), columns, terms), "part int, rows bigint")
-            written = engine.job("writing the release", keys, parts_of.collect)
-            parts = {_name(part): count for part, count in sorted((row[0], row[1]) for row in written)}
+            draft, drawn = target / "reported", self._drawn(terms)  # the draft is gone before the folder has its name
+            engine.job("counting and sanitizing keys", keys, lambda: drawn.write.parquet(f"file:{draft}"))
+            rows = pc.sum(pq.read_table(draft, columns=["rows"]).column("rows")).as_py() or 0
+            write = _write(str(target), columns, terms)
+            if rows <= _PART:  # not worth a job
+                batches = unpacked(pq.read_table(draft, columns=["message"]).to_batches())
+                ordered = engine.sort(batches, _tokens(columns), keys)
+                written = [tuple(row.values()) for batch in write(_numbered(ordered)) for row in batch.to_pylist()]
+            else:
+                written = self._written(engine.session().read.parquet(f"file:{draft}"), rows, write, terms)
+            parts = {_name(part): count for part, count in sorted(written)}
             if len(parts) < len(written) or sum(parts.values()) != rows:
                 raise SystemFailure(
                     "each reported key is written once", "another number", "run it again; nothing was written"
                 )
-            shutil.rmtree(target / "reported")
+            shutil.rmtree(draft)
             commit_parts(target, parts, columns, terms.to_json(rows))
-        return rows
+        return int(rows)
+
+    def _written(self, reported: Any, rows: int, write: Kernel, terms: Terms) -> list[tuple[int, int]]:
+        """Let the workers write the parts; return the number of rows of each."""
+        frame, keys = self.frame, self.source.key
+        pivots = self.engine.job("dividing the release", keys, lambda: self._pivots(reported, rows))
+        more = {} if terms.keys_only else {"token": "double"}
+        placed = reported.mapInArrow(_place(pivots, frame.names), frame.fields(**more, part="integer"))
+        # all of a part is in one partition, in order
+        ordered = placed.repartition(pivots.num_rows + 1, "part").sortWithinPartitions("part", *frame.names)
+        written = ordered.mapInArrow(write, "part int, rows bigint")
+        found = self.engine.job("writing the release", keys, written.collect)
+        return [(row[0], row[1]) for row in found]
 
     def _drawn(self, terms: Terms | None) -> Any:
         """The sample, or with `terms` its reported keys with their tokens, in Arrow messages."""
@@ -253,27 +274,21 @@ class _Job:
         size = self.engine.job("picking elements", self.source.key, found.count)
         return made.grouped(made.wanted(found, size))
 
-    def _divided(self, reported: Any) -> tuple[int, pa.Table]:
-        """The number of rows, and the first key of each part but the first.
-
-        These are evenly spaced among candidates, and those are chosen by a public hash of the key.
-        """
-        rows = int(reported.agg({"rows": "sum"}).collect()[0][0] or 0)
-        schema, parts = self.frame.schema, max(1, -(-rows // _PART))
-        limit = min(2**64 - 1, _CANDIDATES * parts * 2**64 // max(rows, 1)) if parts > 1 else 0
+    def _pivots(self, reported: Any, rows: int) -> pa.Table:
+        """The first key of each part but the first: evenly spaced among keys that a public hash names."""
+        schema, parts = self.frame.schema, -(-rows // _PART)
+        limit = np.uint64(min(2**64 - 1, _CANDIDATES * parts * 2**64 // rows))
 
         def choose_parts(batches: Batches) -> Batches:
             for batch in unpacked(batches):
                 keys = batch.select(schema.names)
                 hashed = KeyedCoins(bytes(32), keys, "part").first(keys.num_rows)
-                yield from messages([keys.take(pa.array(np.flatnonzero(hashed < np.uint64(limit))))])
+                yield from messages([keys.take(pa.array(np.flatnonzero(hashed < limit)))])
 
-        found = self.engine.sort(
-            received(reported.mapInArrow(choose_parts, MESSAGES).collect()) if limit else [], schema, schema.names
-        )
-        table = pa.Table.from_batches(found, schema)
+        found = received(reported.mapInArrow(choose_parts, MESSAGES).collect())
+        table = pa.Table.from_batches(self.engine.sort(found, schema, schema.names), schema)
         chosen = np.unique(np.arange(1, parts) * table.num_rows // parts)
-        return rows, table.take(pa.array(chosen[chosen < table.num_rows])).combine_chunks()
+        return table.take(pa.array(chosen[chosen < table.num_rows])).combine_chunks()
 
 
 def _tokens(columns: pa.Schema) -> pa.Schema:
@@ -294,7 +309,13 @@ def _sanitizer(terms: Terms) -> Sanitizer:
     return Sanitizer(terms.sampling, terms.privacy, terms.grid or 1, keys_only=terms.keys_only)
 
 
-def _place(pivots: pa.Table, names: list[str]) -> Callable[[Batches], Batches]:
+def _numbered(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Put all rows into the first part."""
+    for batch in batches:
+        yield batch.append_column("part", pa.array(np.zeros(batch.num_rows, np.int32)))
+
+
+def _place(pivots: pa.Table, names: list[str]) -> Kernel:
     """Return what appends the number of its part to each row: how many pivots are not above it."""
     firsts = [column.chunk(0) for column in pivots.columns] if pivots.num_rows else []
 
@@ -303,19 +324,18 @@ def _place(pivots: pa.Table, names: list[str]) -> Callable[[Batches], Batches]:
             low = np.zeros(batch.num_rows, np.int32)
             high = np.full(batch.num_rows, pivots.num_rows, np.int32)
             while (low < high).any():  # a binary search, of all rows at once
-                middle = np.minimum((low + high) // 2, max(pivots.num_rows - 1, 0))
-                at = pa.array(middle)
+                middle = (low + high) // 2
+                at = pa.array(np.minimum(middle, pivots.num_rows - 1))  # beyond the last one only where it is settled
                 below = ascends(batch.columns[: len(names)], [first.take(at) for first in firsts]).to_numpy(False)
-                open_ = low < high
-                high = np.where(open_ & below, middle, high)
-                low = np.where(open_ & ~below, middle + 1, low)
+                below |= low == high
+                low, high = np.where(below, low, middle + 1), np.where(below, middle, high)
             columns = [*batch.columns, pa.array(low)]
             yield pa.RecordBatch.from_arrays(columns, [*names, *batch.schema.names[len(names) :], "part"])
 
     return divide
 
 
-def _write(folder: str, columns: pa.Schema, terms: Terms) -> Callable[[Batches], Batches]:
+def _write(folder: str, columns: pa.Schema, terms: Terms) -> Kernel:
     """Return what writes rows that come in the order of parts and keys, and tells how many are in which part.
 
     A part that is written twice, by a task that is run again, is the same, and replaces the first one in one step.

@@ -46,6 +46,12 @@ class Frame:
         """The names of the key columns in `rows`."""
         return [f"k{i}" for i in range(len(self.keys))]
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether Spark takes the rows to be the same each time; over Spark Connect it does not tell."""
+        plan = getattr(self.data, "_jdf", None)
+        return plan is None or bool(plan.queryExecution().analyzed().deterministic())
+
     def fields(self, **more: str) -> T.StructType:
         """The key columns and some more, as Spark describes them."""
         made = T.StructType([T.StructField(name, kind) for name, kind in zip(self.names, self.types, strict=True)])
