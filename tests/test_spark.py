@@ -159,10 +159,15 @@ class TestFaults:
         for sampling, way in ((Priority(0.01), "aggregate"), (Ppswor(0.01), "two-pass")):
             with Spark() as engine:
                 job = _Job(engine, source, sampling, way, Secret(KEY))  # type: ignore[arg-type]
-                reported = job._drawn(terms_of(PRIVACY, sampling, ("k",), False, None))
+                reported = job._messages(terms_of(PRIVACY, sampling, ("k",), False, None))
                 runs = [pa.Table.from_batches(received(reported.collect())).sort_by("k") for _ in range(2)]
+                # another secret in the same session: nothing that Spark keeps is taken for its own
+                job.secret = Secret(bytes(32))
+                other = job._messages(terms_of(PRIVACY, sampling, ("k",), False, None))
+                runs.append(pa.Table.from_batches(received(other.collect())).sort_by("k"))
             assert runs[0].equals(runs[1])
             assert runs[0].num_rows > 100
+            assert not runs[0]["k"].equals(runs[2]["k"])
 
 
 class TestLaw:
@@ -212,7 +217,7 @@ class TestSecret:
         texts: dict[str, bytes] = {}
         with Spark() as engine:
             job = _Job(engine, Source(frame, "k"), KeepAll(), "aggregate", Secret(KEY))
-            reported = job._drawn(terms_of(PRIVACY, KeepAll(), ("k",), False, None))
+            reported = job._messages(terms_of(PRIVACY, KeepAll(), ("k",), False, None))
             plan = reported._jdf.queryExecution()
             texts["plan"] = f"{plan}{plan.logical()}{plan.executedPlan()}{plan.logical().toJSON()}".encode()
             texts["columns"] = f"{reported.schema} {reported}".encode()
@@ -265,7 +270,7 @@ class TestSecret:
         with Spark() as engine:
             job = _Job(engine, Source(events, "k"), Ppswor(0.01), "aggregate", Secret(KEY))
             job._counted = lambda: Noted()  # type: ignore[method-assign]
-            job._drawn(terms_of(PRIVACY, Ppswor(0.01), ("k",), False, None))
+            job._messages(terms_of(PRIVACY, Ppswor(0.01), ("k",), False, None))
         pickled: bytes = dumps(sent[0])  # type: ignore[no-untyped-call]
         assert KEY in pickled
         assert len(pickled) < 100_000
@@ -399,6 +404,13 @@ class TestFolder:
         frame = spark.createDataFrame([], "k string")
         assert dpsample.spark.release_to_folder(tmp_path / "out", frame, "k", privacy=PRIVACY) == 0
         assert len(dpsample.read_release(tmp_path / "out")) == 0
+
+    def test_a_folder_that_is_not_shared(self, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        # what a worker wrote is not where the driver looks
+        monkeypatch.setattr("dpsample.spark._drafted", faults.elsewhere)
+        with pytest.raises(SystemFailure, match="the folder must be one that the driver and all workers see"):
+            dpsample.spark.release_to_folder(tmp_path / "out", Source(events, "k"), privacy=PRIVACY)
+        assert list(tmp_path.iterdir()) == []
 
     def test_what_exists_is_kept(self, spark: Any, events: Path, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()

@@ -17,18 +17,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dpsample.engine.spark import Spark  # first: it says what to install
-from dpsample.engine.spark.engine import MESSAGES, messages, received, shaped, unpacked
+from dpsample.engine.spark.engine import MESSAGES, messages, received, shaped
 from dpsample.engine.spark.frames import read_parquet
 from dpsample.engine.spark.refusals import translated
 from dpsample.errors import InvalidValue, SystemFailure
@@ -47,6 +46,7 @@ __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "s
 Batches = Iterator[pa.RecordBatch]
 Kernel = Callable[[Batches], Batches]
 
+_DRAFTS = "name string, rows bigint"
 _PART = 1 << 20  # rows of a part, about
 _CANDIDATES = 128  # keys, for each part, among which the first one of a part is chosen
 
@@ -180,14 +180,14 @@ class _Job:
 
     def sample(self) -> Sample:
         """Bring the sample to the driver."""
-        batches = self.engine.collected(self._drawn(None), "sampling keys", self.source.key)
+        batches = self.engine.collected(self._messages(None), "sampling keys", self.source.key)
         ordered = self.engine.sort(batches, self.frequencies, self.source.key)
         return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key)
 
     def release(self, terms: Terms) -> Release:
         """Bring the reported keys to the driver."""
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
-        batches = self.engine.collected(self._drawn(terms), "counting and sanitizing keys", self.source.key)
+        batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.key)
         ordered = self.engine.sort(batches, _tokens(columns), terms.keys)
         return Release(pa.Table.from_batches(_estimated(ordered, terms), columns), terms)
 
@@ -201,16 +201,22 @@ class _Job:
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
         with whole_folder(folder) as target:
-            draft, drawn = target / "reported", self._drawn(terms)  # the draft is gone before the folder has its name
-            engine.job("counting and sanitizing keys", keys, lambda: drawn.write.parquet(f"file:{draft}"))
-            rows = pc.sum(pq.read_table(draft, columns=["rows"]).column("rows")).as_py() or 0
+            draft = target / "reported"  # gone before the folder has its name
+            draft.mkdir()
+            drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)
+            found = engine.job("counting and sanitizing keys", keys, drafts.collect)
+            if not all((draft / row[0]).exists() for row in found):
+                raise SystemFailure(
+                    "the folder must be one that the driver and all workers see", "another", "choose a shared one"
+                )
+            rows = int(sum(row[1] for row in found))
             write = _write(str(target), columns, terms)
             if rows <= _PART:  # not worth a job
-                batches = unpacked(pq.read_table(draft, columns=["message"]).to_batches())
-                ordered = engine.sort(batches, _tokens(columns), keys)
+                ordered = engine.sort(_drawn(draft, [row[0] for row in found]), _tokens(columns), keys)
                 written = [tuple(row.values()) for batch in write(_numbered(ordered)) for row in batch.to_pylist()]
             else:
-                written = self._written(engine.session().read.parquet(f"file:{draft}"), rows, write, terms)
+                reported = engine.session().createDataFrame([tuple(row) for row in found], _DRAFTS)
+                written = self._written(reported.repartition(len(found)), str(draft), rows, write, terms)
             parts = {_name(part): count for part, count in sorted(written)}
             if len(parts) < len(written) or sum(parts.values()) != rows:
                 raise SystemFailure(
@@ -218,24 +224,32 @@ class _Job:
                 )
             shutil.rmtree(draft)
             commit_parts(target, parts, columns, terms.to_json(rows))
-        return int(rows)
+        return rows
 
-    def _written(self, reported: Any, rows: int, write: Kernel, terms: Terms) -> list[tuple[int, int]]:
+    def _written(self, reported: Any, draft: str, rows: int, write: Kernel, terms: Terms) -> list[tuple[int, int]]:
         """Let the workers write the parts; return the number of rows of each."""
         frame, keys = self.frame, self.source.key
-        pivots = self.engine.job("dividing the release", keys, lambda: self._pivots(reported, rows))
+        pivots = self.engine.job("dividing the release", keys, lambda: self._pivots(reported, draft, rows))
         more = {} if terms.keys_only else {"token": "double"}
-        placed = reported.mapInArrow(_place(pivots, frame.names), frame.fields(**more, part="integer"))
+        placed = reported.mapInArrow(_place(pivots, draft, frame.names), frame.fields(**more, part="integer"))
         # all of a part is in one partition, in order
         ordered = placed.repartition(pivots.num_rows + 1, "part").sortWithinPartitions("part", *frame.names)
         written = ordered.mapInArrow(write, "part int, rows bigint")
         found = self.engine.job("writing the release", keys, written.collect)
         return [(row[0], row[1]) for row in found]
 
-    def _drawn(self, terms: Terms | None) -> Any:
-        """The sample, or with `terms` its reported keys with their tokens, in Arrow messages."""
+    def _messages(self, terms: Terms | None) -> Any:
+        """What is drawn, as a DataFrame of Arrow messages."""
+        return self._counted().mapInArrow(self._draw(terms), MESSAGES)
+
+    def _draw(self, terms: Terms | None, draft: str | None = None) -> Kernel:
+        """Return what draws the sample, or with `terms` the reported keys with their tokens.
+
+        These come in Arrow messages, or go to an Arrow file of each task's own in a folder, and then its name comes.
+        """
         schema, sampling, secret = self.frequencies, self.sampling, self.secret
         samples = self.way == "aggregate" and not self.drawn
+        columns = _tokens(columns_of(self.frame.schema, terms)) if terms else schema
 
         def sample_and_sanitize(batches: Batches) -> Batches:
             sanitizer = terms and _sanitizer(terms)
@@ -249,10 +263,10 @@ class _Job:
                         kept = sanitizer.batch(kept, secret.about(kept.select(schema.names[:-1]), "sanitize"))
                     yield kept
 
-            columns = _tokens(columns_of(schema.remove(len(schema) - 1), terms)) if terms else schema
-            return messages(rebatch(drawn(), columns))
+            made = rebatch(drawn(), columns)
+            return messages(made) if draft is None else _drafted(made, draft, columns)
 
-        return self._counted().mapInArrow(sample_and_sanitize, MESSAGES)
+        return sample_and_sanitize
 
     def _counted(self) -> Any:
         """The keys that were counted, all or picked ones: k0, k1, ..., frequency."""
@@ -274,13 +288,13 @@ class _Job:
         size = self.engine.job("picking elements", self.source.key, found.count)
         return made.grouped(made.wanted(found, size))
 
-    def _pivots(self, reported: Any, rows: int) -> pa.Table:
+    def _pivots(self, reported: Any, draft: str, rows: int) -> pa.Table:
         """The first key of each part but the first: evenly spaced among keys that a public hash names."""
         schema, parts = self.frame.schema, -(-rows // _PART)
         limit = np.uint64(min(2**64 - 1, _CANDIDATES * parts * 2**64 // rows))
 
         def choose_parts(batches: Batches) -> Batches:
-            for batch in unpacked(batches):
+            for batch in _reread(draft, batches):
                 keys = batch.select(schema.names)
                 hashed = KeyedCoins(bytes(32), keys, "part").first(keys.num_rows)
                 yield from messages([keys.take(pa.array(np.flatnonzero(hashed < limit)))])
@@ -309,18 +323,45 @@ def _sanitizer(terms: Terms) -> Sanitizer:
     return Sanitizer(terms.sampling, terms.privacy, terms.grid or 1, keys_only=terms.keys_only)
 
 
+def _drafted(batches: Batches, draft: str, columns: pa.Schema) -> Batches:
+    """Write batches to a new file, and tell its name and rows: what another run of the task left is not named."""
+    first = next(batches, None)
+    if first is None:
+        return
+    name, rows = f"{uuid4().hex}.arrow", 0
+    with pa.ipc.new_file(Path(draft, name), columns) as writer:
+        for batch in chain([first], batches):
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    yield pa.record_batch({"name": [name], "rows": [rows]})
+
+
+def _drawn(draft: PathLike, names: Iterable[str]) -> Batches:
+    """Read what was drawn."""
+    for name in names:
+        with pa.memory_map(str(Path(draft, name))) as file:
+            reader = pa.ipc.open_file(file)
+            yield from map(reader.get_batch, range(reader.num_record_batches))
+
+
+def _reread(draft: str, batches: Batches) -> Batches:
+    """Read what was drawn, on a worker that got some of the names."""
+    for batch in batches:
+        yield from _drawn(draft, batch.column("name").to_pylist())
+
+
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Batches:
     """Put all rows into the first part."""
     for batch in batches:
         yield batch.append_column("part", pa.array(np.zeros(batch.num_rows, np.int32)))
 
 
-def _place(pivots: pa.Table, names: list[str]) -> Kernel:
+def _place(pivots: pa.Table, draft: str, names: list[str]) -> Kernel:
     """Return what appends the number of its part to each row: how many pivots are not above it."""
     firsts = [column.chunk(0) for column in pivots.columns] if pivots.num_rows else []
 
     def divide(batches: Batches) -> Batches:
-        for batch in unpacked(batches):
+        for batch in _reread(draft, batches):
             low = np.zeros(batch.num_rows, np.int32)
             high = np.full(batch.num_rows, pivots.num_rows, np.int32)
             while (low < high).any():  # a binary search, of all rows at once
