@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -304,6 +305,19 @@ class TestConnect:
 
 
 class TestExample:
+    def test_the_one_in_the_docs(self, spark: Any, tmp_path: Path) -> None:
+        page = (HERE.parent / "docs" / "spark.md").read_text(encoding="utf-8")
+        start = page.index("    import dpsample.spark")
+        code = textwrap.dedent(page[start : page.index("\nThe folder opens", start)])
+        pq.write_table(pa.table({"query": ["weather"] * 200_000}), tmp_path / "events.parquet")
+        code = code.replace("hdfs:///events", f"file:{tmp_path}/events.parquet").replace("/shared", str(tmp_path))
+        names = {"spark": spark}
+        exec(code, names)
+        made = names["release"]
+        assert isinstance(made, Release)
+        for found in (made, dpsample.read_release(tmp_path / "queries.private")):
+            assert found.table["query"].to_pylist() == ["weather"]
+
     def test_the_job_for_spark_submit(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"query": ["weather"] * 20_000 + [""] * 20_000}), tmp_path / "a.parquet")
         program = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-submit")
