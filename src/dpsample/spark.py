@@ -255,8 +255,8 @@ class _Job:
             sanitizer = terms and _sanitizer(terms)
 
             def drawn() -> Batches:
-                for batch in batches:
-                    kept = shaped(batch, schema)
+                # in larger batches than Spark's: the sanitizer has a price for each
+                for kept in rebatch((shaped(batch, schema) for batch in batches), schema):
                     if samples:
                         kept = sampled_batch(kept, sampling, secret.about(kept.select(schema.names[:-1]), "sample"))
                     if sanitizer:
