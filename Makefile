@@ -8,7 +8,7 @@ demo: .venv/ready
 	$(BIN)/dpsample demo
 
 test: check
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
@@ -23,6 +23,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/answers.py
+	$(BIN)/python benchmarks/spark.py
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -6,15 +6,18 @@ recurrence of pi loses at most about log10(1/delta) of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
+import clusters
 import dpsample.privacy
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 
@@ -34,6 +37,23 @@ def _forget_warnings() -> Iterator[None]:
     yield
     dpsample.privacy._warned.clear()
     dpsample.privacy._warned.update(before)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[clusters.Cluster]:
+    """A Spark cluster. What uses it is marked xdist_group("spark"), so that there is one."""
+    if clusters.java() is None and not os.environ.get("CI"):
+        pytest.skip("no Java to run Spark with")
+    with clusters.cluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def spark(cluster: clusters.Cluster) -> Iterator[Any]:
+    """A session on the cluster."""
+    session = clusters.session(cluster)
+    yield session
+    session.stop()
 
 
 @contextmanager

@@ -65,6 +65,16 @@ SCHEME = [
     "token_law",
     "token_laws",
 ]
+SPARK = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session"]
+
+
+def test_the_public_names_on_a_cluster() -> None:
+    pytest.importorskip("pyspark")
+    module = import_module("dpsample.spark")
+    assert sorted(module.__all__) == sorted(SPARK)
+    for name in SPARK:
+        assert (getattr(module, name).__doc__ or "").strip()
+
 
 ACCURACY = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage"]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]

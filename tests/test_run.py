@@ -24,7 +24,7 @@ def _tail(count: int, n: int, p: float) -> float:
     return float(min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)))
 
 
-def _elements(keys: int) -> pa.Table:
+def elements(keys: int) -> pa.Table:
     """`keys` keys of each frequency, as raw elements; the key is frequency * 10**6 + number."""
     frequency = np.repeat(np.array(FREQUENCIES), keys)
     number = np.tile(np.arange(keys), len(FREQUENCIES))
@@ -45,8 +45,14 @@ def test_reports_and_tokens_follow_the_law_end_to_end(sampling: Sampling, way: W
     # Each of n keys of frequency i is reported with token j on its own, with probability P_i(j): counts are binomial. A
     # count is refused if its tail is below 1e-12; about 2,000 counts, so odds of a false alarm of 4e-9.
     n = 20_000
-    duckdb.from_arrow(_elements(n)).write_parquet(str(tmp_path / "events.parquet"))
+    duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
     made = dpsample.release(tmp_path / "events.parquet", "key", privacy=PRIVACY, sampling=sampling, way=way)
+    assert_law(made, n)
+
+
+def assert_law(made: Release, n: int) -> None:
+    """The reports and tokens of `elements(n)` are as likely as not; the odds are those of the test above."""
+    sampling = made.sampling
     frequency = made.table["key"].to_numpy() // 10**6
     cells = np.rint(made.table["token"].to_numpy() * made.grid).astype(int)
     assert set(frequency.tolist()) <= set(FREQUENCIES)
@@ -65,7 +71,7 @@ def test_reports_and_tokens_follow_the_law_end_to_end(sampling: Sampling, way: W
 def test_both_ways_draw_threshold_ppswor(way: Way, tmp_path: Path) -> None:
     # the sampled number of n keys of frequency i is binomial(n, 1 - exp(-tau i)); odds of a false alarm 12 * 2e-11
     n, tau = 20_000, 0.015
-    duckdb.from_arrow(_elements(n)).write_parquet(str(tmp_path / "events.parquet"))
+    duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
     drawn = dpsample.sample(tmp_path / "events.parquet", "key", sampling=Ppswor(tau), way=way)
     keys, frequency = drawn.table["key"].to_numpy(), drawn.table["frequency"].to_numpy()
     assert (keys // 10**6 == frequency).all()  # whole frequencies, not those of picked elements

@@ -12,10 +12,11 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     ledger      a dataset's budget over many releases
     scheme      the mathematics: sampling, reporting probabilities, token laws, certificates
     source      where elements live, and which columns are the key
-    engine      moves data, knows no mathematics; DuckDB is the embedded one
+    engine      moves data, knows no mathematics; DuckDB is the embedded one, Spark the distributed one
     randomness  the only door to randomness
     bounding    each user keeps so many keys
     noise       discrete Laplace noise, drawn exactly
+    keyed       coins for work that may be done twice
     sanitizer   frequencies and coins -> which keys are reported, with which token
     samples     a weighted sample with its scheme; NOT private
     releases    the only thing that may be published
@@ -31,6 +32,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     answers     what questions return, where it is more than one estimate
     plan        what a release is to be, checked before any data are read
     run         release, sample, sanitize: the stages put together
+    spark       the same on a cluster; imported on demand
     explain     what a release is, in plain words
     shown       how rows are shown
     proof       all that a release's privacy rests on, on one page

@@ -89,7 +89,12 @@ _tokens = _options(
     click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; by epsilon unless told."),
 )
 _output = _options(
-    click.option("--output", "-o", required=True, help="File to write: .parquet, .csv or .arrow."),
+    click.option(
+        "--output",
+        "-o",
+        required=True,
+        help="File to write: .parquet, .csv or .arrow. With --engine spark also NAME/, a folder.",
+    ),
     click.option("--force", is_flag=True, help="Replace an output that exists."),
 )
 _machine = _options(
@@ -102,6 +107,17 @@ _machine = _options(
         default="auto",
         show_default=True,
         help="How raw elements are sampled.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["duckdb", "spark"]),
+        default="duckdb",
+        show_default=True,
+        help="Work on this machine, or on a Spark cluster, which reads Parquet (hdfs://, s3a://, ...).",
+    ),
+    click.option("--master", help="With --engine spark: the cluster, such as spark://host:7077, yarn or local[4]."),
+    click.option(
+        "--partitions", type=click.IntRange(min=1), help="With --engine spark: into how many keys are divided."
     ),
     click.option("--show-private", is_flag=True, help="Also say what only those may know who may see the data."),
 )
@@ -152,10 +168,17 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
       dpsample release clicks.parquet -k page --user user_id --max-keys-per-user 20 -e 1 -d 1e-8 -o pages.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --scheme ppswor --sample-size 100000 -o sample.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --with-total --ledger events.ledger -o queries.parquet
+      dpsample release hdfs:///events -k query -e 1 -d 1e-8 --engine spark --master yarn -o queries.private/
     """
     from dpsample.plan import Plan
     from dpsample.run import way_of, written
 
+    _check_engine(options, show_private)
+    if options["engine"] == "spark":
+        sampling, privacy = _sampling_from(options), _privacy_from(options)
+        keys, read, terms = _release_by_spark(output, force, way, privacy, sampling, options)
+        _print_release(read, output, keys, terms, form, None)
+        return
     size = _size_from(options)
     plan = Plan.of(
         _source_from(options),
@@ -202,18 +225,27 @@ def sample(output: str, force: bool, form: str, show_private: bool, way: str, **
     from dpsample.files import check_output
     from dpsample.run import sample as draw
 
-    source, sampling = _source_from(options), _sampling_from(options)
+    _check_engine(options, False)
+    sampling = _sampling_from(options)
     check_output(output, force=force)
-    with _engine(options) as engine, _progress() as progress:
-        drawn = draw(
-            source,
-            sampling=sampling,
-            max_keys_per_user=options["max_keys_per_user"],
-            way=way,  # type: ignore[arg-type]
-            engine=engine,
-            progress=progress,
-        )
-        drawn.write(output, force=force)
+    if options["engine"] == "spark":
+        from dpsample import spark
+
+        with spark.session(options["master"]) as session:
+            found = _source_by_spark(session, options)
+            drawn = spark.sample(found, sampling=sampling, way=way, partitions=options["partitions"])  # type: ignore[arg-type]
+    else:
+        source = _source_from(options)
+        with _engine(options) as engine, _progress() as progress:
+            drawn = draw(
+                source,
+                sampling=sampling,
+                max_keys_per_user=options["max_keys_per_user"],
+                way=way,  # type: ignore[arg-type]
+                engine=engine,
+                progress=progress,
+            )
+    drawn.write(output, force=force)
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
     if show_private:
         result["keys"] = len(drawn)
@@ -413,6 +445,55 @@ def _engine(options: dict[str, Any]) -> Any:
     from dpsample.engine.duckdb import DuckDB
 
     return DuckDB(options["memory_limit"], options["threads"], options["temp_dir"])
+
+
+def _check_engine(options: dict[str, Any], show_private: bool) -> None:
+    """Refuse options of the engine that is not used."""
+    if options["engine"] == "spark":
+        others = ["memory_limit", "threads", "temp_dir", "table", "query"]
+        others += ["user", "max_keys_per_user", "sample_size", "with_total", "ledger"]  # not on a cluster yet
+        found = [name for name in others if options.get(name)] + ["show_private"] * show_private
+    else:
+        found = [name for name in ("master", "partitions") if options[name] is not None]
+    if found:
+        name = f"--{found[0].replace('_', '-')}"
+        raise click.UsageError(f"{name} does not go with --engine {options['engine']}; leave {name} out")
+
+
+def _source_by_spark(session: Any, options: dict[str, Any]) -> Any:
+    from dpsample import spark
+    from dpsample.source import Source
+
+    frame = spark.read_parquet(session, list(options["source"]), options["input_format"])
+    return Source(frame, options["key"], options["frequency"], options["drop_null"])
+
+
+def _release_by_spark(
+    output: str, force: bool, way: str, privacy: Privacy, sampling: Sampling, options: dict[str, Any]
+) -> tuple[int, str, Any]:
+    """Release on a cluster: to a folder if the output's name ends with a slash, else to a file; say what was read."""
+    from dpsample import spark
+    from dpsample.budget import Budget
+    from dpsample.files import check_folder, check_output
+    from dpsample.run import terms_of, way_of
+
+    folder = output.endswith("/")
+    check_folder(output) if folder else check_output(output, force=force)
+    terms: dict[str, Any] = {name: options[name] for name in ("keys_only", "grid", "partitions")}
+    terms |= {"privacy": privacy, "sampling": sampling, "way": way}
+    with spark.session(options["master"]) as session:
+        source = _source_by_spark(session, options)
+        partitions = spark.Spark(session, options["partitions"]).partitions
+        if folder:
+            keys = spark.release_to_folder(output, source, **terms)
+        else:
+            made = spark.release(source, **terms)
+            made.write(output, force=force)
+            keys = len(made)
+    where = " ".join(options["source"])
+    read = f"{where} by Spark, way: {way_of(source, sampling, way)}, partitions: {partitions}"  # type: ignore[arg-type]
+    made_with = terms_of(Budget(privacy), sampling, source.key, options["keys_only"], options["grid"])
+    return keys, read, made_with
 
 
 class _Seen:

@@ -3,11 +3,13 @@
 Each decision compares a uniform number, written in binary, with a cut point. The first 64 bits settle nearly every
 one; `Coins.more` gives as many further bits of the same number as an undecided comparison needs, so that
 probabilities are exact. There is no seed: the bits are those of a secret key that the operating system draws for each
-run and that dies with it. Tests hand in bits as data (`GivenCoins`).
+run and that dies with it. Tests hand in bits as data (`GivenCoins`). Where work may be done twice, as on a cluster, the
+bits are those of `keyed.Secret`, which decides the same about a key each time.
 """
 
 import os
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -15,8 +17,16 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Words = NDArray[np.uint64]
 _PIECE = 1 << 20  # words encrypted at once
+
+
+def secret_key() -> bytes:
+    """Draw a key that nobody knows."""
+    return os.urandom(32)
 
 
 class Coins(ABC):
@@ -30,20 +40,22 @@ class Coins(ABC):
     def more(self, row: int, bits: int) -> int:
         """Return the next `bits` bits of number `row` of the last call of `first`; asked at most once for each."""
 
+    def about(self, keys: "pa.RecordBatch", purpose: str) -> Self:
+        """Return the coins for decisions about these keys; here any will do, since nothing is decided twice."""
+        return self
 
-class SecretCoins(Coins):
-    """The key stream of AES-256 in counter mode, under a key from the operating system."""
+    def along(self, elements: "pa.RecordBatch", place: tuple[int, int]) -> Self:
+        """Return the coins for decisions about these elements, batch `place[1]` of partition `place[0]`."""
+        return self
 
-    def __init__(self) -> None:
-        self._start()
 
-    def _start(self) -> None:
-        self._process = os.getpid()
-        self._stream = Cipher(AES256(os.urandom(32)), CTR(os.urandom(16))).encryptor()
+class StreamCoins(Coins):
+    """The key stream of AES-256 in counter mode, under a key of 32 bytes that is used for nothing else."""
+
+    def __init__(self, key: bytes) -> None:
+        self._stream = Cipher(AES256(key), CTR(bytes(16))).encryptor()
 
     def first(self, n: int) -> Words:  # noqa: D102
-        if os.getpid() != self._process:  # a forked process must not repeat its parent's bits
-            self._start()
         words = np.empty(n + 2, np.uint64)  # the cipher asks for one spare block
         target = words.view(np.uint8).data
         for start in range(0, n, _PIECE):
@@ -55,7 +67,20 @@ class SecretCoins(Coins):
         return int.from_bytes(self.first(-(-bits // 64)).tobytes(), "little") >> (-bits % 64)
 
     def __repr__(self) -> str:
-        return "SecretCoins()"
+        return f"{type(self).__name__}()"
+
+
+class SecretCoins(StreamCoins):
+    """A key stream under a key from the operating system."""
+
+    def __init__(self) -> None:
+        super().__init__(secret_key())
+        self._process = os.getpid()
+
+    def first(self, n: int) -> Words:  # noqa: D102
+        if os.getpid() != self._process:  # a forked process must not repeat its parent's bits
+            self.__init__()  # type: ignore[misc]
+        return super().first(n)
 
     def __reduce__(self) -> tuple[type["SecretCoins"], tuple[()]]:
         return SecretCoins, ()  # a copy elsewhere has a secret of its own

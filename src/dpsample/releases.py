@@ -198,7 +198,7 @@ class Release:
 
     def __init__(self, table: pa.Table, terms: Terms) -> None:
         schema = release_schema(table.schema, terms)
-        batches = _checked(rebatch(table.select(schema.names).to_batches(), schema), terms)
+        batches = checked_rows(rebatch(table.select(schema.names).to_batches(), schema), terms)
         self._table, self._terms = pa.Table.from_batches(batches, schema), terms
 
     @property
@@ -405,7 +405,7 @@ def write_release(
 
     def counted() -> Iterator[pa.RecordBatch]:
         nonlocal rows
-        for batch in _checked(rebatch(batches, schema), terms):
+        for batch in checked_rows(rebatch(batches, schema), terms):
             rows += batch.num_rows
             yield batch
 
@@ -467,7 +467,7 @@ def ascends(before: list[Any], after: list[Any]) -> Any:
     return above
 
 
-def _checked(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
+def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
     """Pass on batches whose keys ascend, also from one to the next, and whose tokens and estimates can be."""
     rows = 0
     last: list[pa.Array] = []

@@ -24,6 +24,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators import mle
 from dpsample.exact import Number
 from dpsample.files import check_output
+from dpsample.keyed import Secret
 from dpsample.ledger import check_ledger, spend
 from dpsample.noise import discrete_laplace
 from dpsample.plan import Plan, check_users
@@ -31,7 +32,7 @@ from dpsample.privacy import Privacy
 from dpsample.randomness import Coins, SecretCoins
 from dpsample.releases import Release, Terms, write_release
 from dpsample.samples import Sample
-from dpsample.sanitizer import Sanitizer, picked, sampled
+from dpsample.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.scheme.sampling import Floats, Ppswor, Sampling
 from dpsample.scheme.tokens import default_grid
 from dpsample.sizes import SampleSize
@@ -207,13 +208,13 @@ def sanitized(
     if ledger is not None:
         check_ledger(ledger, privacy, budget.unit)
     with _running(engine) as using:
-        terms = _terms(budget, sample.sampling, sample.keys, keys_only, grid)
+        terms = terms_of(budget, sample.sampling, sample.keys, keys_only, grid)
         schema = sample.table.schema
         schema = schema.remove(schema.get_field_index("frequency"))
         batches = _sanitized(iter(sample.table.to_batches()), terms, schema, using, SecretCoins())
         terms, batches = _entered(terms, batches, ledger, output)
         with spent(terms):
-            return Release(pa.Table.from_batches(batches, _columns(schema, terms)), terms)
+            return Release(pa.Table.from_batches(batches, columns_of(schema, terms)), terms)
 
 
 def way_of(source: Source, sampling: Sampling, way: Way = "auto") -> Way:
@@ -230,7 +231,7 @@ def way_of(source: Source, sampling: Sampling, way: Way = "auto") -> Way:
     """
     possible = (
         not source.aggregated
-        and source.kind in ("files", "table")
+        and source.kind in ("files", "table", "frame")
         and isinstance(sampling, Ppswor)
         and sampling.power == 1
         and sampling.cap is None
@@ -257,7 +258,7 @@ def _running(engine: Engine | None) -> Iterator[Engine]:
         yield own
 
 
-def _terms(
+def terms_of(
     budget: Budget,
     sampling: Sampling,
     keys: Sequence[str],
@@ -266,6 +267,7 @@ def _terms(
     size: Sized | None = None,
     total: Total | None = None,
 ) -> Terms:
+    """Put together what a release is made with."""
     return Terms(
         budget.privacy,
         sampling,
@@ -281,7 +283,8 @@ def _terms(
     )
 
 
-def _columns(keys: pa.Schema, terms: Terms) -> pa.Schema:
+def columns_of(keys: pa.Schema, terms: Terms) -> pa.Schema:
+    """Return the columns of a release."""
     numbers = () if terms.keys_only else ("token", "estimate")
     return pa.schema([*keys, *(pa.field(name, pa.float64()) for name in numbers)])
 
@@ -293,30 +296,35 @@ def _released(
     way: Way,
     engine: Engine,
     progress: Progress | None,
-    coins: Coins,
+    coins: Coins | Secret,
     output: str,
 ) -> tuple[Terms, pa.Schema, Batches]:
     """The terms, the columns, and the rows in key order: key, token, estimate. With a ledger, they are paid for."""
     budget, asked = plan.budget, plan.size
+    other = SecretCoins() if isinstance(coins, Secret) else coins  # for what is not about a key
     way_of(plan.source, asked.with_tau(Fraction(1)) if asked else plan.sampling, way)  # refuses what is not possible
     keys = engine.check(plan.source)
-    source = _bounded(plan.source, budget.max_keys, engine, coins)
+    source = _bounded(plan.source, budget.max_keys, engine, other)
     held, sampling, sized, total = None, plan.sampling, None, None
     if asked is not None:
         if asked.by_frequency:
             truth = engine.total(source)
         else:
             held, truth = _weighed(source, asked, keys, engine, progress)
-        weights = _noisy(truth, budget, asked.share, asked.sensitivity, asked.unit, coins)
+        weights = _noisy(truth, budget, asked.share, asked.sensitivity, asked.unit, other)
         sampling, sized = asked.sampling(weights), Sized(asked.size, weights)
     if budget.total:
-        total = _noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), coins)
-    terms = _terms(budget, sampling, source.key, keys_only, grid, sized, total)
-    drawn = _sampled(source, sampling, way, engine, progress, coins) if held is None else _kept(held, sampling, coins)
+        total = _noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), other)
+    terms = terms_of(budget, sampling, source.key, keys_only, grid, sized, total)
+    drawn = (
+        _sampled(source, sampling, way, engine, progress, coins)
+        if held is None
+        else _kept(held, source.key, sampling, coins)
+    )
     if source is not plan.source:
         drawn = _forgetting(drawn, source, engine)
     terms, batches = _entered(terms, _sanitized(drawn, terms, keys, engine, coins), plan.ledger, output)
-    return terms, _columns(keys, terms), batches
+    return terms, columns_of(keys, terms), batches
 
 
 def _bounded(source: Source, max_keys: int | None, engine: Engine, coins: Coins) -> Source:
@@ -377,25 +385,24 @@ def spent(terms: Terms) -> Iterator[None]:
 
 
 def _sampled(
-    source: Source, sampling: Sampling, way: Way, engine: Engine, progress: Progress | None, coins: Coins
+    source: Source, sampling: Sampling, way: Way, engine: Engine, progress: Progress | None, coins: Coins | Secret
 ) -> Batches:
     """A weighted sample: key, frequency."""
     tell = progress or _quietly
     if way_of(source, sampling, way) == "aggregate":
-        yield from _kept(_told(engine.aggregated(source), "counting keys", None, tell), sampling, coins)
+        yield from _kept(_told(engine.aggregated(source), "counting keys", None, tell), source.key, sampling, coins)
         return
     parts = []
-    for batch in _told(engine.elements(source), "picking elements", engine.rows(source), tell):
-        parts.append(batch.take(pa.array(picked(batch.num_rows, sampling, coins))))
+    for n, batch in enumerate(_told(engine.elements(source), "picking elements", engine.rows(source), tell)):
+        parts.append(batch.take(pa.array(picked(batch.num_rows, sampling, coins.along(batch, (0, n))))))
     if parts:
         keys = pa.Table.from_batches(parts).group_by(list(source.key)).aggregate([])
         yield from _told(engine.count(source, keys), "counting picked keys", keys.num_rows, tell)
 
 
-def _kept(batches: Batches, sampling: Sampling, coins: Coins) -> Batches:
+def _kept(batches: Batches, key: Sequence[str], sampling: Sampling, coins: Coins | Secret) -> Batches:
     for batch in batches:
-        kept = sampled(batch.column("frequency").to_numpy(), sampling, coins)
-        yield batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
+        yield sampled_batch(batch, sampling, coins.about(batch.select(key), "sample"))
 
 
 def _quietly(stage: str, done: int, total: int | None) -> None:
@@ -410,19 +417,19 @@ def _told(batches: Iterable[pa.RecordBatch], stage: str, total: int | None, tell
         tell(stage, done, total)
 
 
-def _sanitized(batches: Batches, terms: Terms, keys: pa.Schema, engine: Engine, coins: Coins) -> Batches:
+def _sanitized(batches: Batches, terms: Terms, keys: pa.Schema, engine: Engine, coins: Coins | Secret) -> Batches:
     """The release's rows in key order: key, token, estimate."""
     sanitizer = Sanitizer(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only)
     tokens = pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
-    reported = (sanitizer.batch(batch, coins) for batch in batches)
+    reported = (sanitizer.batch(batch, coins.about(batch.select(keys.names), "sanitize")) for batch in batches)
     ordered = engine.sort(reported, tokens, terms.keys)
     if terms.keys_only:
         return ordered
-    estimates = _Estimates(terms)
+    estimates = Estimates(terms)
     return (batch.append_column("estimate", pa.array(estimates(batch.column("token")))) for batch in ordered)
 
 
-class _Estimates:
+class Estimates:
     """Estimates by token, each computed once."""
 
     def __init__(self, terms: Terms) -> None:
@@ -430,6 +437,7 @@ class _Estimates:
         self._cells, self._values = np.zeros(0, np.int64), np.zeros(0)
 
     def __call__(self, tokens: pa.Array) -> Floats:
+        """Return the estimate of each token."""
         cells = np.rint(tokens.to_numpy(zero_copy_only=False) * self._grid).astype(np.int64)
         new = np.setdiff1d(cells, self._cells)
         if len(new):

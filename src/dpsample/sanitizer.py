@@ -51,6 +51,12 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
     return np.flatnonzero(kept)
 
 
+def sampled_batch(batch: pa.RecordBatch, sampling: Sampling, coins: Coins) -> pa.RecordBatch:
+    """Draw a weighted sample of the keys of a batch with their `frequency`."""
+    kept = sampled(batch.column("frequency").to_numpy(zero_copy_only=False), sampling, coins)
+    return batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
+
+
 def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
     """Pick raw elements, each with probability q_1: the positions, out of n, of those that are picked.
 

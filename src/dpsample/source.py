@@ -19,7 +19,7 @@ from dpsample.errors import InvalidValue
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kind = Literal["files", "database", "table", "stream", "mapping", "keys"]
+Kind = Literal["files", "database", "table", "stream", "mapping", "keys", "frame"]
 
 RESERVED = ("frequency", "token", "estimate")
 FORMATS = {
@@ -387,6 +387,8 @@ def _kind(data: Any, named: bool) -> Kind:
         if pathlike or (named and all(isinstance(entry, str | os.PathLike) for entry in data)):
             return "files"
     library = type(data).__module__.partition(".")[0]
+    if library == "pyspark" and hasattr(data, "mapInArrow"):
+        return "frame"
     if library in ("pandas", "polars") and hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
         return "table"
     if library == "pyarrow" and type(data).__name__ in ("Table", "RecordBatch"):

@@ -2,6 +2,8 @@
 
 Engine      what every engine does
 duckdb      the embedded one, for data on one machine
+spark       the distributed one, imported on demand
+refusals    what all of them refuse
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

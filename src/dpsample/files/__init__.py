@@ -12,21 +12,25 @@ rows that were left out, and not on the memory around them. Checksums find accid
     tables      rows: types, batches, a hash of what they hold
     documents   names and documents: where metadata are, how they are sealed
     whole       a file that appears whole or not at all
+    folders     a folder that appears whole or not at all
     csv         CSV that no spreadsheet runs
     writing     write_table, commit_parts, check_output
     reading     read_table, kind_of
 """
 
 from dpsample.files.documents import PARTS, VERSION, PathLike
+from dpsample.files.folders import check_folder, whole_folder
 from dpsample.files.reading import kind_of, read_table
-from dpsample.files.tables import ROWS, is_text, plain_schema, rebatch
+from dpsample.files.tables import ROWS, Content, is_text, plain_schema, rebatch
 from dpsample.files.writing import check_output, commit_parts, write_table
 
 __all__ = [
     "PARTS",
     "ROWS",
     "VERSION",
+    "Content",
     "PathLike",
+    "check_folder",
     "check_output",
     "commit_parts",
     "is_text",
@@ -34,5 +38,6 @@ __all__ = [
     "plain_schema",
     "read_table",
     "rebatch",
+    "whole_folder",
     "write_table",
 ]

@@ -63,7 +63,7 @@ class Temporary(io.RawIOBase):
                     self._claim(name)
             except FileExistsError:
                 raise taken(name) from None
-            _sync(name.parent)
+            sync(name.parent)
 
     def _claim(self, name: Path) -> None:
         try:
@@ -135,7 +135,8 @@ def _usual_mode() -> int:
     return 0o666 & ~mask
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Bring a folder's names to the disk."""
     with contextlib.suppress(OSError):  # not every file system can
         fd = os.open(folder, os.O_RDONLY)
         try:

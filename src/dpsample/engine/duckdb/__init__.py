@@ -10,7 +10,7 @@ DuckDB's own messages, which may quote the data, go no further.
     columns     columns in SQL: names, key types, faults
     databases   databases that aggregate their own rows
     inputs      files looked at before DuckDB reads them
-    refusals    what is refused, and in which words
+    refusals    what DuckDB's errors mean
 """
 
 from dpsample.engine.duckdb.engine import DuckDB

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsample.engine.duckdb.refusals import type_refusal
+from dpsample.engine.refusals import type_refusal
 from dpsample.errors import InvalidValue
 from dpsample.scheme.sampling import MAX_FREQUENCY
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from dpsample.engine.duckdb.columns import family, faults_of, quoted_name, shaped_as
-from dpsample.engine.duckdb.refusals import WORDS, marked, type_refusal
+from dpsample.engine.refusals import WORDS, marked, type_refusal
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.source import Source
 

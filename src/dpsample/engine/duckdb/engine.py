@@ -15,9 +15,10 @@ import duckdb
 import pyarrow as pa
 
 from dpsample.engine.duckdb.columns import numbered, shaped_as
-from dpsample.engine.duckdb.refusals import is_out_of_memory, marked, translated
+from dpsample.engine.duckdb.refusals import is_out_of_memory, translated
 from dpsample.engine.duckdb.tables import Objects, Table, Tables
 from dpsample.engine.duckdb.users import Choose, bounded
+from dpsample.engine.refusals import marked
 from dpsample.errors import InvalidValue
 from dpsample.scheme.sampling import MAX_FREQUENCY
 from dpsample.source import Source

@@ -8,56 +8,15 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from dpsample.errors import DpsampleError, InvalidValue, SystemFailure
-from dpsample.source import null_refusal
+from dpsample.engine.refusals import MARK, marked
+from dpsample.errors import InvalidValue, SystemFailure
 
 _T = TypeVar("_T")
-
-_MARK = "dpsample-refused"
-WORDS = {
-    "missing": "at least one row without a frequency (NULL)",
-    "negative": "at least one negative frequency",
-    "large": "at least one that is too large, infinite or NaN (floats are exact up to 2**53)",
-    "fractional": "at least one frequency with a fraction",
-    "text": "at least one that is not written as a plain whole number up to 2**63 - 1",
-    "sum": "at least one key whose frequencies sum to more",
-}
 
 
 def raise_sql(code: str) -> str:
     """Return SQL that ends a statement with a marked error."""
-    return f"error('{_MARK}:{code}')"
-
-
-def marked(code: str, column: str) -> DpsampleError:
-    """Put a mark into words."""
-    if code == "null":
-        return null_refusal(column)
-    if code == "nobody":
-        return InvalidValue(
-            f"the user column {column!r} must have no NULL",
-            "at least one row with NULL",
-            "leave such rows out with drop_null=True (--drop-null), or say whose they are",
-        )
-    if code == "nested":
-        return type_refusal(column, "an object or array", "nested values")
-    return InvalidValue(
-        "frequencies must be whole numbers from 0 to 2**63 - 1", WORDS[code], "count the elements of each key"
-    )
-
-
-def type_refusal(name: str, found: str, what: str, role: str = "key") -> DpsampleError:
-    """Return the refusal of the type of a column, of the key or the user."""
-    why = {
-        "floats": "; floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
-        "nested values": "; it may be made of several columns instead",
-    }
-    return InvalidValue(
-        f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or times"
-        + why.get(what, ""),
-        found,
-        "cast it to text or to an integer first",
-    )
+    return f"error('{MARK}:{code}')"
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -68,7 +27,7 @@ def is_out_of_memory(error: Exception) -> bool:
 def refusal(error: Exception, where: str, keys: Sequence[str]) -> BaseException:
     """Put an error of DuckDB or Arrow into words that show nothing of the data."""
     message = str(error)
-    if mark := re.search(rf"{_MARK}:(\w+)(?::(\d+))?", message):
+    if mark := re.search(rf"{MARK}:(\w+)(?::(\d+))?", message):
         return marked(mark[1], keys[int(mark[2])] if mark[2] else "")
     if isinstance(error, duckdb.InterruptException):
         return KeyboardInterrupt()

@@ -11,7 +11,8 @@ import pyarrow as pa
 from dpsample.engine.duckdb.columns import family, faults_of, key_sql, numbered, quoted_name, quoted_paths, quoted_text
 from dpsample.engine.duckdb.databases import Database
 from dpsample.engine.duckdb.inputs import header_of, ipc_batches, require_agreement, require_even_quotes, require_whole
-from dpsample.engine.duckdb.refusals import WORDS, raise_sql
+from dpsample.engine.duckdb.refusals import raise_sql
+from dpsample.engine.refusals import WORDS
 from dpsample.errors import InvalidValue
 from dpsample.source import Source, null_refusal
 
@@ -100,6 +101,10 @@ class Tables:
         return self._known.pop(id(source))[1]
 
     def _make(self, source: Source) -> Table:
+        if source.kind == "frame":
+            raise InvalidValue(
+                "DuckDB reads what is on this machine", "a DataFrame of Spark", "use dpsample.spark instead"
+            )
         if source.kind == "database":
             return self._database(source)
         if source.kind == "table":
@@ -140,7 +145,10 @@ class Tables:
         if source.aggregated:
             column, name = f"c{len(keys)}", source.frequency or "frequency"
             frequency = f"TRY_CAST({column} AS BIGINT)"
-            faults += faults_of(column, family(name, str(types[-1].id)) if form == "typed" else "text")
+            kind = family(name, str(types[-1].id)) if form == "typed" else "text"
+            faults += faults_of(column, kind)
+            # a comparison alone would be judged by a Parquet file's statistics, which leave NaN out
+            faults += [(f"isnan({column})", "large")] if kind == "float" else []
         schema = self._schema(source, keys, origin, objects)
         return Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {})
 

@@ -1,0 +1,109 @@
+"""From data to a release on Spark, against the bare `groupBy().count()` of the same data written to Parquet.
+
+One session, one run, on this machine's cores: median wall seconds of a few rounds, taken in turns, and the ratios to
+the bare aggregation. A first round, over a million rows, warms everything up. `--rows 100000000` is the large setting.
+
+    python benchmarks/spark.py --rows 10000000
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+import dpsample.spark
+from dpsample import KeepAll, Ppswor, Privacy, Sampling
+from dpsample.run import Way
+
+PRIVACY = Privacy(0.5, 1e-6)
+SAMPLE = 10**5  # keys in the sample of two passes
+DATA = {
+    "skewed": "least(pow(random(), -5.5), 1e17)::BIGINT",  # Zipf-like: P(key >= k) = k**-0.18
+    "distinct": "(random() * {rows})::BIGINT",  # 63 % of the elements have a key of their own
+    "text": "'query ' || least(pow(random(), -5.5), 1e17)::BIGINT",
+    "half": "if(random() < 0.5, -1, (random() * {rows})::BIGINT)",  # one key has half of all elements
+}
+
+
+def generate(folder: Path, kind: str, rows: int) -> None:
+    key = DATA[kind].format(rows=rows)
+    options = "FORMAT parquet, FILE_SIZE_BYTES '64MB'"
+    duckdb.sql(f"COPY (SELECT {key} AS key FROM range({rows})) TO '{folder}' ({options})")
+
+
+def bare(frame: Any, out: Path) -> None:
+    frame.groupBy("key").count().write.parquet(f"file:{out}")
+
+
+def release(sampling: Sampling, way: Way) -> Callable[[Any, Path], None]:
+    def run(frame: Any, out: Path) -> None:
+        dpsample.spark.release_to_folder(out, frame, "key", privacy=PRIVACY, sampling=sampling, way=way)
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10**7)
+    parser.add_argument("--kinds", nargs="+", choices=list(DATA), default=list(DATA))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", default="4g", help="of the JVM that does it all")
+    options = parser.parse_args()
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    tau = SAMPLE / options.rows
+    tasks = {
+        "bare groupBy to Parquet": bare,
+        "release, all keys": release(KeepAll(), "aggregate"),
+        f"release, ppswor tau={tau:g}, aggregated": release(Ppswor(tau), "aggregate"),
+        f"release, ppswor tau={tau:g}, two passes": release(Ppswor(tau), "two-pass"),
+    }
+    with tempfile.TemporaryDirectory() as home:
+        settings = {
+            "spark.driver.memory": options.memory,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": f"{home}/local",
+        }
+        builder: Any = SparkSession.builder.master("local[*]").appName("dpsample benchmark")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        print(f"Spark {session.version}, {session.sparkContext.defaultParallelism} cores, privacy {PRIVACY}")
+        for kind in options.kinds:
+            data = Path(home, kind)
+            generate(data, kind, options.rows)
+            counted = duckdb.connect().execute(f"SELECT approx_count_distinct(key) FROM '{data}/*.parquet'")
+            [(distinct,)] = counted.fetchall()
+            print(f"{kind}: {options.rows:,} rows, about {distinct:,} keys", flush=True)
+            frame = session.read.parquet(f"file:{data}")
+            seconds: dict[str, list[float]] = {name: [] for name in tasks}
+            for n in range(1 + options.rounds):
+                for name, task in tasks.items():
+                    started = time.perf_counter()
+                    task(frame if n else frame.limit(10**6), Path(home, "out"))
+                    if n:
+                        seconds[name].append(time.perf_counter() - started)
+                    shutil.rmtree(Path(home, "out"))
+            floor = statistics.median(seconds["bare groupBy to Parquet"])
+            for name, times in seconds.items():
+                middle = statistics.median(times)
+                print(f"  {name:<44} {middle:7.2f} s {middle / floor:6.2f} x", flush=True)
+            shutil.rmtree(data)
+        session.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A release over Spark Connect, in a process of its own: one process has either kind of session.
+
+python connected.py PARQUET OUTPUT EVENTS KEY
+"""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from dpsample import Ppswor, Privacy, Source
+from dpsample.budget import Budget
+from dpsample.engine.spark import Spark
+from dpsample.keyed import Secret
+from dpsample.run import terms_of
+from dpsample.spark import _Job
+
+
+def main(source: str, output: str, events: str, key: str) -> None:
+    """Write a release with a given secret in both ways, and leave the log of events."""
+    Path(events).mkdir()
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": f"file:{events}",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.remote("local[1]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    assert "connect" in type(session).__module__
+    read = Source(session.read.parquet(f"file:{source}"), "k")
+    terms = terms_of(Budget(Privacy(0.5, 1e-3)), Ppswor(0.01), ("k",), False, None)
+    with Spark(partitions=3) as engine:
+        _Job(engine, read, Ppswor(0.01), "aggregate", Secret(bytes.fromhex(key))).release_to_folder(output, terms)
+        _Job(engine, read, Ppswor(0.01), "two-pass", Secret(bytes.fromhex(key))).release(terms)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,346 @@
+"""What every engine does: one suite over all of them, and the same release from the same coins."""
+
+from __future__ import annotations
+
+import datetime
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
+from dpsample.budget import Budget
+from dpsample.engine import Engine
+from dpsample.engine.duckdb import DuckDB
+from dpsample.keyed import Secret
+from dpsample.plan import Plan
+from dpsample.run import Way, _released, terms_of
+
+CANARY = "SECRET-canary"
+WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\ `a.b` {k}'  # a column name that breaks what does not quote
+MAX = 2**63 - 1
+KEYS = [
+    "a",
+    "A",
+    "",
+    "007",
+    "7",
+    "é",
+    "e\u0301",
+    "日本",
+    "\U0001f600",
+    "\uffff",
+    'q"q',
+    "a\nb",
+    " a ",
+    "NULL",
+    "{}",
+    "\0",
+]
+ELEMENTS = [key for i, key in enumerate(KEYS) for _ in range(i + 1)]
+ORACLE = Counter(ELEMENTS)
+
+Make = Callable[..., Source]
+
+
+def _spark(*values: str) -> Any:
+    return pytest.param(*values, marks=pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(params=["duckdb", _spark("spark")])
+def engine(request: pytest.FixtureRequest) -> Iterable[Engine]:
+    if request.param == "duckdb":
+        with DuckDB() as made:
+            yield made
+    else:
+        from dpsample.engine.spark import Spark
+
+        with Spark(request.getfixturevalue("spark")) as started:
+            yield started
+
+
+@pytest.fixture(params=["files", "object"])
+def make(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Make:
+    """Make a source of a table: files, or what the engine reads from memory."""
+    numbers = count()
+
+    def source(table: pa.Table, key: Any, frequency: str | None = None, **options: Any) -> Source:
+        path = tmp_path / f"{next(numbers)} [x]*.parquet"
+        pq.write_table(table, path)
+        if request.param == "files":
+            return Source(path, key, frequency, **options)
+        if isinstance(engine, DuckDB):
+            return Source(table, key, frequency, **options)
+        escaped = str(path).replace("[", "\\[").replace("]", "\\]").replace("*", "\\*")
+        frame = request.getfixturevalue("spark").read.parquet(f"file:{escaped}")
+        return Source(frame, key, frequency, **options)
+
+    return source
+
+
+def counted(batches: Iterable[pa.RecordBatch]) -> dict[Any, int]:
+    """The keys and frequencies of batches; each key must come once."""
+    result: dict[Any, int] = {}
+    for batch in batches:
+        assert batch.schema.names[-1] == "frequency"
+        assert batch.schema.field("frequency").type == pa.int64()
+        assert batch.num_rows > 0
+        for *key, frequency in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            known = key[0] if len(key) == 1 else tuple(key)
+            assert known not in result
+            result[known] = frequency
+    return result
+
+
+def refuses(work: Callable[[], Any], rule: str, found: str) -> None:
+    """Work is refused, and no value of the data is anywhere near the error."""
+    with pytest.raises(InvalidValue) as info:
+        work()
+    assert str(info.value).startswith(rule)
+    assert found in str(info.value)
+    error: BaseException | None = info.value
+    while error is not None:
+        assert CANARY not in repr(error) + "".join(traceback.format_exception(error))
+        error = error.__cause__ or error.__context__
+
+
+class TestSources:
+    def test_raw_elements(self, engine: Engine, make: Make) -> None:
+        assert isinstance(engine, Engine)
+        source = make(pa.table({"other": [5] * len(ELEMENTS), WEIRD: ELEMENTS}), WEIRD)
+        assert engine.check(source) == pa.schema([(WEIRD, pa.string())])
+        batches = list(engine.aggregated(source))
+        assert batches[0].schema.names == [WEIRD, "frequency"]
+        assert counted(batches) == ORACLE
+
+    def test_aggregated_rows(self, engine: Engine, make: Make) -> None:
+        rows = [(key, i) for key in KEYS for i in range(3)] + [("none", 0)]
+        table = pa.table({"n": [i for _, i in rows], WEIRD: [key for key, _ in rows]})
+        assert counted(engine.aggregated(make(table, WEIRD, "n"))) == dict.fromkeys(KEYS, 3)
+
+    def test_composite_keys(self, engine: Engine, make: Make) -> None:
+        pairs = [(key, i % 2) for i, key in enumerate(ELEMENTS)]
+        table = pa.table({"b": [i for _, i in pairs], "a": [key for key, _ in pairs]})
+        assert counted(engine.aggregated(make(table, ["a", "b"]))) == Counter(pairs)
+
+    def test_two_passes(self, engine: Engine, make: Make) -> None:
+        source = make(pa.table({"k": ELEMENTS}), "k")
+        batches = list(engine.elements(source))
+        assert {tuple(batch.schema.names) for batch in batches} == {("k",)}
+        assert Counter(key for batch in batches for key in batch["k"].to_pylist()) == ORACLE
+        wanted = pa.table({"k": [*KEYS[2:9], "not there"]})
+        assert counted(engine.count(source, wanted)) == {key: ORACLE[key] for key in KEYS[2:9]}
+        assert engine.rows(source) in (None, len(ELEMENTS))
+
+    def test_no_rows(self, engine: Engine, make: Make) -> None:
+        empty = pa.table({"k": pa.array([], pa.string()), "n": pa.array([], pa.int64())})
+        for frequency in (None, "n"):
+            source = make(empty, "k", frequency)
+            assert engine.check(source) == pa.schema([("k", pa.string())])
+            assert list(engine.aggregated(source)) == []
+
+    def test_a_missing_column(self, engine: Engine, make: Make) -> None:
+        for key, frequency in (("missing", None), ("k", "missing"), ("K", None)):
+            with pytest.raises(InvalidValue, match=f"the column '{frequency or key}' must be in"):
+                engine.check(make(pa.table({"k": ["a"], "n": [1]}), key, frequency))
+
+    def test_elements_of_aggregated_rows(self, engine: Engine, make: Make) -> None:
+        source = make(pa.table({"k": ["a"], "n": [1]}), "k", "n")
+        refuses(
+            lambda: engine.elements(source), "elements are read one by one from raw rows", "a source with frequencies"
+        )
+
+    def test_a_closed_engine(self, engine: Engine, make: Make) -> None:
+        source = make(pa.table({"k": ["a"]}), "k")
+        engine.close()
+        engine.close()
+        refuses(lambda: engine.check(source), "an engine must be open", "a closed one")
+
+
+TYPES = {
+    "i8": pa.array([1, 1, -2], pa.int8()),
+    "i16": pa.array([1, 1, -2], pa.int16()),
+    "i32": pa.array([1, 1, -2], pa.int32()),
+    "i64": pa.array([MAX, MAX, -MAX], pa.int64()),
+    "text": pa.array(["é", "é", "e"]),
+    "bytes": pa.array([b"\xff", b"\xff", b""]),
+    "flag": pa.array([True, True, False]),
+    "day": pa.array([datetime.date(2020, 2, 29)] * 2 + [datetime.date(1583, 1, 1)]),
+    "time": pa.array([1, 1, -(10**15)], pa.timestamp("us")),
+    "moment": pa.array([1, 1, -(10**15)], pa.timestamp("us", "UTC")),
+    "amount": pa.array([Decimal("1.10"), Decimal("1.10"), Decimal("-2.00")], pa.decimal128(9, 2)),
+    "large": pa.array([Decimal(10) ** 37, Decimal(10) ** 37, Decimal(-1)], pa.decimal128(38, 0)),
+}
+
+
+class TestTypes:
+    def test_of_keys_are_kept(self, engine: Engine, make: Make) -> None:
+        table = pa.table(TYPES)
+        source = make(table, list(TYPES))
+        assert engine.check(source) == pa.schema([(name, array.type) for name, array in TYPES.items()])
+        [first, _, other] = zip(*(array.to_pylist() for array in TYPES.values()), strict=True)
+        assert counted(engine.aggregated(source)) == {first: 2, other: 1}
+        assert counted(engine.count(source, table.slice(1, 1))) == {first: 2}
+
+    @pytest.mark.parametrize(
+        "array",
+        [
+            pa.array([1, 2, 3, 0], pa.int8()),
+            pa.array([1.0, 2.0, 3.0, 0.0], pa.float32()),
+            pa.array([1.0, 2.0, 3.0, -0.0], pa.float64()),
+            pa.array([Decimal("1.00"), Decimal("2.00"), Decimal("3.00"), Decimal("0.00")]),
+        ],
+        ids=lambda array: str(array.type),
+    )
+    def test_of_frequencies(self, array: pa.Array, engine: Engine, make: Make) -> None:
+        source = make(pa.table({"k": ["a", "b", "a", "c"], "n": array}), "k", "n")
+        assert counted(engine.aggregated(source)) == {"a": 4, "b": 2}
+
+    def test_large_frequencies_are_exact(self, engine: Engine, make: Make) -> None:
+        table = pa.table({"k": ["a", "b", "b", "c"], "n": pa.array([MAX, MAX - 1, 1, 2**53 + 1], pa.int64())})
+        assert counted(engine.aggregated(make(table, "k", "n"))) == {"a": MAX, "b": MAX, "c": 2**53 + 1}
+
+    @pytest.mark.parametrize(
+        ("values", "found"),
+        [
+            ([1.5], "floats are not compared exactly"),
+            ([["a"]], "several columns instead"),
+            ([{"a": 1}], "several columns"),
+        ],
+        ids=["float", "list", "struct"],
+    )
+    def test_refused_keys(self, values: Any, found: str, engine: Engine, make: Make) -> None:
+        source = make(pa.table({"k": values}), "k")
+        refuses(lambda: engine.check(source), "the key column 'k' must be of integers", found)
+
+    def test_refused_frequencies(self, engine: Engine, make: Make) -> None:
+        for values in (["5"], [True], [b"5"], [[5]]):
+            source = make(pa.table({"k": ["a"], "n": values}), "k", "n")
+            refuses(lambda source=source: engine.check(source), "the frequency column 'n' must be of numbers", "")  # type: ignore[misc]
+
+
+class TestRefusals:
+    def test_null_keys(self, engine: Engine, make: Make) -> None:
+        table = pa.table({"k": [CANARY, None, "b", "b"], "l": [1, 2, None, 4]})
+        rule, found = "the key column 'k' must have no NULL", "at least one row with NULL"
+        refuses(lambda: list(engine.aggregated(make(table, "k"))), rule, found)
+        refuses(lambda: list(engine.elements(make(table, "k"))), rule, found)
+        refuses(lambda: list(engine.aggregated(make(table, ["l", "k"]))), "the key column", found)
+        dropped = make(table, "k", drop_null=True)
+        assert counted(engine.aggregated(dropped)) == {CANARY: 1, "b": 2}
+        assert sum(batch.num_rows for batch in engine.elements(dropped)) == 3
+        assert counted(engine.count(make(table, "k"), pa.table({"k": ["b"]}))) == {"b": 2}
+        assert counted(engine.aggregated(make(table, ["k", "l"], drop_null=True))) == {(CANARY, 1): 1, ("b", 4): 1}
+
+    def test_a_dropped_row_may_have_any_frequency(self, engine: Engine, make: Make) -> None:
+        table = pa.table({"k": ["a", None], "n": [1, -1]})
+        assert counted(engine.aggregated(make(table, "k", "n", drop_null=True))) == {"a": 1}
+
+    @pytest.mark.parametrize(
+        ("values", "kind", "found"),
+        [
+            ([1, -1], pa.int64(), "negative"),
+            ([1, None], pa.int64(), "row without a frequency"),
+            ([1, MAX, 1], pa.int64(), "key whose frequencies sum to more"),
+            ([1.0, 1.5], pa.float64(), "frequency with a fraction"),
+            ([1.0, float("nan")], pa.float64(), "that is too large, infinite or NaN"),
+            ([1.0, float("-inf")], pa.float32(), "negative"),
+            ([1.0, 2.0**53 + 2], pa.float64(), "that is too large, infinite or NaN"),
+            ([Decimal("1.0"), Decimal("1.5")], None, "frequency with a fraction"),
+            ([Decimal(10**37)], pa.decimal128(38, 0), "that is too large"),
+        ],
+        ids=lambda value: str(value).replace("/", ""),
+    )
+    def test_frequencies(self, values: Any, kind: Any, found: str, engine: Engine, make: Make) -> None:
+        table = pa.table({"k": [CANARY] * len(values), "n": pa.array(values, kind)})
+        rule = "frequencies must be whole numbers from 0 to 2**63 - 1"
+        refuses(lambda: next(iter(engine.aggregated(make(table, "k", "n")))), rule, f"at least one {found}")
+
+
+class TestSort:
+    def test_order_of_bytes(self, engine: Engine) -> None:
+        schema = pa.schema([("k", pa.string()), ("token", pa.float64())])
+        batches = [pa.record_batch({"k": [key], "token": [1.5]}).cast(schema) for key in KEYS]
+        result = pa.Table.from_batches(engine.sort(iter(batches), schema, ["k"]))
+        assert result["k"].to_pylist() == sorted(KEYS, key=str.encode)
+        assert list(engine.sort([], schema, ["k"])) == []
+
+    def test_several_columns(self, engine: Engine) -> None:
+        rows = [(a, b) for a in (3, 1, 2) for b in (b"\xff", b"", b"a")]
+        batch = pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], ["A", "b c"])
+        [result] = engine.sort([batch], batch.schema, ["b c", "A"])
+        found = list(zip(*(column.to_pylist() for column in result.columns), strict=True))
+        assert found == sorted(rows, key=lambda row: (row[1], row[0]))
+
+
+# ---- releases
+
+PRIVACY = Privacy(0.5, 1e-3)
+SECRET = Secret(bytes(range(32)))
+
+
+def by_duckdb(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
+    with DuckDB(threads=1) as engine:
+        terms, schema, batches = _released(
+            Plan.of(source, PRIVACY, sampling), keys_only, None, way, engine, None, SECRET, "(in memory)"
+        )
+        return Release(pa.Table.from_batches(batches, schema), terms)
+
+
+def by_spark(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
+    from dpsample.engine.spark import Spark
+    from dpsample.spark import _Job
+
+    with Spark() as engine:
+        terms = terms_of(Budget(PRIVACY), sampling, source.key, keys_only, None)
+        return _Job(engine, source, sampling, way, SECRET).release(terms)
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("spark")
+class TestSameCoins:
+    """The same secret gives the same release, whatever the engine."""
+
+    @pytest.mark.parametrize("keys_only", [False, True], ids=["tokens", "keys only"])
+    @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor(0.05), Priority("0.02", power="0.5"), Priority(1)], ids=str)
+    def test_text(self, sampling: Sampling, keys_only: bool, tmp_path: Path) -> None:
+        table = pa.table({"k": [f"{key}{j}" for key in KEYS for j in range(8) for _ in range(j * j)]})
+        pq.write_table(table, tmp_path / "a.parquet")
+        source = Source(tmp_path / "a.parquet", "k")
+        found = by_spark(source, sampling, keys_only=keys_only)
+        assert found == by_duckdb(source, sampling, keys_only=keys_only)
+        assert len(found) > 5
+
+    def test_every_type_at_once(self, tmp_path: Path) -> None:
+        columns = {name: array.take(pa.array([0, 2] * 8)) for name, array in TYPES.items()}
+        numbers = pa.array([i % 16 // 2 for i in range(16)], pa.int32())
+        table = pa.table({**columns, "number": numbers, "n": [100 * i for i in range(16)]})
+        pq.write_table(table, tmp_path / "a.parquet")
+        source = Source(tmp_path / "a.parquet", [*TYPES, "number"], "n")
+        found = by_spark(source, Priority("0.01"))
+        assert found == by_duckdb(source, Priority("0.01"))
+        assert 2 < len(found) < 16
+
+    def test_two_passes_over_one_batch(self, spark: Any) -> None:
+        # picked elements go by their batch: one of a few rows is the same for both
+        table = pa.table({"k": [f"key {i % 40}" for i in range(4000)]})
+        pandas = table.to_pandas()
+        frame = spark.createDataFrame(pandas).coalesce(1)
+        found = by_spark(Source(frame, "k"), Ppswor(0.01), "two-pass")
+        assert found == by_duckdb(Source(table, "k"), Ppswor(0.01), "two-pass")
+        assert 5 < len(found) < 40
+
+    def test_nothing(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"k": pa.array([], pa.string())}), tmp_path / "a.parquet")
+        source = Source(tmp_path / "a.parquet", "k")
+        for sampling, way in ((KeepAll(), "aggregate"), (Ppswor(0.01), "two-pass")):
+            found = by_spark(source, sampling, way)  # type: ignore[arg-type]
+            assert found == by_duckdb(source, sampling, way)  # type: ignore[arg-type]
+            assert len(found) == 0
