@@ -81,12 +81,12 @@ BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
 ESTIMATORS = [
     "ESTIMATORS",
     "Estimate",
-    "Prior",
+    "Spectrum",
     "Tally",
     "biased_down",
     "estimate",
     "inverse_probability",
-    "learn",
+    "spectrum",
     "mle",
     "unbiased",
 ]

@@ -81,7 +81,7 @@ def sampling(request: pytest.FixtureRequest) -> Any:
 
 def known(monkeypatch: pytest.MonkeyPatch, sampling: Sampling, keys: list[float]) -> None:
     for module in (ranking, statistics):
-        monkeypatch.setattr(module, "learn", lambda *_: Known(sampling, np.array(keys)))
+        monkeypatch.setattr(module, "spectrum", lambda *_: Known(sampling, np.array(keys)))
 
 
 def missing(sampling: Sampling, keys: list[float]) -> list[tuple[int, float]]:
@@ -217,7 +217,7 @@ def test_intervals_of_quantiles_hold_what_is_drawn(monkeypatch: pytest.MonkeyPat
     draws = np.random.default_rng(1).poisson(10, (999, 6)).astype(float)
     prior = replace(Known(KeepAll(), np.full(6, 10.0)), frequencies=np.arange(30, 36))
     monkeypatch.setattr(prior, "draws", lambda n: draws[:n], raising=False)
-    monkeypatch.setattr(statistics, "learn", lambda *_: prior)
+    monkeypatch.setattr(statistics, "spectrum", lambda *_: prior)
     found = made(CELLS).quantiles([0.3], level=0.8)[0.3]
     each = []
     for draw in draws:

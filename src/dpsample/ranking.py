@@ -1,6 +1,6 @@
 """Questions about single keys: the top k, the rank of a key, which of two is more frequent.
 
-A key's token tells a law of its frequency, under the prior that all selected tokens tell. Ranks also depend on the
+A key's token tells a law of its frequency. Ranks also depend on the
 other keys, reported or not; those that may lie on either side are drawn from their laws, by a generator with a fixed
 seed, so that equal questions have equal answers. Nothing here needs to be secret: it sees the release alone.
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpsample.answers import Estimates
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, check_level
-from dpsample.estimators.learned import Prior, learn
+from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints
@@ -64,7 +64,7 @@ def rank(release: "Release", key: Any, where: Where = None, level: float = 0.95,
     level = check_level(level)
     field = _Field(release, where, attributes)
     cell = field.cell_of(key)
-    frequencies, probabilities = (part[0] for part in field.prior.posterior([cell]))
+    frequencies, probabilities = (part[0] for part in field.spectrum.posterior([cell]))
     held = frequencies[probabilities > 0]
     contest = field.contest(int(held[0]) + 1, int(held[-1]), without=cell)
     ranks, weights = [], []
@@ -93,7 +93,7 @@ def compare(release: "Release", a: Any, b: Any) -> float:
     rows = [field.row_of(key) for key in (a, b)]
     if rows[0] == rows[1]:
         return 0.0
-    frequencies, probabilities = field.prior.posterior(field.cells[rows])
+    frequencies, probabilities = field.spectrum.posterior(field.cells[rows])
     order = np.argsort(frequencies[1])
     below = np.append(0, np.cumsum(probabilities[1][order]))
     return float(probabilities[0] @ below[np.searchsorted(frequencies[1][order], frequencies[0], side="left")])
@@ -142,8 +142,8 @@ class _Field:
         self.visible = frequency_reaching(0.5, release.sampling, release.per_key)
 
     @cached_property
-    def prior(self) -> Prior:
-        return learn(self.tally, self.release.sampling, self.release.per_key, self.grid)
+    def spectrum(self) -> Spectrum:
+        return spectrum(self.tally, self.release.sampling, self.release.per_key, self.grid)
 
     def birth(self, cells: Any) -> Any:
         """The smallest frequency that a token may come from."""
@@ -187,11 +187,11 @@ class _Contest:
 
     def __init__(self, field: _Field, cells: Ints, counts: Ints, above: int, low: int, high: int | None) -> None:
         self.field, self.cells, self.counts, self.above = field, cells, counts, above
-        self.law = _Law(*field.prior.posterior(cells))
-        prior, release = field.prior, field.release
-        pi = reporting_probabilities(prior.frequencies, release.sampling, release.per_key)
-        hidden = (prior.frequencies >= low) & (pi < 1) & (prior.keys > 0)
-        i, pi, keys = prior.frequencies[hidden], np.maximum(pi[hidden], 1e-9), prior.keys[hidden]
+        self.law = _Law(*field.spectrum.posterior(cells))
+        found, release = field.spectrum, field.release
+        pi = reporting_probabilities(found.frequencies, release.sampling, release.per_key)
+        hidden = (found.frequencies >= low) & (pi < 1) & (found.keys > 0)
+        i, pi, keys = found.frequencies[hidden], np.maximum(pi[hidden], 1e-9), found.keys[hidden]
         near = i <= (MAX_FREQUENCY if high is None else high)
         self.frequencies, self.pi, self.reported = i[near], pi[near], keys[near] * pi[near]  # expected to be reported
         if not near.all():  # of those above, only the number matters: as one frequency of equal mean and variance

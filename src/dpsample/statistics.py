@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpsample.answers import Estimates
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, check_estimator, check_level, estimate
-from dpsample.estimators.learned import learn
+from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.measures import Measure
 from dpsample.scheme.reporting import frequency_reaching
@@ -135,14 +135,14 @@ def quantiles(
     assert release.grid is not None
     least, note, sure = _least(release, at_least)
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
-    prior = learn(tally, release.sampling, release.per_key, release.grid)
-    seen = prior.frequencies >= least
-    frequencies, keys = prior.frequencies[seen], prior.keys[seen]
+    estimated = spectrum(tally, release.sampling, release.per_key, release.grid)
+    seen = estimated.frequencies >= least
+    frequencies, keys = estimated.frequencies[seen], estimated.keys[seen]
     notes = [note]
     if keys.sum() > 0:
         found = frequencies[_places(keys, p)]
-        n = min(max(_DRAWN // len(prior.frequencies), 200), _DRAWS)
-        drawn = np.array([frequencies[_places(draw, p)] for draw in prior.draws(n)[:, seen] if draw.sum() > 0])
+        n = min(max(_DRAWN // len(estimated.frequencies), 200), _DRAWS)
+        drawn = np.array([frequencies[_places(draw, p)] for draw in estimated.draws(n)[:, seen] if draw.sum() > 0])
         tail = (1 - level) / 2
         low, high = np.quantile(drawn, [tail, 1 - tail], axis=0, method="inverted_cdf")
         columns = [found, drawn.std(axis=0), np.minimum(low, found), np.maximum(high, found)]

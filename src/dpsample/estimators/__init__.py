@@ -3,7 +3,7 @@
 tally                what a question sees of the keys that it selects
 calibrated           the default: unbiased where keys can be seen, cautious below
 estimate             a tally -> a sum with its error
-learned              a prior of the frequencies, learned from a tally: for ranks and quantiles
+spectrum             a tally -> how many keys have each frequency: for ranks and quantiles
 mle                  maximum likelihood, the paper's: biased, and of moderate variance
 biased_down          on average never above the truth
 unbiased             no bias, enormous variance: for study
@@ -13,20 +13,20 @@ inverse_probability  of a sample that is not private: for comparison
 from dpsample.estimators.biased_down import biased_down
 from dpsample.estimators.estimate import ESTIMATORS, Estimate, estimate
 from dpsample.estimators.inverse_probability import inverse_probability
-from dpsample.estimators.learned import Prior, learn
 from dpsample.estimators.mle import mle
+from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.unbiased import unbiased
 
 __all__ = [
     "ESTIMATORS",
     "Estimate",
-    "Prior",
+    "Spectrum",
     "Tally",
     "biased_down",
     "estimate",
     "inverse_probability",
-    "learn",
     "mle",
+    "spectrum",
     "unbiased",
 ]

@@ -103,10 +103,15 @@ class Calibration:
         """Which of them cannot be told apart."""
         return self.frequencies < self.edge
 
+    @property
+    def table_tokens(self) -> int:
+        """The number of tokens, in units of 1/grid, that the table has."""
+        return int(self.frequencies[-1]) * self.grid
+
     @cached_property
     def laws(self) -> Floats:
         """The probability of each token, in columns, at each of these frequencies."""
-        table = np.zeros((len(self.frequencies), int(self.frequencies[-1]) * self.grid))
+        table = np.zeros((len(self.frequencies), self.table_tokens))
         for n, law in enumerate(token_laws(self.frequencies, self.sampling, self.privacy, self.grid)):
             table[n, law.cells - 1] = law.probabilities
         return table
@@ -186,7 +191,7 @@ class Functional:
     def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
         self.scheme, self.function = scheme, function
         targets = function(scheme.frequencies)
-        cells = np.arange(1, scheme.laws.shape[1] + 1, dtype=np.int64)
+        cells = np.arange(1, scheme.table_tokens + 1, dtype=np.int64)
         self.flat = scheme.flat(cells, [function])[:, 0]  # of the table's tokens
         self.near = self.flat.copy()
         self.near[: len(scheme.bins)] += scheme.correction(targets, self.flat, _TRUST * keys)[scheme.bins]
