@@ -1,10 +1,11 @@
 """Calibrated estimates: unbiased wherever keys can be seen, cautious where they cannot. The default.
 
-Seen from the tokens, frequencies are of two kinds. Where ``pi >= q / 2`` a key's token tells its frequency, and there
-are values ``a(token)`` with ``E[a] = h(i)`` at every such frequency i, whatever the distribution of the frequencies:
-nothing has to be assumed about them. Below, in the dark, all frequencies give a reported key nearly the same law of
-its token (it grows by exp(epsilon) from row to row), so that nobody can tell them apart, and few of their keys are
-reported at all.
+Seen from the tokens, frequencies are of two kinds. As long as pi grows as fast as privacy allows, by a factor of
+exp(epsilon) from one frequency to the next, so does the probability of each token: all these frequencies give a
+reported key nearly the same law of its token. They lie in the dark: nobody can tell them apart, and few of their keys
+are reported at all. From the edge on, where pi has reached q, or one half, a key's token tells its frequency, and
+there are values ``a(token)`` with ``E[a] = h(i)`` at every such frequency i, whatever the distribution of the
+frequencies: nothing has to be assumed about them.
 
 So a sum is estimated in two parts. `Functional` is linear in the tokens, has nearly no bias at all visible
 frequencies, and its variance is known; it never counts more of the dark than is there. To it is added a continuation
@@ -28,7 +29,7 @@ from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.tokens import lifetime, token_laws
 
-VISIBLE = 0.5  # of q: from here on frequencies can be told apart
+_GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
 _STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _KNOTS = 24  # frequencies beyond the table at which variances are computed
@@ -66,7 +67,7 @@ class Calibration:
 
     @cached_property
     def _reach(self) -> tuple[int, int, int]:
-        """The first visible frequency; the last token, and the last frequency of the table."""
+        """The edge; the last token that is corrected, and the last frequency of the table."""
         window, end = lifetime(self.privacy), self.sampling.largest
         upto = 4 * window
         while True:
@@ -75,11 +76,14 @@ class Calibration:
             if share[-1] >= _SETTLED or upto >= min(end, 64 * window):
                 break
             upto *= 4
-        visible, settled = (
-            int(i[np.argmax(share >= part)]) if share.max() >= part else len(i) for part in (VISIBLE, _SETTLED)
-        )
-        last = min(settled + window, end)
-        return visible, last, min(last + window, end)
+        pi, unused, _, _ = self._rows.slacks(np.append(0, i))
+        seen = (unused > _GROWING * pi[1:]) | (pi[1:] >= 0.5)
+        edge = int(i[np.argmax(seen)]) if seen.any() else len(i)
+        # binding stretches that come later than this, where q reaches 1 for a small tau, hardly bind
+        unsettled = np.flatnonzero(share[: edge + 4 * window] < _SETTLED)
+        settled = int(unsettled[-1]) + 2 if len(unsettled) else 1
+        last = min(max(settled, edge) + window, end)
+        return edge, last, min(last + window, end)
 
     def share(self, frequencies: Ints) -> Floats:
         """Return pi / q, how likely a sampled key is to be reported."""
@@ -135,7 +139,7 @@ class Calibration:
         for start in range(0, len(cells), size):
             part = slice(start, start + size)
             frequencies, mass = life(cells[part], self._rows, self.grid)
-            mass = np.where(self.share(frequencies) >= VISIBLE, mass, 0.0)
+            mass = np.where(frequencies >= self.edge, mass, 0.0)
             total = mass.sum(1)
             pi = self._rows.probabilities(frequencies)
             weight = np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.estimators.calibrated import VISIBLE, Calibration, calibration
+from dpsample.estimators.calibrated import Calibration, calibration
 from dpsample.estimators.tally import Tally
 from dpsample.privacy import Privacy
 from dpsample.scheme.likelihood import likeliest_frequencies
@@ -67,6 +67,6 @@ def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
     if not len(cells):
         return np.zeros((0, 1), np.int64), np.zeros((0, 1))
     frequencies, mass = life(cells, reporting(scheme.sampling, scheme.privacy), scheme.grid)
-    seen = np.where(scheme.share(frequencies) >= VISIBLE, mass, 0.0)
+    seen = np.where(frequencies >= scheme.edge, mass, 0.0)
     mass = np.where(seen.any(1, keepdims=True), seen, mass)
     return frequencies, mass / mass.sum(1, keepdims=True)
