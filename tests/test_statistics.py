@@ -16,6 +16,7 @@ import dpsample
 import oracles
 from conftest import refused
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling, ranking, statistics
+from dpsample.budget import Total
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.tally import Tally
 from dpsample.measures import Measure
@@ -416,3 +417,34 @@ def test_answers_as_tables() -> None:
     assert found.to_arrow().column_names == ["value", "value_", "standard_error", "low", "high", "probability"]
     assert found.to_pandas()["value"].tolist() == ["b", "a"]
     assert [key for key, _ in found] == ["b", "a"]
+
+
+def test_the_share_of_all_elements() -> None:
+    plain = made(dict.fromkeys(range(50), 400))
+    privacy, part = plain.privacy, Fraction(1, 20)
+    terms = replace(
+        plain.terms,
+        total=Total(20_000, part * privacy.epsilon, Fraction(1)),
+        per_key=Privacy((1 - part) * privacy.epsilon, privacy.delta),
+    )
+    release = Release(plain.table, terms)
+    found = release.sum("key < 10")
+    assert found.share == found.value / 20_000
+    assert "% of all elements" in repr(found)
+    assert release.sum("key < 10", weight="2").share is None
+    assert release.count_keys().share is None
+    assert plain.sum().share is None
+
+
+def test_users_are_answered_by_the_privacy_of_each_key() -> None:
+    """A release for users has tokens of a smaller epsilon than it promises: estimates must follow from that one."""
+    plain = made(dict.fromkeys(range(50), 400))
+    each = Privacy("0.1", "1e-4")
+    users = Release(
+        plain.table, replace(plain.terms, privacy=Privacy(1, "0.01"), per_key=each, unit="user", max_keys=4)
+    )
+    alone = Release(plain.table, replace(plain.terms, privacy=each, per_key=each))
+    assert users.sum().value == alone.sum().value
+    assert users.sum().standard_error == alone.sum().standard_error
+    assert users.top(3).numbers["high"].to_pylist() == alone.top(3).numbers["high"].to_pylist()
+    assert users.quantiles([0.5], at_least=1)[0.5].value == alone.quantiles([0.5], at_least=1)[0.5].value

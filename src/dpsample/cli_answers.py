@@ -102,7 +102,9 @@ def _print(answer: Any, form: str) -> None:
         document = {"rows": table.to_pylist(), **rest}
     else:
         lines, document = [repr(answer)], asdict(answer)
-        table = pa.Table.from_pylist([{name: value for name, value in document.items() if name != "notes"}])
+        table = pa.Table.from_pylist(
+            [{name: math.nan if value is None else value for name, value in document.items() if name != "notes"}]
+        )
     if form == "csv":
         click.echo(_csv(table), nl=False)
     else:

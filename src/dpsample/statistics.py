@@ -5,6 +5,7 @@ All of it is post-processing: it sees the release alone. `ranking` has the quest
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,15 @@ def total(
             return _reported(release, tally, level)
         assert release.grid is not None
         terms = release.sampling, release.per_key, release.grid
-        return estimate(tally, *terms, measure, estimator, level)
+        found = estimate(tally, *terms, measure, estimator, level)
+        if (
+            release.total is None
+            or weight is not None
+            or measure != Measure.of("frequency")
+            or release.total.value <= 0
+        ):
+            return found
+        return replace(found, share=found.value / float(release.total.value))
 
     return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
 

@@ -34,6 +34,7 @@ class Estimate:
     keys                    how many reported keys it rests on
     visible_from            keys of a lower frequency are unlikely to be reported (pi < 0.5); None if all are
     promised, notes         whether the interval can be promised, and what else there is to say
+    share                   of all elements, if the release has a private total and these are elements
 
     >>> Estimate(1234.5, 10.25, 1214.4, 1254.6, 0.95, keys=7, visible_from=14)
     1,234.5 +- 10.25 (95 %: 1,214.4 to 1,254.6), from 7 keys; below frequency 14 keys are unlikely to be seen
@@ -49,6 +50,7 @@ class Estimate:
     visible_from: int | None = None
     promised: bool = True
     notes: tuple[str, ...] = ()
+    share: float | None = None
 
     def __repr__(self) -> str:
         promise = "" if self.promised else ", not promised"
@@ -60,7 +62,8 @@ class Estimate:
         shown = (
             f"{shown_number(self.value)} +- {shown_number(self.standard_error)} ({100 * self.level:g} %: "
             f"{shown_number(self.low)} to {shown_number(self.high)}{promise}), "
-            f"from {self.keys:,} key{'' if self.keys == 1 else 's'}; {seen}"
+            f"from {self.keys:,} key{'' if self.keys == 1 else 's'}"
+            f"{'' if self.share is None else f', {self.share:.1%} of all elements'}; {seen}"
         )
         return "\n".join([shown, *(f"  {note}" for note in self.notes)])
 
