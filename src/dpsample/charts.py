@@ -1,0 +1,132 @@
+"""How charts look: line charts in panels, drawn by Altair, as PNG and SVG, without a network.
+
+Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can tell apart,
+in an order in which neighbours also differ in grey. Axes are labelled in words.
+
+Altair and vl-convert come with ``pip install 'dpsample[paper]'`` and are imported when a chart is drawn.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpsample.errors import InvalidValue
+
+FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
+INK, PALE = "#222222", "#dddddd"
+STYLES: tuple[tuple[str, list[int]], ...] = (
+    ("#0072B2", [1, 0]),
+    ("#D55E00", [7, 3]),
+    ("#E69F00", [2, 2]),
+    ("#000000", [8, 3, 2, 3]),
+    ("#009E73", [12, 3]),
+    ("#CC79A7", [4, 2, 1, 2]),
+    ("#56B4E9", [1, 0]),
+    ("#777777", [1, 4]),
+)
+WIDTH, HEIGHT = 300, 210
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart of a figure: its title, its axes in words, which of them are logarithmic, and what they span."""
+
+    title: str
+    x: str
+    y: str
+    log_x: bool = False
+    log_y: bool = False
+    span_x: tuple[float, float] | None = None
+    span_y: tuple[float, float] | None = None
+
+
+def styles(lines: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
+    """Return the colour and dash of each line, in order.
+
+    >>> styles(["ours", "theirs"])
+    {'ours': ('#0072B2', [1, 0]), 'theirs': ('#D55E00', [7, 3])}
+    """
+    if len(lines) > len(STYLES):
+        raise InvalidValue(f"a figure has at most {len(STYLES)} lines", f"{len(lines)}", "use more figures")
+    return dict(zip(lines, STYLES, strict=False))
+
+
+def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], columns: int = 3) -> Any:
+    """Draw rows of ``panel, line, x, y``: a chart for each panel, lines in the order in which they come."""
+    alt = _altair()
+    rows = list(rows)
+    looks = styles(list(dict.fromkeys(row["line"] for row in rows)))
+    lines = list(looks)
+    # one scale for all panels, so that a line looks the same in each, and one legend
+    legend = alt.Legend(title=None, orient="bottom", columns=4, labelLimit=0, symbolType="stroke", symbolSize=900)
+    color = alt.Scale(domain=lines, range=[color for color, _ in looks.values()])
+    dash = alt.Scale(domain=lines, range=[dash for _, dash in looks.values()])
+    charts = [
+        alt.Chart(alt.InlineData(values=[row for row in rows if row["panel"] == panel.title]), title=panel.title)
+        .mark_line(strokeWidth=2, clip=True, interpolate="linear")
+        .encode(
+            x=_axis(alt.X, "x", panel.x, panel.log_x, panel.span_x),
+            y=_axis(alt.Y, "y", panel.y, panel.log_y, panel.span_y),
+            color=alt.Color("line:N", scale=color, sort=lines, legend=legend),
+            strokeDash=alt.StrokeDash("line:N", scale=dash, sort=lines, legend=legend),
+        )
+        .properties(width=WIDTH, height=HEIGHT)
+        for panel in panels
+    ]
+    chart = alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 28})
+    words = {"labelFont": FONT, "titleFont": FONT, "labelColor": INK, "titleColor": INK, "labelFontSize": 11}
+    return (
+        chart.configure(background="white", font=FONT)
+        .configure_axis(**words, titleFontSize=12, titleFontWeight="normal", gridColor=PALE, domainColor=INK)
+        .configure_title(font=FONT, fontSize=13, fontWeight="bold", color=INK)
+        .configure_legend(labelFont=FONT, labelFontSize=12, labelColor=INK)
+        .configure_view(stroke=None)
+    )
+
+
+def png(chart: Any) -> bytes:
+    """Return a chart as PNG, twice as many pixels as its size."""
+    found: bytes = _converter().vegalite_to_png(chart.to_json(), scale=2.0)
+    return found
+
+
+def svg(chart: Any) -> str:
+    """Return a chart as SVG."""
+    found: str = _converter().vegalite_to_svg(chart.to_json())
+    return found
+
+
+def check_drawing() -> None:
+    """Refuse, before any work, to draw on a machine that cannot."""
+    _altair()
+    _converter()
+
+
+def _axis(channel: Any, name: str, title: str, log: bool, span: tuple[float, float] | None) -> Any:
+    alt = _altair()
+    options = {"domain": list(span), "clamp": False, "nice": False} if span else {}
+    scale = alt.Scale(type="log", **options) if log else alt.Scale(type="linear", **options)
+    axis = alt.Axis(format="~g", tickCount=6, labelOverlap=True) if log else alt.Axis(tickCount=6, labelOverlap=True)
+    return channel(f"{name}:Q", title=title, scale=scale, axis=axis)
+
+
+def _altair() -> Any:
+    try:
+        import altair
+    except ImportError:
+        raise _missing() from None
+    return altair
+
+
+def _converter() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise _missing() from None
+    return vl_convert
+
+
+def _missing() -> InvalidValue:
+    return InvalidValue(
+        "figures are drawn with Altair and vl-convert", "not both installed", "run: pip install 'dpsample[paper]'"
+    )
