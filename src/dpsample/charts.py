@@ -6,6 +6,7 @@ in an order in which neighbours also differ in grey. Axes are labelled in words.
 Altair and vl-convert come with ``pip install 'dpsample[paper]'`` and are imported when a chart is drawn.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +22,12 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
     ("#000000", [8, 3, 2, 3]),
     ("#009E73", [12, 3]),
     ("#CC79A7", [4, 2, 1, 2]),
-    ("#56B4E9", [1, 0]),
+    ("#56B4E9", [14, 2, 2, 2]),
     ("#777777", [1, 4]),
 )
 WIDTH, HEIGHT = 300, 210
+Span = tuple[float, float]
+_POWERS = "datum.value >= 0.01 && datum.value < 100000 ? format(datum.value, '~g') : format(datum.value, '~e')"
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class Panel:
     y: str
     log_x: bool = False
     log_y: bool = False
-    span_x: tuple[float, float] | None = None
-    span_y: tuple[float, float] | None = None
+    span_x: Span | None = None
+    span_y: Span | None = None
 
 
 def styles(lines: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
@@ -62,16 +65,17 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
     color = alt.Scale(domain=lines, range=[color for color, _ in looks.values()])
     dash = alt.Scale(domain=lines, range=[dash for _, dash in looks.values()])
     charts = [
-        alt.Chart(alt.InlineData(values=[row for row in rows if row["panel"] == panel.title]), title=panel.title)
+        alt.Chart(alt.InlineData(values=own), title=panel.title)
         .mark_line(strokeWidth=2, clip=True, interpolate="linear")
         .encode(
-            x=_axis(alt.X, "x", panel.x, panel.log_x, panel.span_x),
-            y=_axis(alt.Y, "y", panel.y, panel.log_y, panel.span_y),
+            x=_axis(alt.X, "x", panel.x, [row["x"] for row in own], panel.log_x, panel.span_x),
+            y=_axis(alt.Y, "y", panel.y, [row["y"] for row in own], panel.log_y, panel.span_y),
             color=alt.Color("line:N", scale=color, sort=lines, legend=legend),
             strokeDash=alt.StrokeDash("line:N", scale=dash, sort=lines, legend=legend),
         )
         .properties(width=WIDTH, height=HEIGHT)
         for panel in panels
+        for own in [[row for row in rows if row["panel"] == panel.title]]
     ]
     chart = alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 28})
     words = {"labelFont": FONT, "titleFont": FONT, "labelColor": INK, "titleColor": INK, "labelFontSize": 11}
@@ -84,15 +88,15 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
     )
 
 
-def png(chart: Any) -> bytes:
-    """Return a chart as PNG, twice as many pixels as its size."""
-    found: bytes = _converter().vegalite_to_png(chart.to_json(), scale=2.0)
-    return found
-
-
 def svg(chart: Any) -> str:
     """Return a chart as SVG."""
     found: str = _converter().vegalite_to_svg(chart.to_json())
+    return found
+
+
+def png(image: str) -> bytes:
+    """Return an SVG as PNG, twice as many pixels as its size."""
+    found: bytes = _converter().svg_to_png(image, scale=2.0)
     return found
 
 
@@ -102,12 +106,27 @@ def check_drawing() -> None:
     _converter()
 
 
-def _axis(channel: Any, name: str, title: str, log: bool, span: tuple[float, float] | None) -> Any:
+def _axis(channel: Any, name: str, title: str, values: list[float], log: bool, span: Span | None) -> Any:
     alt = _altair()
-    options = {"domain": list(span), "clamp": False, "nice": False} if span else {}
-    scale = alt.Scale(type="log", **options) if log else alt.Scale(type="linear", **options)
-    axis = alt.Axis(format="~g", tickCount=6, labelOverlap=True) if log else alt.Axis(tickCount=6, labelOverlap=True)
+    low, high = span or (min(values, default=1.0), max(values, default=1.0))
+    if not log:
+        options = {"domain": [low, high], "nice": False} if span else {}
+        return channel(f"{name}:Q", title=title, scale=alt.Scale(**options), axis=alt.Axis(tickCount=6))
+    scale = alt.Scale(type="log", domain=[low, high] if low < high else [low / 2, high * 2], nice=False)
+    axis = alt.Axis(values=ticks(low, high), labelExpr=_POWERS, labelOverlap=True)
     return channel(f"{name}:Q", title=title, scale=scale, axis=axis)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return where a logarithmic axis is labelled: powers of ten, and steps between where they are few.
+
+    >>> ticks(0.002, 30), ticks(0.2, 3)
+    ([0.01, 0.1, 1.0, 10.0], [0.2, 0.5, 1.0, 2.0])
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if math.log10(high / low) < 2.2 else (1,)
+    found = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
+    return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
 
 
 def _altair() -> Any:

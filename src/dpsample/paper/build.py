@@ -77,7 +77,7 @@ def _write(folder: Path, figure: Figure, table: pa.Table) -> str:
     image = svg(chart)
     with failures(folder):
         (folder / f"{figure.name}.svg").write_text(image, encoding="utf-8")
-        (folder / f"{figure.name}.png").write_bytes(png(chart))
+        (folder / f"{figure.name}.png").write_bytes(png(image))
         pa.csv.write_csv(table, folder / f"{figure.name}.csv")
     return image
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpsample.accuracy import Estimator, Method, Pws, accuracy
 from dpsample.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import biased_down, mle
-from dpsample.paper.reported import OPEN, Spread, decades, line, steps, study
+from dpsample.paper.reported import OPEN, Spread, decades, line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, Priority, Sampling
 from dpsample.scheme.tokens import default_grid, token_laws
@@ -114,4 +114,4 @@ def _methods(sampling: Sampling, privacy: Privacy) -> dict[str, Method]:
 
 def _frequencies(privacy: Privacy, quick: bool) -> Ints:
     last = int(2.2 * math.log(1 / privacy.delta) / float(privacy.epsilon))
-    return steps(1, last, 40 if quick else 150, whole=True).astype(np.int64)
+    return np.unique(np.linspace(1, last, 40 if quick else 150).astype(np.int64))

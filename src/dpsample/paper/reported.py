@@ -82,9 +82,10 @@ def by_frequency(quick: bool) -> pa.Table:
     lines = []
     for epsilon, delta in SETTINGS:
         privacy = study(epsilon, delta)
-        i = steps(1, 2.2 * math.log(1 / privacy.delta) / float(epsilon), 60 if quick else 400, whole=True)
+        last = 2.2 * math.log(1 / privacy.delta) / float(epsilon)
+        i = np.unique(np.linspace(1, last, 60 if quick else 300).astype(np.int64))
         for name, method in _unsampled(privacy).items():
-            lines.append(line(named(privacy), name, i, method.reported(i.astype(np.int64))))
+            lines.append(line(named(privacy), name, i, method.reported(i)))
     for epsilon, delta in SETTINGS:
         privacy, title = study(epsilon, delta), f"Ratio, ε = {epsilon}, δ = {text(study(epsilon, delta).delta)}"
         last = math.log(1 / privacy.delta) / float(epsilon) + 1
@@ -100,12 +101,12 @@ def by_frequency(quick: bool) -> pa.Table:
 def by_delta(spreads: Mapping[str, Spread], quick: bool, epsilon: str = "0.1") -> pa.Table:
     """Share of keys reported as delta falls from 1 to 1e-8, without sampling; and the ratio to SbH."""
     deltas = decades(0, -8, 1 if quick else 4)
-    lines = []
+    lines, ratios = [], []
     for name, keys in spreads.items():
         shares = _shares(keys, [_unsampled(study(epsilon, delta)) for delta in deltas])
         lines += [line(name, method, deltas, share) for method, share in shares.items()]
-        lines += [line("Ratio of PWS to SbH", name, deltas, np.divide(shares[PWS], shares[SBH]))]
-    return pa.concat_tables(lines)
+        ratios.append(line("Ratio of PWS to SbH", name, deltas, np.divide(shares[PWS], shares[SBH])))
+    return pa.concat_tables(lines + ratios)
 
 
 def by_frequency_sampled(quick: bool) -> pa.Table:
@@ -120,14 +121,13 @@ def by_frequency_sampled(quick: bool) -> pa.Table:
 
 def by_tau(spreads: Mapping[str, Spread], quick: bool) -> pa.Table:
     """Share of keys reported as tau falls, with ppswor sampling; and what PWS gains over the sampled SbH."""
-    privacy, lines = study("0.1", "0.001"), []
-    taus = decades(1, -5, 2 if quick else 6)
-    for name, keys in spreads.items():
-        shares = _shares(keys, [_sampled(Ppswor(tau), privacy) for tau in taus])
-        lines += [line(name, method, taus, share) for method, share in shares.items()]
-        for against in (SBH, TIGHT):
-            gain = 100 * (np.divide(shares[PWS], shares[against]) - 1)
-            lines.append(line(f"Gain over {against}", name, taus, gain))
+    privacy, taus = study("0.1", "0.001"), decades(1, -5, 2 if quick else 6)
+    shares = {name: _shares(keys, [_sampled(Ppswor(tau), privacy) for tau in taus]) for name, keys in spreads.items()}
+    lines = [line(name, method, taus, share) for name, each in shares.items() for method, share in each.items()]
+    for against in (SBH, TIGHT):
+        for name, each in shares.items():
+            gains = 100 * (np.divide(each[PWS], each[against]) - 1)
+            lines.append(line(f"Gain over {against}", name, taus, gains))
     return pa.concat_tables(lines)
 
 
