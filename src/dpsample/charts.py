@@ -109,10 +109,13 @@ def check_drawing() -> None:
 def _axis(channel: Any, name: str, title: str, values: list[float], log: bool, span: Span | None) -> Any:
     alt = _altair()
     low, high = span or (min(values, default=1.0), max(values, default=1.0))
+    if log and span is None and name == "y":  # a little room, so that lines do not run along the edge
+        room = (high / low) ** 0.04 if high > low else 2.0
+        low, high = low / room, high * room
     if not log:
         options = {"domain": [low, high], "nice": False} if span else {}
         return channel(f"{name}:Q", title=title, scale=alt.Scale(**options), axis=alt.Axis(tickCount=6))
-    scale = alt.Scale(type="log", domain=[low, high] if low < high else [low / 2, high * 2], nice=False)
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
     axis = alt.Axis(values=ticks(low, high), labelExpr=_POWERS, labelOverlap=True)
     return channel(f"{name}:Q", title=title, scale=scale, axis=axis)
 
@@ -120,11 +123,12 @@ def _axis(channel: Any, name: str, title: str, values: list[float], log: bool, s
 def ticks(low: float, high: float) -> list[float]:
     """Return where a logarithmic axis is labelled: powers of ten, and steps between where they are few.
 
-    >>> ticks(0.002, 30), ticks(0.2, 3)
-    ([0.01, 0.1, 1.0, 10.0], [0.2, 0.5, 1.0, 2.0])
+    >>> ticks(0.002, 30), ticks(0.02, 3), ticks(0.2, 3)
+    ([0.01, 0.1, 1.0, 10.0], [0.03, 0.1, 0.3, 1.0, 3.0], [0.2, 0.5, 1.0, 2.0])
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if math.log10(high / low) < 2.2 else (1,)
+    decades = math.log10(high / low)
+    steps = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,)
     found = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
     return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
 

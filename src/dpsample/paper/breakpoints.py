@@ -1,12 +1,13 @@
 """The paper's Algorithm 5 as it stands: exact at all real tokens, by its breakpoints. For study.
 
-A row is ``S(x)``, the probability of a token above x, which is linear between breakpoints. The next row is a function of
-the one before at the same x, of three straight pieces, so it has the breakpoints of the row before, and new ones only
-where that function bends: at most two. With the end of the row these are at most three more in each row.
+A row is ``S(x)``, the probability of a token above x, which is linear between breakpoints. The next row is a function
+of the one before at the same x, of three straight pieces, so it has the breakpoints of the row before, and new ones
+only where that function bends: at most two. With the end of the row these are at most three more in each row.
 """
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def algorithm_5(last: int, sampling: Sampling, privacy: Privacy, printed: bool =
 def delta_spent(rows: list[Row], privacy: Privacy) -> float:
     """Return the largest delta that neighbouring rows need, both ways, over all sets of outcomes."""
     E, most = math.exp(privacy.epsilon), 0.0
-    for before, now in zip(rows, rows[1:], strict=False):
+    for before, now in pairwise(rows):
         old = _law(np.interp(now.x, before.x, before.S, right=0.0))
         new = _law(now.S)
         most = max(most, *(float(np.maximum(0, a - E * b).sum()) for a, b in ((new, old), (old, new))))

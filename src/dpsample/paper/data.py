@@ -33,7 +33,7 @@ _SHA256 = "31fcbe7a4b5f11eddb2aaca15406b375f01be1f8d1e55dc25de8e5b5b03c9970"
 _SECONDS = 120
 
 
-class Unavailable(DpsampleError):
+class Unavailable(DpsampleError):  # noqa: N818 - named for what is wrong
     """A data set that this machine does not have and cannot get."""
 
 

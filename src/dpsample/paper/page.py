@@ -11,10 +11,15 @@ from dpsample.paper.figures import Figure
 
 SIGNS = {HOLDS: "✓", CORRECTED: "≈", FAILS: "✗"}
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
-img { max-width: 100%; height: auto } h2 { margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1rem }
-table { border-collapse: collapse; font-size: 14px } td, th { border: 1px solid #ddd; padding: .35rem .6rem; text-align: left; vertical-align: top }
-th { background: #f5f5f5 } code { font-size: 90% }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff }
+body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
+h2 { margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1rem }
+table { border-collapse: collapse; font-size: 14px }
+td, th { border: 1px solid #ddd; padding: .35rem .6rem; text-align: left; vertical-align: top }
+th { background: #f5f5f5 }
+td:nth-child(4) { white-space: nowrap }
+code { font-size: 85%; overflow-wrap: anywhere }
+img { max-width: 100%; height: auto }
 """
 
 
@@ -31,8 +36,8 @@ def markdown(drawn: Sequence[Drawn], claims: Mapping[str, tuple[Claim, Finding]]
     """Return the page."""
     parts = [
         "# The paper, reproduced and corrected",
-        "*Differentially Private Weighted Sampling* (Cohen, Geri, Sarlos, Stemmer, 2020): its figures and claims, computed "
-        f"by dpsample {__version__}"
+        "*Differentially Private Weighted Sampling* (Cohen, Geri, Sarlos, Stemmer, 2020): its figures and claims, "
+        f"computed by dpsample {__version__}"
         + (" on coarse grids (`--quick`)." if quick else ".")
         + " All numbers are exact expectations, not simulations, unless it says so. SbH is the paper's baseline, the "
         "stability-based histogram; “tight cutoff” is the same with the smallest cutoff that is as private.",
