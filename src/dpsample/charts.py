@@ -20,9 +20,9 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
     ("#D55E00", [7, 3]),
     ("#E69F00", [2, 2]),
     ("#000000", [8, 3, 2, 3]),
-    ("#009E73", [12, 3]),
     ("#CC79A7", [4, 2, 1, 2]),
     ("#56B4E9", [14, 2, 2, 2]),
+    ("#009E73", [12, 3]),
     ("#777777", [1, 4]),
 )
 WIDTH, HEIGHT = 300, 210
@@ -113,10 +113,10 @@ def _axis(channel: Any, name: str, title: str, values: list[float], log: bool, s
         room = (high / low) ** 0.04 if high > low else 2.0
         low, high = low / room, high * room
     if not log:
-        options = {"domain": [low, high], "nice": False} if span else {}
-        return channel(f"{name}:Q", title=title, scale=alt.Scale(**options), axis=alt.Axis(tickCount=6))
+        scale = alt.Scale(domain=[low, high], nice=False) if span else alt.Scale(zero=False)
+        return channel(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6, labelFlush=False))
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = alt.Axis(values=ticks(low, high), labelExpr=_POWERS, labelOverlap=True)
+    axis = alt.Axis(values=ticks(low, high), labelExpr=_POWERS, labelFlush=False)
     return channel(f"{name}:Q", title=title, scale=scale, axis=axis)
 
 
@@ -128,7 +128,9 @@ def ticks(low: float, high: float) -> list[float]:
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     decades = math.log10(high / low)
-    steps = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,)
+    steps = (
+        (1, 1.5, 2, 3, 4, 5, 7) if decades < 0.7 else (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,)
+    )
     found = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
     return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
 

@@ -92,19 +92,19 @@ def certain_from() -> Finding:
     ours = int(i[reporting_probabilities(i, KeepAll(), privacy) >= 1 - 1e-12][0])
     theirs = int(i[StabilityHistogram(privacy).reported(i) > 1 - 1e-6][0])
     return Finding(
-        f"at (0.01, 1e-6): π* = 1 from {ours} = ⌈2L + 1⌉ (L = {L:.1f}), φ > 1 − δ from {theirs}; the approximation is "
+        f"at (0.01, 1e-6): π* = 1 from {ours} = 2⌈L⌉ + 1 (L = {L:.1f}), φ > 1 − δ from {theirs}; the approximation is "
         f"(2/ε) ln(ε/(2δ)) = {2 / e * math.log(e / 2e-6):.0f}, while (2/ε) ln(ε/δ) = {2 / e * math.log(e / 1e-6):.0f}",
-        CORRECTED if ours == math.ceil(2 * L + 1) else FAILS,
+        CORRECTED if ours == 2 * math.ceil(L) + 1 else FAILS,
     )
 
 
 def few_positions() -> Finding:
     """Count the frequencies at which privacy binds."""
-    privacy = study("1", "0.02")
+    privacy = study("1.6", "0.0031")
     L = steps_to_one(privacy)
     found = len(reporting(KeepAll(), privacy).binding)
     return Finding(
-        f"{found} at ε = 1, δ = 0.02, where L = {L:.2f} and 2L + 1 = {2 * L + 1:.2f}; 2⌈L⌉ in every case",
+        f"{found} at ε = 1.6, δ = 0.0031, where L = {L:.2f} and 2L + 1 = {2 * L + 1:.2f}; 2⌈L⌉ in every case",
         HOLDS if found <= 2 * L + 1 else CORRECTED,
     )
 
@@ -178,8 +178,8 @@ def shortcut(cases: int = 200) -> Finding:
             off = np.abs(reporting_probabilities(i, sampling, privacy) - taken) > 1e-9 * taken
             failed[sampling.name] += bool(off.any())
     return Finding(
-        f"ppswor: fails in {failed['ppswor']} of {cases} random cases (ε 0.1 to 2, δ 1e-6 to 1e-2, τ 1e-3 to 1); priority "
-        f"sampling, of which the lemma does not speak: in {failed['priority']}",
+        f"ppswor: fails in {failed['ppswor']} of {cases} random cases (ε 0.1 to 2, δ 1e-6 to 1e-2, τ 1e-3 to 1); "
+        f"priority sampling, of which the lemma does not speak: in {failed['priority']}",
         HOLDS if failed["ppswor"] == 0 else FAILS,
     )
 

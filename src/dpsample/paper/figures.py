@@ -79,7 +79,7 @@ def _above(table: pa.Table) -> Finding:
     low = ", ".join(f"{y[x == i][0]:.2f} at {i}" for x, y in ratios[1:] for i in (1, 2, 3))
     most = " and ".join(f"{y.max():.1f}" for _, y in ratios)
     text = f"PWS is above SbH at every frequency: {_yes(above)}. At ε = 0.01 the ratio is {low}; it grows to {most}."
-    return Finding(text, HOLDS if above and all(y.min() + 1e-9 >= 2 for _, y in ratios) else FAILS)
+    return Finding(text, HOLDS if above else FAILS)
 
 
 def _gains(table: pa.Table) -> Finding:
@@ -135,7 +135,7 @@ def _errors(table: pa.Table) -> Finding:
         good &= bool(ours[0] < theirs[0] and 0 < best < len(ours) - 1)
         parts.append(
             f"{panel}: MLE {ours[0]:.4f} at τ = 1, best {ours[best]:.4f} at τ = {tau[best]:.2g}; sampled SbH "
-            f"{theirs[0]:.3f} at τ = 1; MLE is at most {(ours / theirs)[worst]:.3f} of sampled SbH, at τ = {tau[worst]:.2g}"
+            f"{theirs[0]:.3f} at τ = 1; MLE at most {(ours / theirs)[worst]:.3f} of sampled SbH (τ = {tau[worst]:.2g})"
         )
     return Finding("; ".join(parts) + ".", HOLDS if good else FAILS)
 
@@ -163,10 +163,10 @@ def _order(table: pa.Table) -> Finding:
     epsilon, loss = curve(table, LOSS, ALGORITHM_4)
     text = (
         f"Without sampling nothing is above Algorithm 5 by more than {max(free, 0):.0e}; with ppswor, sampled SbH "
-        f"reaches a rank correlation larger by up to {max(sampled, 0):.4f}: it reports fewer keys of low frequency, and "
-        "where those of high frequency are mostly not sampled, reporting a low one puts it above them. Algorithm 5 is "
-        f"the best of the schemes with its reporting probabilities. Integer tokens (Algorithm 4) lose up to {loss[0]:.1e} of a pair at "
-        f"ε = {epsilon[0]:g} and {loss[-1]:.1e} at ε = {epsilon[-1]:g}."
+        f"reaches a rank correlation larger by up to {max(sampled, 0):.4f}: it reports fewer keys of low frequency, "
+        "and where those of high frequency are mostly not sampled, reporting a low one puts it above them. Algorithm 5 "
+        "is the best of the schemes with its reporting probabilities. Integer tokens (Algorithm 4) lose up to "
+        f"{loss[0]:.1e} of a pair at ε = {epsilon[0]:g} and {loss[-1]:.1e} at ε = {epsilon[-1]:g}."
     )
     return Finding(text, FAILS if free > 1e-3 else CORRECTED if sampled > 1e-3 else HOLDS)
 
@@ -191,7 +191,7 @@ def _by_frequency(title: str) -> Panel:
 
 def _by_order(title: str) -> Panel:
     if title.startswith("Pairs"):
-        return Panel(title, "smaller frequency of the pair", "probability of the right order", span_y=(0.45, 1.01))
+        return Panel(title, "smaller frequency of the pair", "probability of the right order")
     if title.startswith("Kendall"):
         return Panel(title, "epsilon", "expected rank correlation", log_x=True)
     return Panel(title, "epsilon", "probability lost", log_x=True, log_y=True)
@@ -205,8 +205,8 @@ _ALL = (
         "Reporting probability of each frequency, without sampling",
         "Figure 1",
         "No sampling; (ε, δ) = (0.1, 0.01) and (0.01, 1e-6).",
-        "PWS reaches 1 earlier than SbH and is well above it on the way; their ratio is about twice the frequency where "
-        "that is low.",
+        "PWS reaches 1 earlier than SbH and is well above it on the way; their ratio is about twice the frequency "
+        "where that is low.",
         lambda quick, _: by_frequency(quick),
         _by_frequency,
         _above,
@@ -275,8 +275,8 @@ _ALL = (
         "Bias of the estimate for one key",
         "Figure 8, top",
         "Priority sampling; δ = 2⁻²⁰; ε = 0.1 and 0.5. Bias is a share of the frequency.",
-        "Bias falls with the frequency. That of PWS is lower than that of SbH, falls with τ and vanishes as τ approaches "
-        "δ; that of SbH does not depend on τ.",
+        "Bias falls with the frequency. That of PWS is lower than that of SbH, falls with τ and vanishes as τ "
+        "approaches δ; that of SbH does not depend on τ.",
         lambda quick, _: bias(quick),
         lambda title: Panel(title, _FREQUENCY, "bias / frequency", span_y=(-1.05, 0.55)),
         _bias,
