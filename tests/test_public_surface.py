@@ -12,6 +12,7 @@ import dpsample
 import dpsample.accuracy
 import dpsample.baselines
 import dpsample.estimators
+import dpsample.paper
 import dpsample.scheme
 
 PACKAGE = [
@@ -64,6 +65,7 @@ SCHEME = [
 
 ACCURACY = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage"]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
+PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]
 ESTIMATORS = ["biased_down", "inverse_probability", "mle", "unbiased"]
 
 
@@ -75,6 +77,7 @@ ESTIMATORS = ["biased_down", "inverse_probability", "mle", "unbiased"]
         (dpsample.accuracy, ACCURACY),
         (dpsample.baselines, BASELINES),
         (dpsample.estimators, ESTIMATORS),
+        (dpsample.paper, PAPER),
     ],
     ids=lambda value: value.__name__ if isinstance(value, ModuleType) else "",
 )

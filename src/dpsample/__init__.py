@@ -18,6 +18,8 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     accuracy    exact bias, variance and coverage of a method, for given frequencies
     baselines   other methods, to compare with
     run         release, sample, sanitize: the stages put together
+    paper       the paper's figures and claims, from the code above
+    charts      how charts look
     explain     what a release is, in plain words
     files       tables with metadata, in files that appear whole or not at all
     exact       how numbers are read and written exactly

@@ -12,6 +12,7 @@ rows that were left out, and not on the memory around them. Checksums find accid
     tables      rows: types, batches, a hash of what they hold
     documents   names and documents: where metadata are, how they are sealed
     whole       a file that appears whole or not at all
+    folder      a folder that does so
     csv         CSV that no spreadsheet runs
     writing     write_table, commit_parts, check_output
     reading     read_table, kind_of

@@ -322,13 +322,13 @@ CLAIMS: Sequence[Claim] = (
         ("test_reporting.py::test_privacy_binds_at_few_frequencies", "test_paper.py::test_more_positions_than_printed"),
     ),
     Claim(
-        "closed form of π*",
+        "closed form of π",
         "1 − π*_i = δ (exp(ε (2L + 2 − i)) − 1)/(exp(ε) − 1) beyond L",
         closed_form_of_pi,
         ("test_reporting.py::test_the_second_branch_of_the_closed_form_as_corrected",),
     ),
     Claim(
-        "closed form of π*_ij",
+        "closed form of tokens",
         "π*_ij = δ exp(ε (i − j)) up to i − j = L, then falling alike",
         closed_form_of_tokens,
         ("test_tokens.py::test_grid_1_is_algorithm_4", "test_paper.py::test_the_closed_form_of_tokens"),
@@ -398,7 +398,7 @@ CLAIMS: Sequence[Claim] = (
     ),
     Claim(
         "biased-down",
-        "The estimator of Appendix D never over-estimates, and does not decrease with the token",
+        "The biased-down estimator never over-estimates, and does not decrease with the token",
         never_decreasing,
         (
             "test_estimators.py::test_biased_down_never_overestimates",

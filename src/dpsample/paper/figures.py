@@ -278,7 +278,7 @@ _ALL = (
         "Bias falls with the frequency. That of PWS is lower than that of SbH, falls with τ and vanishes as τ "
         "approaches δ; that of SbH does not depend on τ.",
         lambda quick, _: bias(quick),
-        lambda title: Panel(title, _FREQUENCY, "bias / frequency", span_y=(-1.05, 0.55)),
+        lambda title: Panel(title, _FREQUENCY, "bias / frequency", span_y=(-1.05, 0.25)),
         _bias,
         2,
     ),

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,11 @@ h2 { margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1rem }
 table { border-collapse: collapse; font-size: 14px }
 td, th { border: 1px solid #ddd; padding: .35rem .6rem; text-align: left; vertical-align: top }
 th { background: #f5f5f5 }
-td:nth-child(4) { white-space: nowrap }
+table { table-layout: fixed; width: 100% }
+th:nth-child(1) { width: 11% }
+th:nth-child(2) { width: 21% }
+th:nth-child(4) { width: 10% }
+th:nth-child(5) { width: 26% }
 code { font-size: 85%; overflow-wrap: anywhere }
 img { max-width: 100%; height: auto }
 """
@@ -50,9 +55,9 @@ def markdown(drawn: Sequence[Drawn], claims: Mapping[str, tuple[Claim, Finding]]
 
 
 def _table(claims: Mapping[str, tuple[Claim, Finding]]) -> str:
-    rows = ["| | the paper says | we find | | tests |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| claim | the paper says | we find | verdict | tests |", "| --- | --- | --- | --- | --- |"]
     for claim, finding in claims.values():
-        tests = "<br>".join(f"`tests/{test}`" for test in claim.tests)
+        tests = "<br>".join(f"`{test}`" for test in claim.tests)
         rows.append(
             f"| **{claim.name}** | {_cell(claim.says)} | {_cell(finding.text)} | {_verdict(finding)} | {tests} |"
         )
@@ -65,7 +70,7 @@ def _section(item: Drawn) -> str:
         f"## {figure.title}",
         f"![{figure.title}](figures/{figure.name}.svg)",
         f"*{figure.paper[0].upper()}{figure.paper[1:]}. {figure.parameters}*",
-        f"- **The paper says:** {figure.says}\n- **We find:** {finding.text}\n- **Verdict:** {_verdict(finding)}",
+        f"- **The paper says:** {_cell(figure.says)}\n- **We find:** {_cell(finding.text)}\n- **Verdict:** {_verdict(finding)}",
         f"Series: [CSV](figures/{figure.name}.csv) (panel, line, x, y); [PNG](figures/{figure.name}.png), "
         f"[SVG](figures/{figure.name}.svg); alone: `dpsample paper --figure {figure.name} -o FOLDER`.",
     ]
@@ -92,4 +97,5 @@ def _verdict(finding: Finding) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Escape what Markdown would take for its own."""
+    return re.sub(r"([|*_])", r"\\\1", text)
