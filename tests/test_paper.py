@@ -195,6 +195,18 @@ def test_simulated_releases_have_the_exact_error() -> None:
     assert abs(found - mse) < 7 * spread / math.sqrt(runs)
 
 
+def test_an_estimator_of_whole_releases_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    # one that knows the truth has no error but what it adds: 1 %
+    truth = sum(i * n for i, n in estimated.SELECTION.items())
+    monkeypatch.setitem(estimated.FITTED, "oracle", lambda cells, sampling, privacy, grid: 1.01 * truth)
+    monkeypatch.setattr(estimated, "decades", lambda *_: ["1", "0.001"])
+    table = estimated.nrmse(quick=True)
+    tau, found = curve(table, "ε = 0.25", "oracle")
+    assert tau.tolist() == [1, 0.001]
+    np.testing.assert_allclose(found, 0.01, rtol=1e-9)
+    assert FIGURES["nrmse"].panels(table)
+
+
 # Algorithm 5 by its breakpoints.
 
 
@@ -242,7 +254,7 @@ def test_every_claim_is_linked_to_tests_that_exist() -> None:
         ("closed form of π", CORRECTED, ["0.17"]),
         ("closed form of tokens", HOLDS, []),
         ("breakpoints", HOLDS, []),
-        ("Lemma niceq", HOLDS, ["fails in 0 of 200"]),
+        ("Lemma niceq", HOLDS, ["fails in 0 of 100"]),
         ("lower frequencies", CORRECTED, ["from 155", "1.4 at τ = 1,", "4.3 at τ = 1e-05", "155.0 at τ = 1e-06"]),
         ("sweet spot", HOLDS, ["0.2513 at τ = 1,", "0.0721 at τ = 1e-5", "0.480 at"]),
         ("no loss at τ = δ", HOLDS, ["100.0 %"]),
@@ -443,6 +455,8 @@ def test_one_figure_and_the_readers_own_data(tmp_path: Path) -> None:
     (tmp_path / "words.csv").write_text("word\n" + "a\n" * 500 + "b\n" * 300 + "secret\n")
     done = run("-o", "out", "--figure", "real", "--quick", "--data", "words.csv", "--key", "word", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+    assert "NOT private" in done.stdout
+    assert (tmp_path / "out").stat().st_mode & 0o077 == 0
     text = (tmp_path / "out" / "index.md").read_text()
     assert "Your data: 801 elements, 3 keys." in text
     assert "as private as they are" in text

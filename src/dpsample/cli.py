@@ -298,6 +298,8 @@ def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, 
         own = None if data is None or key is None else (data, key)
         drawn = build(output, figures=figures, quick=quick, own=own, force=force, progress=progress)
     click.echo(f"Wrote {output}: {len(drawn)} figures ({', '.join(drawn)}); open {os.path.join(output, 'index.html')}")
+    if own is not None:
+        click.echo("NOT private: it shows your data as they are. Do not publish it.")
 
 
 @cli.command()

@@ -14,10 +14,11 @@ from dpsample.files.whole import taken
 
 
 @contextlib.contextmanager
-def whole_folder(output: PathLike, mark: str, force: bool = False) -> Iterator[Path]:
+def whole_folder(output: PathLike, mark: str, force: bool = False, private: bool = False) -> Iterator[Path]:
     """Give a folder to fill, which gets its name at the end; an error leaves what was there before.
 
-    `mark` is a file that every such folder has: with `force`, only a folder with that file is replaced.
+    `mark` is a file that every such folder has: with `force`, only a folder with that file is replaced. A `private` one
+    is for its owner only.
     """
     target = resolved(output)
     _check(target, mark, force)
@@ -26,7 +27,7 @@ def whole_folder(output: PathLike, mark: str, force: bool = False) -> Iterator[P
         for stale in target.parent.glob(f"{prefix}*.tmp"):
             _sweep(stale)
         filled = target.with_name(f"{prefix}{secrets.token_hex(8)}.tmp")
-        filled.mkdir()
+        filled.mkdir(0o700 if private else 0o777)
         held = os.open(filled, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks

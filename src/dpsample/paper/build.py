@@ -43,7 +43,7 @@ def build(
     if own and not any(figure.needs_data for figure in chosen):
         raise InvalidValue("own data go with a figure of real data", f"{chosen[0].name!r}", "draw real or real-sampled")
     check_drawing()
-    with whole_folder(output, MARK, force) as folder:
+    with whole_folder(output, MARK, force, private=own is not None) as folder:
         sets, note = _data(chosen, quick, own, tell)
         drawn, images, found = [], {}, []
         (folder / "figures").mkdir()

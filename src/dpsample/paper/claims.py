@@ -162,7 +162,7 @@ def breakpoints() -> Finding:
     return Finding(f"at most {most:.2f} m in three cases with m = 200 ({where})", HOLDS if most <= 3 else FAILS)
 
 
-def shortcut(cases: int = 200) -> Finding:
+def shortcut(cases: int = 100) -> Finding:
     """Count in how many random cases pi is that without sampling up to where it meets q, and q from there on."""
     generator = np.random.default_rng(7)
     failed = dict.fromkeys(("ppswor", "priority"), 0)

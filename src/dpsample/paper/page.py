@@ -22,7 +22,7 @@ table { table-layout: fixed; width: 100% }
 th:nth-child(1) { width: 11% }
 th:nth-child(2) { width: 21% }
 th:nth-child(4) { width: 10% }
-th:nth-child(5) { width: 26% }
+th:nth-child(5) { width: 22% }
 code { font-size: 85%; overflow-wrap: anywhere }
 img { max-width: 100%; height: auto }
 """
@@ -70,7 +70,8 @@ def _section(item: Drawn) -> str:
         f"## {figure.title}",
         f"![{figure.title}](figures/{figure.name}.svg)",
         f"*{figure.paper[0].upper()}{figure.paper[1:]}. {figure.parameters}*",
-        f"- **The paper says:** {_cell(figure.says)}\n- **We find:** {_cell(finding.text)}\n- **Verdict:** {_verdict(finding)}",
+        f"- **The paper says:** {_cell(figure.says)}\n- **We find:** {_cell(finding.text)}\n"
+        f"- **Verdict:** {_verdict(finding)}",
         f"Series: [CSV](figures/{figure.name}.csv) (panel, line, x, y); [PNG](figures/{figure.name}.png), "
         f"[SVG](figures/{figure.name}.svg); alone: `dpsample paper --figure {figure.name} -o FOLDER`.",
     ]
