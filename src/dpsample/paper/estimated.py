@@ -25,7 +25,8 @@ SAMPLED, TIGHT = "sampled SbH", "sampled SbH, tight cutoff"
 Fitted = Callable[[Ints, Sampling, Privacy, int], float]
 
 # What is compared; a further estimator is one more entry. `ESTIMATORS` turn each token into an estimate on its own,
-# and their errors are exact. `FITTED` ones look at all tokens of a release, and estimate the sum: they are simulated.
+# and their errors are exact. `FITTED` ones look at all tokens of a release, and estimate the sum: they are simulated,
+# and stand for the estimator of the same name where sums are estimated.
 ESTIMATORS: dict[str, Estimator] = {"PWS, MLE": mle, "PWS, biased down": biased_down}
 FITTED: dict[str, Fitted] = {}
 
@@ -51,14 +52,15 @@ def nrmse(quick: bool) -> pa.Table:
     for epsilon in ("0.1", "0.25", "0.5"):
         privacy, panel = study(epsilon, DELTA), f"ε = {epsilon}"
         settings = [_methods(Priority(tau), privacy) for tau in taus]
-        found = {name: [accuracy(methods[name], SELECTION).nrmse for methods in settings] for name in settings[0]}
-        for name, fitted in FITTED.items():
-            runs = 5 if quick else 20
-            found[name] = [simulated_nrmse(fitted, SELECTION, Priority(tau), privacy, runs) for tau in taus]
-        order = [*ESTIMATORS, *FITTED, SAMPLED, TIGHT, OPEN]
-        # on a logarithmic axis there is no 0: the sample that is not private, at tau = 1
-        pairs = [(n, [(t, y) for t, y in zip(taus, found[n], strict=True) if y > 0]) for n in order]
-        lines += [line(panel, name, [t for t, _ in kept], [y for _, y in kept]) for name, kept in pairs]
+        for name in dict.fromkeys([*ESTIMATORS, *FITTED, SAMPLED, TIGHT, OPEN]):
+            if name in FITTED:
+                runs = 5 if quick else 20
+                found = [simulated_nrmse(FITTED[name], SELECTION, Priority(tau), privacy, runs) for tau in taus]
+            else:
+                found = [accuracy(methods[name], SELECTION).nrmse for methods in settings]
+            # on a logarithmic axis there is no 0: the sample that is not private, at tau = 1
+            kept = [(tau, error) for tau, error in zip(taus, found, strict=True) if error > 0]
+            lines.append(line(panel, name, [tau for tau, _ in kept], [error for _, error in kept]))
     return pa.concat_tables(lines)
 
 

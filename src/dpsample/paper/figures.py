@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpsample.charts import Panel
 from dpsample.paper.claims import CORRECTED, FAILS, HOLDS, Finding
-from dpsample.paper.estimated import SAMPLED, bias, first_within, nrmse, variance
+from dpsample.paper.estimated import ESTIMATORS, SAMPLED, bias, first_within, nrmse, variance
 from dpsample.paper.ordered import ALGORITHM_4, ALGORITHM_5, LOSS, by_pairs
 from dpsample.paper.reported import (
     OPEN,
@@ -280,7 +280,7 @@ _ALL = (
         lambda quick, _: bias(quick),
         lambda title: Panel(title, _FREQUENCY, "bias / frequency", span_y=(-1.05, 0.25)),
         _bias,
-        2,
+        len(ESTIMATORS),
     ),
     Figure(
         "nrmse",
