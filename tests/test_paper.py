@@ -137,9 +137,9 @@ def test_the_errors_are_the_known_ones(tables: Callable[[str], pa.Table]) -> Non
 
 
 def test_bias_and_variance_are_sums_over_the_tokens_of_algorithm_4(tables: Callable[[str], pa.Table]) -> None:
-    privacy, sampling = Privacy("0.5", Fraction(1, 2**20)), Priority("0.001")
+    privacy, sampling = Privacy("0.5", Fraction(1, 2**20)), Priority("0.0001")
     E = oracles.exponential(privacy.epsilon, 30)
-    x, bias = curve(tables("bias"), "PWS, MLE, ε = 0.5", "τ = 0.001")
+    x, bias = curve(tables("bias"), "PWS, MLE, ε = 0.5", "τ = 0.0001")
     i = int(x[(x > 12) & (x < 20)][0])
     row = oracles.algorithm_4(true_q_fractions(sampling, i), E, privacy.delta)[i]
     a = mle(range(1, i + 1), sampling, privacy)
@@ -199,9 +199,9 @@ def test_an_estimator_of_whole_releases_is_drawn(monkeypatch: pytest.MonkeyPatch
     # one that knows the truth has no error but what it adds: 1 %
     truth = sum(i * n for i, n in estimated.SELECTION.items())
     monkeypatch.setitem(estimated.FITTED, "oracle", lambda cells, sampling, privacy, grid: 1.01 * truth)
-    monkeypatch.setattr(estimated, "decades", lambda *_: ["1", "0.001"])
+    monkeypatch.setattr(estimated, "decades", lambda *_: ["1", "0.1", "0.01", "0.001"])
     table = estimated.nrmse(quick=True)
-    tau, found = curve(table, "ε = 0.25", "oracle")
+    tau, found = curve(table, "ε = 0.5", "oracle")
     assert tau.tolist() == [1, 0.001]
     np.testing.assert_allclose(found, 0.01, rtol=1e-9)
     assert FIGURES["nrmse"].panels(table)
