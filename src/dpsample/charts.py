@@ -95,8 +95,8 @@ def svg(chart: Any) -> str:
 
 
 def png(image: str) -> bytes:
-    """Return an SVG as PNG, twice as many pixels as its size."""
-    found: bytes = _converter().svg_to_png(image, scale=2.0)
+    """Return an SVG as PNG, with half as many pixels again as its size."""
+    found: bytes = _converter().svg_to_png(image, scale=1.5)
     return found
 
 

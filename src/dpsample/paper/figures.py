@@ -312,7 +312,7 @@ _ALL = (
         "How well tokens keep the order of the frequencies",
         "not in the paper",
         "δ = 1e-6. Top: pairs of keys 1/ε apart, without sampling. Bottom: mean over all pairs of different "
-        "frequencies from 1 to 200 (100 with --quick), and the largest loss of a pair against Algorithm 5.",
+        "frequencies from 1 to 200 (60 with --quick), and the largest loss of a pair against Algorithm 5.",
         "Corollary 5.1: no private method orders any pair with a larger probability than Algorithm 5.",
         lambda quick, _: by_pairs(quick),
         _by_order,

@@ -35,8 +35,8 @@ def by_pairs(quick: bool) -> pa.Table:
         for name, laws in _laws(i, KeepAll(), privacy).items():
             found = (laws[above] * _below(laws[at])).sum(axis=1)
             lines.append(line(f"Pairs {apart} apart, ε = {epsilon}", name, low, found))
-    epsilons = ("0.2", "0.5", "1") if quick else ("0.1", "0.15", "0.2", "0.3", "0.5", "0.7", "1", "2")
-    i = np.arange(1, 101 if quick else 201)
+    epsilons = ("0.3", "1") if quick else ("0.1", "0.15", "0.2", "0.3", "0.5", "0.7", "1", "2")
+    i = np.arange(1, 61 if quick else 201)
     lost: dict[str, list[float]] = {ALGORITHM_4: [], DEFAULT: []}
     for panel, sampling in PANELS.items():
         taus: dict[str, list[float]] = {}
