@@ -287,11 +287,11 @@ _ALL = (
         "Error of an estimated sum as the sample shrinks",
         "Figure 8, bottom",
         "Priority sampling; δ = 2⁻²⁰; 1,000 keys of each frequency from 1 to 200. Root of the mean squared error, as a "
-        "share of the sum.",
+        "share of the sum; what is below 0.001 is not drawn.",
         "The error of PWS (MLE) is below that of sampled SbH, also without sampling, and is smallest midway, where "
         "bias and variance balance.",
         lambda quick, _: nrmse(quick),
-        lambda title: Panel(title, _TAU, "error / sum", log_x=True, log_y=True),
+        lambda title: Panel(title, _TAU, "error / sum", log_x=True, log_y=True, span_y=(1e-3, 1)),
         _errors,
     ),
     Figure(
