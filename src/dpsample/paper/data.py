@@ -55,7 +55,10 @@ def npm(fetch: bool = True) -> Spread:
         if not fetch:
             raise Unavailable(f"{PACKAGE} is not in the cache")
         _fetch(package)
-    content = package.read_bytes()
+    try:
+        content = package.read_bytes()
+    except OSError:
+        raise Unavailable(f"{FILE} in the cache cannot be read") from None
     if hashlib.sha256(content).hexdigest() != _SHA256:
         raise Unavailable(f"{FILE} in the cache is not the known file; remove it")
     counted = package.with_suffix(".json")  # reading 80,340 small files takes seconds: once is enough
