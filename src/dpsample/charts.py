@@ -27,7 +27,7 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
 )
 WIDTH, HEIGHT = 300, 210
 Span = tuple[float, float]
-_POWERS = "datum.value >= 0.01 && datum.value < 100000 ? format(datum.value, '~g') : format(datum.value, '~e')"
+_POWERS = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '~g') : format(datum.value, '~e')"
 
 
 @dataclass(frozen=True)
