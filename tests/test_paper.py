@@ -573,7 +573,8 @@ def test_only_a_folder_of_ours_is_replaced(tmp_path: Path) -> None:
 
 def test_what_a_dead_process_left_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
     target, entered, leave = tmp_path / "out", threading.Event(), threading.Event()
-    dies = "import os, sys; from dpsample.files.folder import whole_folder\nwith whole_folder(sys.argv[1], 'm'): os._exit(0)"
+    dies = "import os, sys; from dpsample.files.folder import whole_folder\n"
+    dies += "with whole_folder(sys.argv[1], 'mark'): os._exit(0)"
     subprocess.run([sys.executable, "-c", dies, str(target)], check=True)  # inside, as after kill -9
     assert len(list(tmp_path.iterdir())) == 1
 
