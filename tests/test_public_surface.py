@@ -12,6 +12,7 @@ import dpsample
 import dpsample.accuracy
 import dpsample.baselines
 import dpsample.estimators
+import dpsample.paper
 import dpsample.scheme
 
 PACKAGE = [
@@ -78,6 +79,7 @@ def test_the_public_names_on_a_cluster() -> None:
 
 ACCURACY = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage"]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
+PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]
 ESTIMATORS = [
     "ESTIMATORS",
     "Estimate",
@@ -100,6 +102,7 @@ ESTIMATORS = [
         (dpsample.accuracy, ACCURACY),
         (dpsample.baselines, BASELINES),
         (dpsample.estimators, ESTIMATORS),
+        (dpsample.paper, PAPER),
     ],
     ids=lambda value: value.__name__ if isinstance(value, ModuleType) else "",
 )

@@ -33,6 +33,8 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     plan        what a release is to be, checked before any data are read
     run         release, sample, sanitize: the stages put together
     spark       the same on a cluster; imported on demand
+    paper       the paper's figures and claims, from the code above
+    charts      how charts look
     explain     what a release is, in plain words
     shown       how rows are shown
     proof       all that a release's privacy rests on, on one page

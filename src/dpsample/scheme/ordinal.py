@@ -1,8 +1,9 @@
 """How well tokens keep the order of the frequencies: concordance of pairs, and Kendall's tau.
 
 Two keys of different frequency are concordant if the more frequent one has the larger token, where "not reported" is
-below every token; equal tokens, or neither reported, count one half. Corollary 5.1 of the paper: no private scheme
-makes any pair concordant with a larger probability than Algorithm 5, which a fine grid comes close to.
+below every token; equal tokens, or neither reported, count one half. Corollary 5.1 of the paper, corrected: no
+private scheme with the same reporting probabilities makes any pair concordant with a larger probability than Algorithm
+5, which a fine grid comes close to.
 """
 
 import numpy as np

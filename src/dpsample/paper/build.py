@@ -1,0 +1,106 @@
+"""Everything into a folder: figures as PNG, SVG and CSV, and a page as Markdown and HTML."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from dpsample.charts import check_drawing, line_chart, png, svg
+from dpsample.errors import InvalidValue
+from dpsample.files import PathLike, whole_folder
+from dpsample.files.documents import failures
+from dpsample.paper import data
+from dpsample.paper.claims import CLAIMS
+from dpsample.paper.figures import FIGURES, Figure
+from dpsample.paper.page import Drawn, as_html, markdown
+from dpsample.paper.reported import Spread
+
+Progress = Callable[[str, int, int | None], None]
+MARK = "claims-and-figures.csv"
+
+
+def build(
+    output: PathLike,
+    *,
+    figures: Sequence[str] = (),
+    quick: bool = False,
+    own: tuple[str, str] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Draw the named figures, or all of them and the table of claims, into a new folder; return the figures' names.
+
+    `quick` uses coarse grids, and no network. `own` is a file and its key column: its keys are drawn as one more set of
+    real data. A page with your own data is as private as they are: do not publish it.
+    """
+    tell = progress or (lambda stage, done, total: None)
+    unknown = [name for name in figures if name not in FIGURES]
+    if unknown:
+        raise InvalidValue(f"figures are {', '.join(FIGURES)}", ", ".join(map(repr, unknown)), "name one of them")
+    chosen = [figure for name, figure in FIGURES.items() if not figures or name in figures]
+    if own and not any(figure.needs_data for figure in chosen):
+        raise InvalidValue("own data go with a figure of real data", f"{chosen[0].name!r}", "draw real or real-sampled")
+    check_drawing()
+    with whole_folder(output, MARK, force, private=own is not None) as folder:
+        sets, note = _data(chosen, quick, own, tell)
+        drawn, images, found = [], {}, []
+        (folder / "figures").mkdir()
+        for n, figure in enumerate(chosen):
+            tell("figures", n, len(chosen))
+            table = figure.series(quick, sets)
+            images[figure.name] = _write(folder / "figures", figure, table)
+            drawn.append(Drawn(figure, figure.found(table), note if figure.needs_data else ""))
+            found.append(("figure", figure.name, figure.says, drawn[-1].finding))
+        tell("figures", len(chosen), len(chosen))
+        claims = {}
+        if not figures:
+            for n, claim in enumerate(CLAIMS):
+                tell("claims", n, len(CLAIMS))
+                claims[claim.name] = (claim, claim.measure())
+                found.append(("claim", claim.name, claim.says, claims[claim.name][1]))
+            tell("claims", len(CLAIMS), len(CLAIMS))
+        text = markdown(drawn, claims, quick)
+        names = ("kind", "name", "paper", "found", "verdict")
+        rows = [(kind, name, says, finding.text, finding.verdict) for kind, name, says, finding in found]
+        with failures(folder):
+            (folder / "index.md").write_text(text, encoding="utf-8")
+            (folder / "index.html").write_text(as_html(text, images), encoding="utf-8")
+            pa.csv.write_csv(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), folder / MARK)
+    return [figure.name for figure in chosen]
+
+
+def _write(folder: Path, figure: Figure, table: pa.Table) -> str:
+    """Write a figure's files; the CSV has what is drawn, to the last bit."""
+    chart = line_chart(table.to_pylist(), figure.panels(table), figure.columns)
+    image = svg(chart)
+    with failures(folder):
+        (folder / f"{figure.name}.svg").write_text(image, encoding="utf-8")
+        (folder / f"{figure.name}.png").write_bytes(png(image))
+        pa.csv.write_csv(table, folder / f"{figure.name}.csv")
+    return image
+
+
+def _data(
+    chosen: Sequence[Figure], quick: bool, own: tuple[str, str] | None, tell: Progress
+) -> tuple[dict[str, Spread], str]:
+    """Return the real data sets, and what is to be said of them."""
+    if not any(figure.needs_data for figure in chosen):
+        return {}, ""
+    tell("data", 0, 1)
+    sets: dict[str, Spread] = {}
+    notes = []
+    if own is not None:
+        sets["Your data"] = data.own(*own)
+        notes.append("“Your data” were drawn without privacy: this page is as private as they are.")
+    sets[data.LIBRARY] = data.library()
+    try:
+        sets[data.NPM] = data.npm(fetch=not quick)
+    except data.Unavailable as reason:
+        notes.append(f"Drawn without {data.NPM}: {reason}. Recipe: `npm pack {data.PACKAGE}` in the cache folder.")
+    tell("data", 1, 1)
+    return sets, " ".join([*(_size(name, keys) for name, keys in sets.items()), *notes])
+
+
+def _size(name: str, keys: Spread) -> str:
+    return f"{name}: {sum(i * n for i, n in keys.items()):,} elements, {sum(keys.values()):,} keys."

@@ -1,0 +1,129 @@
+"""Real data that any machine can get: how often each key occurs.
+
+- the identifiers in the sources of Python's standard library, which are on every machine that runs this;
+- the npm package ``dependent-packages@2.2.2``: key is a package, an element is another package that depends on it.
+  926,384 elements, 80,340 keys. It is not part of dpsample: `npm pack` fetches it once into a cache,
+  ``dpsample`` in the user's cache folder or the folder that DPSAMPLE_CACHE names. The recipe, by hand:
+
+      mkdir -p ~/.cache/dpsample && cd ~/.cache/dpsample && npm pack dependent-packages@2.2.2
+
+Both are public, so what is shown of them needs no privacy.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.demo import standard_library
+from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.paper.reported import Spread, spread
+
+LIBRARY, NPM = "Python’s standard library", "npm dependencies"
+PACKAGE, FILE = "dependent-packages@2.2.2", "dependent-packages-2.2.2.tgz"
+_SHA256 = "31fcbe7a4b5f11eddb2aaca15406b375f01be1f8d1e55dc25de8e5b5b03c9970"
+_SECONDS = 120
+
+
+class Unavailable(DpsampleError):  # noqa: N818 - named for what is wrong
+    """A data set that this machine does not have and cannot get."""
+
+
+def cache() -> Path:
+    """Return the folder in which fetched data are kept."""
+    told = os.environ.get("DPSAMPLE_CACHE")
+    return Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpsample"
+
+
+def library() -> Spread:
+    """Return how many identifiers of the standard library occur how often."""
+    return _counted(standard_library()["word"])
+
+
+def npm(fetch: bool = True) -> Spread:
+    """Return how many npm packages have how many packages that depend on them; fetched into the cache if need be."""
+    package = cache() / FILE
+    if not package.exists():
+        if not fetch:
+            raise Unavailable(f"{PACKAGE} is not in the cache")
+        _fetch(package)
+    try:
+        content = package.read_bytes()
+    except OSError:
+        raise Unavailable(f"{FILE} in the cache cannot be read") from None
+    if hashlib.sha256(content).hexdigest() != _SHA256:
+        raise Unavailable(f"{FILE} in the cache is not the known file; remove it")
+    counted = package.with_suffix(".json")  # reading 80,340 small files takes seconds: once is enough
+    try:
+        return {int(i): int(n) for i, n in json.loads(counted.read_text()).items()}
+    except (OSError, ValueError, AttributeError):
+        found = spread(_dependents(package))
+        with contextlib.suppress(Unavailable):
+            _put(counted, json.dumps(found).encode())
+        return found
+
+
+def own(path: str, key: str) -> Spread:
+    """Return how many keys of a file of the reader's own occur how often. As private as the file is."""
+    from dpsample.engine.duckdb import DuckDB
+    from dpsample.source import Source
+
+    engine, source = DuckDB(), Source(path, key=key)
+    try:
+        engine.check(source)
+        parts = [batch["frequency"].to_numpy() for batch in engine.aggregated(source)]
+    finally:
+        engine.close()
+    found = spread(np.concatenate([np.zeros(0, np.int64), *parts]))
+    if not found:
+        raise InvalidValue("data to draw must have elements", "none", "give another file")
+    return found
+
+
+def _counted(keys: pa.ChunkedArray) -> Spread:
+    return spread(keys.value_counts().field("counts").to_numpy())
+
+
+def _fetch(package: Path) -> None:
+    program = shutil.which("npm")
+    if program is None:
+        raise Unavailable("npm is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [program, "pack", PACKAGE, "--pack-destination", folder, "--ignore-scripts", "--silent"]
+        try:
+            subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
+            content = (Path(folder) / FILE).read_bytes()
+        except (OSError, subprocess.SubprocessError):
+            raise Unavailable(f"npm pack {PACKAGE} failed") from None
+    if hashlib.sha256(content).hexdigest() != _SHA256:
+        raise Unavailable(f"npm pack {PACKAGE} brought another file than the known one")
+    _put(package, content)
+
+
+def _dependents(package: Path) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Return, for each package, the number of those that depend on it: a list in a file each, in an archive within."""
+    with tarfile.open(package) as outer:
+        inner = outer.extractfile("package/dependents.tgz")
+        assert inner is not None
+        with tarfile.open(fileobj=inner) as lists:
+            files = (lists.extractfile(member) for member in lists if member.isfile())
+            return np.array([len(json.load(file)) for file in files if file is not None], np.int64)
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file of the cache, whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".dpsample-", suffix=".tmp", delete=False) as file:
+            file.write(content)
+        os.replace(file.name, path)
+    except OSError:
+        raise Unavailable("the cache cannot be written; set DPSAMPLE_CACHE") from None
