@@ -485,7 +485,7 @@ def test_one_figure_and_the_readers_own_data(tmp_path: Path) -> None:
         (["-o", "out", "--figure", "zipf", "--data", "words.csv", "--key", "word"], "own data go with"),
         (["-o", "words.csv", "--quick"], "is not overwritten"),
         (["-o", "words.csv", "--quick", "--force"], "only a folder"),
-        (["-o", "no/such/out", "--quick"], "the folder of an output"),
+        (["-o", "no/such/out", "--quick"], "in one that exists"),
     ],
     ids=lambda a: " ".join(a[-3:]) if isinstance(a, list) else "",
 )
