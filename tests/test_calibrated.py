@@ -192,3 +192,11 @@ def test_schemes_that_end_or_never_hide_anything(sampling: Sampling) -> None:
         tally = Tally.of([4, 9, 30])
         found = estimate(tally, sampling, privacy, 2, FREQUENCY, "calibrated", 0.9)
         assert 0 <= found.low <= found.value <= found.high < math.inf
+
+
+def test_a_tiny_epsilon_has_an_estimate_and_no_promise() -> None:
+    privacy = Privacy("0.001", "1e-6")
+    found = estimate(Tally.of([50_000, 70_000]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
+    assert found.value == mle([50_000, 70_000], KeepAll(), privacy).sum()
+    assert (found.low, found.high, found.promised) == (-math.inf, math.inf, False)
+    assert "too small" in found.notes[0]

@@ -32,6 +32,7 @@ from dpsample.scheme.tokens import lifetime, token_laws
 _GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
 _STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
+_LARGEST = 20_000_000  # numbers in the table
 _KNOTS = 24  # frequencies beyond the table at which variances are computed
 _BLOCK = 1 << 18  # tokens times rows at once
 _WINDOWS = ((1.1, 1.0), (1.45, 2.0), (1.9, 4.0))  # where, in multiples of the edge; how much denser the edge may be
@@ -112,12 +113,31 @@ class Calibration:
         """The number of tokens, in units of 1/grid, that the table has."""
         return int(self.frequencies[-1]) * self.grid
 
+    @property
+    def feasible(self) -> bool:
+        """Whether the table fits into memory, which a very small epsilon makes large."""
+        return self.table_tokens * lifetime(self.privacy) <= _LARGEST
+
+    @cached_property
+    def _lives(self) -> tuple[Floats, Floats]:
+        """Of the table's tokens, in each row from its birth on: its probability, and this over pi from the edge on."""
+        cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
+        frequencies, mass = life(cells, self._rows, self.grid)
+        pi = self._rows.probabilities(frequencies)
+        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=(mass > 0) & (frequencies >= self.edge))
+
     @cached_property
     def laws(self) -> Floats:
-        """The probability of each token, in columns, at each of these frequencies."""
+        """The probability of each token, in columns, at each of the table's frequencies."""
         table = np.zeros((len(self.frequencies), self.table_tokens))
-        for n, law in enumerate(token_laws(self.frequencies, self.sampling, self.privacy, self.grid)):
-            table[n, law.cells - 1] = law.probabilities
+        mass, _ = self._lives
+        for birth in range(1, int(self.frequencies[-1]) + 1):
+            first = -(-(birth - int(self.frequencies[0])) // self.step) if birth > self.frequencies[0] else 0
+            age = int(self.frequencies[first]) - birth if first < len(self.frequencies) else mass.shape[1]
+            rows = mass[(birth - 1) * self.grid : birth * self.grid, age :: self.step].T
+            table[first : first + len(rows), (birth - 1) * self.grid : birth * self.grid] = rows[
+                : len(self.frequencies) - first
+            ]
         return table
 
     @cached_property
@@ -131,6 +151,20 @@ class Calibration:
         """The laws of the visible frequencies, by bin."""
         starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
         return np.add.reduceat(self.laws[~self.dark, : len(self.bins)], starts, axis=1)
+
+    def flat_table(self, function: Function) -> Floats:
+        """E[h / pi] given each of the table's tokens, as `flat`."""
+        mass, weight = self._lives
+        births = np.arange(1, int(self.frequencies[-1]) + 1, dtype=np.int64)
+        reach = np.arange(1, int(self.frequencies[-1]) + mass.shape[1], dtype=np.int64)
+        values = function(np.minimum(reach, self.sampling.largest))
+        seen = np.where(weight > 0, mass, 0.0).sum(1)
+        found = np.zeros(self.table_tokens)
+        for birth in births.tolist():
+            part = slice((birth - 1) * self.grid, birth * self.grid)
+            found[part] = weight[part] @ values[birth - 1 : birth - 1 + mass.shape[1]]
+        np.divide(found, seen, out=found, where=seen > 0)
+        return found
 
     def flat(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi] given each token, when all visible frequencies are equally likely: one column for each h."""
@@ -195,8 +229,7 @@ class Functional:
     def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
         self.scheme, self.function = scheme, function
         targets = function(scheme.frequencies)
-        cells = np.arange(1, scheme.table_tokens + 1, dtype=np.int64)
-        self.flat = scheme.flat(cells, [function])[:, 0]  # of the table's tokens
+        self.flat = scheme.flat_table(function)  # of the table's tokens
         self.near = self.flat.copy()
         self.near[: len(scheme.bins)] += scheme.correction(targets, self.flat, _TRUST * keys)[scheme.bins]
         self.mean = scheme.laws @ self.near  # at the table's frequencies, as all that follows
@@ -218,8 +251,10 @@ class Functional:
         if largest > i[-1]:
             far = np.unique(np.geomspace(i[-1] + 1, min(largest, scheme.sampling.largest), _KNOTS).astype(np.int64))
             laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
-            ends = np.cumsum([law.cells.size for law in laws])[:-1]
-            values = np.split(self.values(np.concatenate([law.cells for law in laws])), ends)
+            # a token's value hardly bends within a law
+            picks = [law.cells[np.linspace(0, law.cells.size - 1, _KNOTS).astype(np.int64)] for law in laws]
+            found = np.split(self.values(np.concatenate(picks)), len(laws))
+            values = [np.interp(law.cells, at, a) for law, at, a in zip(laws, picks, found, strict=True)]
             means = [law.probabilities @ a for law, a in zip(laws, values, strict=True)]
             beyond = [
                 law.probabilities @ (a - m) ** 2 + law.not_reported * m**2
@@ -294,9 +329,8 @@ def _functionals(
     """For the sum, for its variance; what bias is left for each token; for the number of keys just above the edge."""
     total = Functional(scheme, of, keys)
     spread = Functional(scheme, total.variance(largest), 10 * keys)
-    cells = np.arange(1, len(total.near) + 1, dtype=np.int64)
     bias = np.where(scheme.dark, 0.0, np.abs(total.bias))
-    left = scheme.flat(cells, [lambda i: np.interp(i, scheme.frequencies, bias, right=0.0)])[:, 0]
+    left = scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, bias, right=0.0))
     windows: list[Window] = []
     if (total.bias[scheme.dark] < 0).any():
         # wide enough to tell frequencies apart

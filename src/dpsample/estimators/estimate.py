@@ -113,6 +113,11 @@ def estimate(
         high = _unreported(sampling, privacy, of, level)
         note = "no reported key is selected; more than this in keys that can be seen would have shown"
         return Estimate(0.0, math.nan, 0.0, high, level, math.nan, 0, visible, False, (note,))
+    if not calibration(sampling, privacy, grid).feasible:
+        by_token = _BY_TOKEN.get(estimator, mle)
+        value = float(tally.weights @ by_token(tally.cells, sampling, privacy, grid, of))
+        note = f"epsilon is too small for calibrated estimates and errors: this is by {by_token.__name__}"
+        return Estimate(value, math.nan, -math.inf, math.inf, level, math.nan, tally.total, visible, False, (note,))
     found = parts(tally, sampling, privacy, grid, of)
     low, high = found.interval(level)
     value, bias = found.value, 0.0
