@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from dpsample.files import Content, is_text
 from dpsample.randomness import Coins, StreamCoins, Words, secret_key
 
-PURPOSES: Final = ("sample", "sanitize", "part")
+PURPOSES: Final = ("keep", "sample", "sanitize", "part")
 _BLOCK = 64  # bytes that BLAKE2b gives at once
 
 
@@ -80,7 +80,14 @@ class KeyedCoins(Coins):
     def first(self, n: int) -> Words:  # noqa: D102
         if n != self._keys.num_rows:
             raise ValueError("there is one number for each key")
-        start = blake2b(digest_size=8, key=self._secret, person=self._person)
+        return self._hashed(8)
+
+    def wide(self) -> Words:
+        """Return 128 bits for each key: rows of two words."""
+        return self._hashed(16).reshape(-1, 2)
+
+    def _hashed(self, size: int) -> Words:
+        start = blake2b(digest_size=size, key=self._secret, person=self._person)
         words = []
         for row in self._rows:
             hashed = start.copy()
