@@ -288,10 +288,11 @@ class TestUsers:
         assert set(found.values()) <= {1}
         assert self.kept(engine, source, 16) == {key: 5 if key in KEYS[:3] else 1 for key in KEYS}
 
-    def test_users_of_every_type(self, engine: Engine, make: Make) -> None:
-        for name, array in TYPES.items():
-            table = pa.table({"k": ["a", "a", "b"], "u": array})
-            assert self.kept(engine, make(table, "k", user="u"), 1) == {"a": 1, "b": 1}, name
+    def test_users_of_other_types(self, engine: Engine, make: Make) -> None:
+        for name in ("i8", "bytes", "moment", "large"):
+            table = pa.table({"k": ["a", "a", "b"], "u": TYPES[name]})
+            bounded = engine.bounded(make(table, "k", user="u"), 1, partial(choose, limit=1, coins=SecretCoins()))
+            assert counted(engine.aggregated(bounded)) == {"a": 1, "b": 1}, name
 
     def test_nobody(self, engine: Engine, make: Make) -> None:
         table = pa.table({"k": ["a", CANARY, "a"], "u": ["x", None, "y"]})
