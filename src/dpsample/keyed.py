@@ -5,7 +5,8 @@ time would be a second draw, and parts of both could meet in one release. So all
 of a secret that is drawn for this release alone, of the purpose, and of what is decided about:
 
     about a key         BLAKE2b, keyed with the secret, of the key. Independent between keys and purposes; nothing else
-                        goes in, so neither the order of rows nor their partition matter.
+                        goes in, so neither the order of rows nor their partition matter. For which keys a user keeps,
+                        it is of the user and the key.
     along elements      An element has no name of its own. A batch of elements gets the key stream of AES under
                         BLAKE2b(secret; place of the batch, all that is in it), element by element.
 

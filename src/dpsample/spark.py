@@ -4,7 +4,8 @@
 
 Counting is Spark's; sampling and sanitizing are the same kernel as everywhere (`sanitizer`), sent to the rows. All
 coins are a function of one secret, drawn for this release, and of the keys (`keyed`), so that a task that is run again
-decides the same. The secret travels inside the function that is sent, and dies with the job.
+decides the same. The secret travels inside the function that is sent, and dies with the job. To protect users, each
+keeps so many keys first, by coins of the same kind. Only the noise of totals is drawn elsewhere: on the driver, once.
 
 Two passes (raw elements, ppswor): the picked elements' keys are kept on the workers once they are picked, and their
 frequencies are counted by a second pass, which never holds the other keys. If some of the picked keys are lost, with
@@ -218,16 +219,17 @@ def _planned(
         raise _random("write it to files first, or leave totals and sizes out")
     first = asked.with_tau(Fraction(1)) if asked else plan.sampling
     source, way = _bounded(engine, plan.source, budget.max_keys, first, way, secret, again)
+    elements = lru_cache(engine.total)  # two totals of elements need one count
     held, sampling, sized, total = None, plan.sampling, None, None
     if asked is not None:
         if asked.by_frequency:
-            truth = engine.total(source)
+            truth = elements(source)
         else:
             held, truth = _weighed(engine, source, asked)
         weights = noisy(truth, budget, asked.share, asked.sensitivity, asked.unit, other)
         sampling, sized = asked.sampling(weights), Sized(asked.size, weights)
     if budget.total:
-        total = noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), other)
+        total = noisy(elements(source), budget, budget.total, Fraction(1), Fraction(1), other)
     terms = terms_of(budget, sampling, source.key, keys_only, grid, sized, total)
     return _Job(engine, source, sampling, way, secret, held=held), terms
 
