@@ -7,6 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
-from dpsample.budget import Budget
+from dpsample.bounding import choose
 from dpsample.engine import Engine
 from dpsample.engine.duckdb import DuckDB
 from dpsample.keyed import Secret
 from dpsample.plan import Plan
-from dpsample.run import Way, _released, terms_of
+from dpsample.randomness import SecretCoins
+from dpsample.run import Way, _released
 
 CANARY = "SECRET-canary"
 WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\ `a.b` {k}'  # a column name that breaks what does not quote
@@ -264,6 +266,49 @@ class TestRefusals:
         refuses(lambda: next(iter(engine.aggregated(make(table, "k", "n")))), rule, f"at least one {found}")
 
 
+class TestUsers:
+    def kept(self, engine: Engine, source: Source, limit: int) -> dict[Any, int]:
+        bounded = engine.bounded(source, limit, partial(choose, limit=limit, coins=SecretCoins()))
+        found = counted(engine.aggregated(bounded))
+        assert engine.total(bounded) == sum(found.values())
+        assert Counter(key for batch in engine.elements(bounded) for key in batch["k"].to_pylist()) == found
+        assert counted(engine.count(bounded, pa.table({"k": KEYS}))) == found
+        engine.forget(bounded)
+        return found
+
+    def test_each_keeps_so_many_keys_and_counts_once(self, engine: Engine, make: Make) -> None:
+        rows = [(user, key) for user in ("ann", "Ann", "", "b\0") for key in KEYS[:3] for _ in range(3)]
+        rows += 2 * [("everybody", key) for key in KEYS]
+        table = pa.table({"k": [key for _, key in rows], WEIRD: [user for user, _ in rows], "x": [1] * len(rows)})
+        source = make(table, "k", user=WEIRD)
+        assert engine.check(source) == pa.schema([("k", pa.string())])
+        found = self.kept(engine, source, 3)
+        assert sum(found.values()) == 4 * 3 + 3
+        assert all(found.pop(key) in (4, 5) for key in KEYS[:3])
+        assert set(found.values()) <= {1}
+        assert self.kept(engine, source, 16) == {key: 5 if key in KEYS[:3] else 1 for key in KEYS}
+
+    def test_users_of_other_types(self, engine: Engine, make: Make) -> None:
+        for name in ("i8", "bytes", "moment", "large"):
+            table = pa.table({"k": ["a", "a", "b"], "u": TYPES[name]})
+            bounded = engine.bounded(make(table, "k", user="u"), 1, partial(choose, limit=1, coins=SecretCoins()))
+            assert counted(engine.aggregated(bounded)) == {"a": 1, "b": 1}, name
+
+    def test_nobody(self, engine: Engine, make: Make) -> None:
+        table = pa.table({"k": ["a", CANARY, "a"], "u": ["x", None, "y"]})
+        rule, found = "the user column 'u' must have no NULL", "at least one row with NULL"
+        refuses(lambda: self.kept(engine, make(table, "k", user="u"), 2), rule, found)
+        assert self.kept(engine, make(table, "k", user="u", drop_null=True), 2) == {"a": 2}
+        assert self.kept(engine, make(table.slice(0, 0), "k", user="u"), 2) == {}
+
+    def test_what_a_user_cannot_be(self, engine: Engine, make: Make) -> None:
+        table = pa.table({"k": ["a"], "u": [0.5]})
+        rule = "the user column 'u' must be of integers"
+        refuses(lambda: self.kept(engine, make(table, "k", user="u"), 2), rule, "floats")
+        rule = "users are bounded where rows say whose they are"
+        refuses(lambda: self.kept(engine, make(table, "k"), 2), rule, "no user column")
+
+
 class TestSort:
     def test_order_of_bytes(self, engine: Engine) -> None:
         schema = pa.schema([("k", pa.string()), ("token", pa.float64())])
@@ -284,23 +329,33 @@ class TestSort:
 
 PRIVACY = Privacy(0.5, 1e-3)
 SECRET = Secret(bytes(range(32)))
+MOST = 20  # keys of a user: nobody has more, so that there is nothing to choose
 
 
 def by_duckdb(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
+    max_keys = MOST if source.user else None
     with DuckDB(threads=1) as engine:
         terms, schema, batches = _released(
-            Plan.of(source, PRIVACY, sampling), keys_only, None, way, engine, None, SECRET, "(in memory)"
+            Plan.of(source, PRIVACY, sampling, max_keys_per_user=max_keys),
+            keys_only,
+            None,
+            way,
+            engine,
+            None,
+            SECRET,
+            "(in memory)",
         )
         return Release(pa.Table.from_batches(batches, schema), terms)
 
 
 def by_spark(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
     from dpsample.engine.spark import Spark
-    from dpsample.spark import _Job
+    from dpsample.spark import _planned
 
+    plan = Plan.of(source, PRIVACY, sampling, max_keys_per_user=MOST if source.user else None)
     with Spark() as engine:
-        terms = terms_of(Budget(PRIVACY), sampling, source.key, keys_only, None)
-        return _Job(engine, source, sampling, way, SECRET).release(terms)
+        job, terms = _planned(engine, plan, keys_only, None, way, SECRET)
+        return job.release(terms)
 
 
 @pytest.mark.xdist_group("spark")
@@ -317,6 +372,16 @@ class TestSameCoins:
         found = by_spark(source, sampling, keys_only=keys_only)
         assert found == by_duckdb(source, sampling, keys_only=keys_only)
         assert len(found) > 5
+
+    def test_numbers_of_users(self, tmp_path: Path) -> None:
+        rows = [(j, key) for i, key in enumerate(KEYS) for j in range(3 * i * i)]
+        pq.write_table(
+            pa.table({"k": [key for _, key in rows], "u": [user for user, _ in rows]}), tmp_path / "a.parquet"
+        )
+        source = Source(tmp_path / "a.parquet", "k", user="u")
+        found = by_spark(source, Priority("0.01"))
+        assert found == by_duckdb(source, Priority("0.01"))
+        assert 1 < len(found) < 16
 
     def test_every_type_at_once(self, tmp_path: Path) -> None:
         columns = {name: array.take(pa.array([0, 2] * 8)) for name, array in TYPES.items()}

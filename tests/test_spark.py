@@ -31,6 +31,7 @@ import dpsample.spark
 import faults
 import test_run
 from clusters import HERE, Cluster
+from connected import planned_for_users
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source, SystemFailure
 from dpsample.budget import Budget
 from dpsample.cli import cli
@@ -57,7 +58,7 @@ def written(folder: Path, source: Source, sampling: Sampling, way: Way) -> Relea
     """A release with a given secret, by way of a folder."""
     with Spark() as engine:
         job = _Job(engine, source, sampling, way, Secret(KEY))
-        rows = job.release_to_folder(folder, terms_of(Budget(PRIVACY), sampling, source.key, False, None))
+        rows, _ = job.release_to_folder(folder, terms_of(Budget(PRIVACY), sampling, source.key, False, None))
     found = dpsample.read_release(folder)
     assert len(found) == rows
     return found
@@ -215,6 +216,9 @@ class TestSecret:
         frame = spark.read.parquet(f"file:{events}")
         drawn(Source(frame, "k"), Ppswor(0.01), "two-pass")
         written(tmp_path / "out", Source(frame, "k"), KeepAll(), "aggregate")
+        with Spark() as engine:
+            users = Source(frame.selectExpr("k", "hash(k) % 100 AS u"), "k", user="u")
+            assert engine.total(engine.bound(users, 2, Secret(KEY), often=True)) > 100
 
         texts: dict[str, bytes] = {}
         with Spark() as engine:
@@ -287,7 +291,7 @@ class TestSecret:
 
 
 class TestConnect:
-    def test_a_release_over_spark_connect(self, events: Path, tmp_path: Path) -> None:
+    def test_a_release_over_spark_connect(self, spark: Any, events: Path, tmp_path: Path) -> None:
         if find_spec("grpc") is None and not os.environ.get("CI"):
             pytest.skip("no grpcio for Spark Connect")
         log = tmp_path / "events"
@@ -300,6 +304,11 @@ class TestConnect:
         assert done.returncode == 0, done.stderr[-3000:]
         assert dpsample.read_release(tmp_path / "out") == drawn(Source(events, "k"), Ppswor(0.01), "aggregate")
         written = b"".join(path.read_bytes() for path in log.rglob("*") if path.is_file())
+        with Spark() as engine:
+            job, terms = planned_for_users(engine, spark.read.parquet(f"file:{events}"), KEY)
+            made = job.release(terms)
+        assert dpsample.read_release(tmp_path / "out.users") == made
+        assert len(made) > 10
         assert b"dpsample-picking-elements" in written  # the name of the work, as a tag
         for form in forms():
             assert form not in written + done.stderr + done.stdout
@@ -389,7 +398,7 @@ class TestFolder:
         with Spark() as engine:
             job = _Job(engine, source, KeepAll(), "aggregate", Secret(KEY))
             terms = terms_of(Budget(PRIVACY), KeepAll(), source.key, keys_only, None)
-            rows = job.release_to_folder(tmp_path / "out", terms)
+            rows, _ = job.release_to_folder(tmp_path / "out", terms)
             assert dpsample.read_release(tmp_path / "out") == job.release(terms)
         parts = sorted(tmp_path.glob("out/*.parquet"))
         assert len(parts) == -(-rows // 100)

@@ -174,22 +174,21 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
     from dpsample.run import way_of, written
 
     _check_engine(options, show_private)
+    size = _size_from(options)
+    planned = {
+        "privacy": _privacy_from(options),
+        "sampling": None if size else _sampling_from(options),
+        "size": size,
+        "max_keys_per_user": options["max_keys_per_user"],
+        "max_elements_per_key": options["max_elements_per_key"],
+        "total": options["total_share"] if options["with_total"] else False,
+        "ledger": options["ledger"],
+    }
     if options["engine"] == "spark":
-        sampling, privacy = _sampling_from(options), _privacy_from(options)
-        keys, read, terms = _release_by_spark(output, force, way, privacy, sampling, options)
+        keys, read, terms = _release_by_spark(output, force, way, planned, options)
         _print_release(read, output, keys, terms, form, None)
         return
-    size = _size_from(options)
-    plan = Plan.of(
-        _source_from(options),
-        _privacy_from(options),
-        None if size else _sampling_from(options),
-        size,
-        options["max_keys_per_user"],
-        options["max_elements_per_key"],
-        options["total_share"] if options["with_total"] else False,
-        options["ledger"],
-    )
+    plan = Plan.of(_source_from(options), **planned)
     with _engine(options) as engine, _progress() as progress:
         keys, terms = written(
             output,
@@ -233,7 +232,13 @@ def sample(output: str, force: bool, form: str, show_private: bool, way: str, **
 
         with spark.session(options["master"]) as session:
             found = _source_by_spark(session, options)
-            drawn = spark.sample(found, sampling=sampling, way=way, partitions=options["partitions"])  # type: ignore[arg-type]
+            drawn = spark.sample(
+                found,
+                sampling=sampling,
+                max_keys_per_user=options["max_keys_per_user"],
+                way=way,  # type: ignore[arg-type]
+                partitions=options["partitions"],
+            )
     else:
         source = _source_from(options)
         with _engine(options) as engine, _progress() as progress:
@@ -479,7 +484,6 @@ def _check_engine(options: dict[str, Any], show_private: bool) -> None:
     """Refuse options of the engine that is not used."""
     if options["engine"] == "spark":
         others = ["memory_limit", "threads", "temp_dir", "table", "query"]
-        others += ["user", "max_keys_per_user", "sample_size", "with_total", "ledger"]  # not on a cluster yet
         found = [name for name in others if options.get(name)] + ["show_private"] * show_private
     else:
         found = [name for name in ("master", "partitions") if options[name] is not None]
@@ -493,35 +497,34 @@ def _source_by_spark(session: Any, options: dict[str, Any]) -> Any:
     from dpsample.source import Source
 
     frame = spark.read_parquet(session, list(options["source"]), options["input_format"])
-    return Source(frame, options["key"], options["frequency"], options["drop_null"])
+    return Source(frame, options["key"], options["frequency"], options["drop_null"], user=options["user"])
 
 
 def _release_by_spark(
-    output: str, force: bool, way: str, privacy: Privacy, sampling: Sampling, options: dict[str, Any]
+    output: str, force: bool, way: Any, planned: dict[str, Any], options: dict[str, Any]
 ) -> tuple[int, str, Any]:
     """Release on a cluster: to a folder if the output's name ends with a slash, else to a file; say what was read."""
     from dpsample import spark
-    from dpsample.budget import Budget
     from dpsample.files import check_folder, check_output
-    from dpsample.run import terms_of, way_of
+    from dpsample.plan import Plan
+    from dpsample.run import spent, way_of
 
     folder = output.endswith("/")
     check_folder(output) if folder else check_output(output, force=force)
-    terms: dict[str, Any] = {name: options[name] for name in ("keys_only", "grid", "partitions")}
-    terms |= {"privacy": privacy, "sampling": sampling, "way": way}
+    how = (options["keys_only"], options["grid"], way, options["partitions"])
     with spark.session(options["master"]) as session:
-        source = _source_by_spark(session, options)
+        plan = Plan.of(_source_by_spark(session, options), **planned)
         partitions = spark.Spark(session, options["partitions"]).partitions
         if folder:
-            keys = spark.release_to_folder(output, source, **terms)
+            keys, terms = spark.written(output, plan, *how)
         else:
-            made = spark.release(source, **terms)
-            made.write(output, force=force)
-            keys = len(made)
-    where = " ".join(options["source"])
-    read = f"{where} by Spark, way: {way_of(source, sampling, way)}, partitions: {partitions}"  # type: ignore[arg-type]
-    made_with = terms_of(Budget(privacy), sampling, source.key, options["keys_only"], options["grid"])
-    return keys, read, made_with
+            made = spark.released(plan, *how, output=output)
+            keys, terms = len(made), made.terms
+            with spent(terms):
+                made.write(output, force=force)
+    told = "" if terms.max_keys else f"way: {way_of(plan.source, terms.sampling, way)}, "
+    read = f"{' '.join(options['source'])} by Spark, {told}partitions: {partitions}"
+    return keys, read, terms
 
 
 class _Seen:

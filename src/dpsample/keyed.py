@@ -5,7 +5,8 @@ time would be a second draw, and parts of both could meet in one release. So all
 of a secret that is drawn for this release alone, of the purpose, and of what is decided about:
 
     about a key         BLAKE2b, keyed with the secret, of the key. Independent between keys and purposes; nothing else
-                        goes in, so neither the order of rows nor their partition matter.
+                        goes in, so neither the order of rows nor their partition matter. For which keys a user keeps,
+                        it is of the user and the key.
     along elements      An element has no name of its own. A batch of elements gets the key stream of AES under
                         BLAKE2b(secret; place of the batch, all that is in it), element by element.
 
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 from dpsample.files import Content, is_text
 from dpsample.randomness import Coins, StreamCoins, Words, secret_key
 
-PURPOSES: Final = ("sample", "sanitize", "part")
+PURPOSES: Final = ("keep", "sample", "sanitize", "part")
 _BLOCK = 64  # bytes that BLAKE2b gives at once
 
 
@@ -80,7 +81,14 @@ class KeyedCoins(Coins):
     def first(self, n: int) -> Words:  # noqa: D102
         if n != self._keys.num_rows:
             raise ValueError("there is one number for each key")
-        start = blake2b(digest_size=8, key=self._secret, person=self._person)
+        return self._hashed(8)
+
+    def wide(self) -> Words:
+        """Return 128 bits for each key: rows of two words."""
+        return self._hashed(16).reshape(-1, 2)
+
+    def _hashed(self, size: int) -> Words:
+        start = blake2b(digest_size=size, key=self._secret, person=self._person)
         words = []
         for row in self._rows:
             hashed = start.copy()

@@ -311,10 +311,10 @@ def _released(
             truth = engine.total(source)
         else:
             held, truth = _weighed(source, asked, keys, engine, progress)
-        weights = _noisy(truth, budget, asked.share, asked.sensitivity, asked.unit, other)
+        weights = noisy(truth, budget, asked.share, asked.sensitivity, asked.unit, other)
         sampling, sized = asked.sampling(weights), Sized(asked.size, weights)
     if budget.total:
-        total = _noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), other)
+        total = noisy(engine.total(source), budget, budget.total, Fraction(1), Fraction(1), other)
     terms = terms_of(budget, sampling, source.key, keys_only, grid, sized, total)
     drawn = (
         _sampled(source, sampling, way, engine, progress, coins)
@@ -340,7 +340,7 @@ def _forgetting(batches: Batches, bounded: Source, engine: Engine) -> Batches:
     engine.forget(bounded)
 
 
-def _noisy(truth: int, budget: Budget, share: Fraction, sensitivity: Fraction, unit: Fraction, coins: Coins) -> Total:
+def noisy(truth: int, budget: Budget, share: Fraction, sensitivity: Fraction, unit: Fraction, coins: Coins) -> Total:
     """A private total, from the true one in units; each of the frequencies that change does so by `sensitivity`."""
     bought = Total(0, budget.privacy.epsilon * share, sensitivity * budget.changes, unit)
     value = (truth + discrete_laplace(bought.scale / unit, coins)) * unit
@@ -369,8 +369,12 @@ def _entered(terms: Terms, batches: Batches, ledger: str | PathLike[str] | None,
     if ledger is None:
         return terms, batches
     first = next(batches, None)
-    entry = spend(ledger, terms.privacy, terms.unit, output)
-    return replace(terms, ledger=entry.hash), batches if first is None else chain([first], batches)
+    return paid(terms, ledger, output), batches if first is None else chain([first], batches)
+
+
+def paid(terms: Terms, ledger: str | PathLike[str] | None, output: str) -> Terms:
+    """Enter a release into its ledger, if there is one; its terms then name the entry."""
+    return terms if ledger is None else replace(terms, ledger=spend(ledger, terms.privacy, terms.unit, output).hash)
 
 
 @contextmanager

@@ -4,7 +4,8 @@
 
 Counting is Spark's; sampling and sanitizing are the same kernel as everywhere (`sanitizer`), sent to the rows. All
 coins are a function of one secret, drawn for this release, and of the keys (`keyed`), so that a task that is run again
-decides the same. The secret travels inside the function that is sent, and dies with the job.
+decides the same. The secret travels inside the function that is sent, and dies with the job. To protect users, each
+keeps so many keys first, by coins of the same kind. Only the noise of totals is drawn elsewhere: on the driver, once.
 
 Two passes (raw elements, ppswor): the picked elements' keys are kept on the workers once they are picked, and their
 frequencies are counted by a second pass, which never holds the other keys. If some of the picked keys are lost, with
@@ -15,7 +16,8 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
@@ -26,20 +28,24 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from dpsample.budget import Budget
+from dpsample.budget import Sized
 from dpsample.engine.spark import Spark  # first: it says what to install
 from dpsample.engine.spark.engine import MESSAGES, messages, received, shaped
 from dpsample.engine.spark.frames import read_parquet
 from dpsample.engine.spark.refusals import translated
 from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.exact import Number
 from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_folder, write_table
 from dpsample.keyed import KeyedCoins, Secret
+from dpsample.plan import Plan, check_users
 from dpsample.privacy import Privacy
+from dpsample.randomness import SecretCoins
 from dpsample.releases import Release, Terms, ascends, checked_rows, release_schema
-from dpsample.run import Estimates, Way, columns_of, terms_of, way_of
+from dpsample.run import Estimates, Way, columns_of, noisy, paid, spent, terms_of, way_of
 from dpsample.samples import Sample
 from dpsample.sanitizer import Sanitizer, picked, sampled_batch
-from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.sampling import Sampling
+from dpsample.sizes import SampleSize
 from dpsample.source import Source
 
 __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session"]
@@ -59,6 +65,11 @@ def release(
     *,
     privacy: Privacy,
     sampling: Sampling | None = None,
+    size: int | SampleSize | None = None,
+    user: str | None = None,
+    max_keys_per_user: int | None = None,
+    total: bool | Number = False,
+    ledger: PathLike | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     drop_null: bool = False,
@@ -70,10 +81,23 @@ def release(
     `data` is a DataFrame, or a `Source` of one or of Parquet files that all workers see; `partitions` says into how
     many keys are divided when they are counted, unless Spark is to choose.
     """
-    source = Source.of(data, key, frequency=frequency, drop_null=drop_null)
+    source = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+    plan = Plan.of(source, privacy, sampling, size, max_keys_per_user, None, total, ledger)
+    return released(plan, keys_only, grid, way, partitions)
+
+
+def released(
+    plan: Plan,
+    keys_only: bool = False,
+    grid: int | None = None,
+    way: Way = "auto",
+    partitions: int | None = None,
+    output: str = "(in memory)",
+) -> Release:
+    """Carry out a plan, for a release that is to be written."""
     with Spark(partitions=partitions) as engine:
-        job = _Job(engine, source, sampling or KeepAll(), way, Secret())
-        return job.release(terms_of(Budget(privacy), job.sampling, source.key, keys_only, grid))
+        job, terms = _planned(engine, plan, keys_only, grid, way, Secret())
+        return job.release(terms, plan.ledger, output)
 
 
 def release_to_folder(
@@ -84,6 +108,11 @@ def release_to_folder(
     *,
     privacy: Privacy,
     sampling: Sampling | None = None,
+    size: int | SampleSize | None = None,
+    user: str | None = None,
+    max_keys_per_user: int | None = None,
+    total: bool | Number = False,
+    ledger: PathLike | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     drop_null: bool = False,
@@ -95,11 +124,24 @@ def release_to_folder(
     The folder must be new, and on a file system that the driver and all workers see under this name. It appears whole
     or not at all; `dpsample.read_release` and everything else opens it like any other release.
     """
-    source = Source.of(data, key, frequency=frequency, drop_null=drop_null)
+    source = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+    plan = Plan.of(source, privacy, sampling, size, max_keys_per_user, None, total, ledger)
+    return written(folder, plan, keys_only, grid, way, partitions)[0]
+
+
+def written(
+    folder: PathLike,
+    plan: Plan,
+    keys_only: bool = False,
+    grid: int | None = None,
+    way: Way = "auto",
+    partitions: int | None = None,
+) -> tuple[int, Terms]:
+    """Carry out a plan into a folder; return the number of keys in it, and its terms."""
     check_folder(folder)
     with Spark(partitions=partitions) as engine:
-        job = _Job(engine, source, sampling or KeepAll(), way, Secret())
-        return job.release_to_folder(folder, terms_of(Budget(privacy), job.sampling, source.key, keys_only, grid))
+        job, terms = _planned(engine, plan, keys_only, grid, way, Secret())
+        return job.release_to_folder(folder, terms, plan.ledger)
 
 
 def sample(
@@ -108,14 +150,18 @@ def sample(
     frequency: str | None = None,
     *,
     sampling: Sampling,
+    user: str | None = None,
+    max_keys_per_user: int | None = None,
     drop_null: bool = False,
     way: Way = "auto",
     partitions: int | None = None,
 ) -> Sample:
     """Draw a weighted sample of keys, and bring it to the driver. It is NOT private: `dpsample.sanitize` it."""
-    source = Source.of(data, key, frequency=frequency, drop_null=drop_null)
+    source = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+    max_keys, secret = check_users(source, max_keys_per_user), Secret()
     with Spark(partitions=partitions) as engine:
-        return _Job(engine, source, sampling, way, Secret()).sample()
+        source, way = _bounded(engine, source, max_keys, sampling, way, secret)
+        return _Job(engine, source, sampling, way, secret).sample(max_keys)
 
 
 def sanitize(
@@ -125,6 +171,7 @@ def sanitize(
     *,
     privacy: Privacy,
     sampling: Sampling,
+    ledger: PathLike | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     partitions: int | None = None,
@@ -134,9 +181,10 @@ def sanitize(
     State how it was drawn: a wrong scheme breaks privacy, and nobody can tell.
     """
     source = Source.of(data, key, frequency=frequency or "frequency")
+    plan = Plan.of(source, privacy, sampling, ledger=ledger)
     with Spark(partitions=partitions) as engine:
         job = _Job(engine, source, sampling, "aggregate", Secret(), drawn=True)
-        return job.release(terms_of(Budget(privacy), sampling, source.key, keys_only, grid))
+        return job.release(terms_of(plan.budget, sampling, source.key, keys_only, grid), ledger)
 
 
 @contextmanager
@@ -160,72 +208,148 @@ def session(master: str | None = None) -> Iterator[Any]:
         started.stop()
 
 
+def _planned(
+    engine: Spark, plan: Plan, keys_only: bool, grid: int | None, way: Way, secret: Secret
+) -> tuple["_Job", Terms]:
+    """Bound users and buy totals; return what is left to do, and its terms."""
+    budget, asked = plan.budget, plan.size
+    other = SecretCoins()  # for totals: they are drawn on the driver, once
+    again = asked is not None or budget.total > 0
+    if again and not engine.frame(plan.source).repeatable:
+        raise _random("write it to files first, or leave totals and sizes out")
+    first = asked.with_tau(Fraction(1)) if asked else plan.sampling
+    source, way = _bounded(engine, plan.source, budget.max_keys, first, way, secret, again)
+    elements = lru_cache(engine.total)  # two totals of elements need one count
+    held, sampling, sized, total = None, plan.sampling, None, None
+    if asked is not None:
+        if asked.by_frequency:
+            truth = elements(source)
+        else:
+            held, truth = _weighed(engine, source, asked)
+        weights = noisy(truth, budget, asked.share, asked.sensitivity, asked.unit, other)
+        sampling, sized = asked.sampling(weights), Sized(asked.size, weights)
+    if budget.total:
+        total = noisy(elements(source), budget, budget.total, Fraction(1), Fraction(1), other)
+    terms = terms_of(budget, sampling, source.key, keys_only, grid, sized, total)
+    return _Job(engine, source, sampling, way, secret, held=held), terms
+
+
+def _bounded(
+    engine: Spark,
+    source: Source,
+    max_keys: int | None,
+    sampling: Sampling,
+    way: Way,
+    secret: Secret,
+    again: bool = False,
+) -> tuple[Source, Way]:
+    """What is counted, and how: to protect users, a key for each user who keeps it; `again` if also for a total."""
+    way_of(source, sampling, way)  # refuses what is not possible
+    if max_keys is None:
+        return source, way
+    # bounding has brought all keys together anyway
+    way = "aggregate" if way == "auto" else way
+    return engine.bound(source, max_keys, secret, often=again or way == "two-pass"), way
+
+
+def _weighed(engine: Spark, source: Source, size: SampleSize) -> tuple[Any, int]:
+    """All keys with their frequencies, kept on the workers, and the total of their weights."""
+    made = engine.frame(source)
+
+    def weigh_keys(batches: Batches) -> Batches:
+        total = sum(size.total(batch.column("frequency").to_numpy()) for batch in batches)
+        yield pa.record_batch({"total": [str(total)]})  # of any size
+
+    def total() -> tuple[Any, int]:
+        held = engine.keep(made.grouped(made.rows()))
+        return held, sum(int(row[0]) for row in held.mapInArrow(weigh_keys, "total string").collect())
+
+    return engine.job("weighing keys", source.columns, total)
+
+
+def _random(remedy: str) -> InvalidValue:
+    """The refusal to read rows twice."""
+    return InvalidValue(
+        "what is read twice must be the same each time", "a DataFrame with random columns or filters", remedy
+    )
+
+
 class _Job:
-    """One release, or one sample: a source, a scheme, and a secret that is used for nothing else."""
+    """One release, or one sample: a source, a scheme, and a secret that is used for nothing else.
+
+    Rows that were `drawn` already are not sampled; `held` are all keys with their frequencies, where they are known.
+    """
 
     def __init__(
-        self, engine: Spark, source: Source, sampling: Sampling, way: Way, secret: Secret, drawn: bool = False
+        self,
+        engine: Spark,
+        source: Source,
+        sampling: Sampling,
+        way: Way,
+        secret: Secret,
+        drawn: bool = False,
+        held: Any = None,
     ) -> None:
         self.engine, self.source, self.sampling, self.secret = engine, source, sampling, secret
-        self.frame, self.drawn = engine.frame(source), drawn
+        self.frame, self.drawn, self.held = engine.frame(source), drawn, held
         self.way = way_of(source, sampling, way)
         if self.way == "two-pass" and not self.frame.repeatable:
             if way == "two-pass":
-                raise InvalidValue(
-                    "what is read twice must be the same each time",
-                    "a DataFrame with random columns or filters",
-                    "write it to files first, or leave the way out",
-                )
+                raise _random("write it to files first, or leave the way out")
             self.way = "aggregate"
         self.frequencies = self.frame.schema.append(pa.field("frequency", pa.int64()))
 
-    def sample(self) -> Sample:
-        """Bring the sample to the driver."""
-        batches = self.engine.collected(self._messages(None), "sampling keys", self.source.key)
+    def sample(self, max_keys: int | None = None) -> Sample:
+        """Bring the sample to the driver; each user has kept `max_keys`, if users were bounded."""
+        batches = self.engine.collected(self._messages(None), "sampling keys", self.source.columns)
         ordered = self.engine.sort(batches, self.frequencies, self.source.key)
-        return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key)
+        return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key, max_keys)
 
-    def release(self, terms: Terms) -> Release:
-        """Bring the reported keys to the driver."""
+    def release(self, terms: Terms, ledger: PathLike | None = None, output: str = "(in memory)") -> Release:
+        """Bring the reported keys to the driver, and enter the release into its ledger."""
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
-        batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.key)
+        batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
         ordered = self.engine.sort(batches, _tokens(columns), terms.keys)
-        return Release(pa.Table.from_batches(_estimated(ordered, terms), columns), terms)
+        terms = paid(terms, ledger, output)
+        with spent(terms):
+            return Release(pa.Table.from_batches(_estimated(ordered, terms), columns), terms)
 
-    def release_to_folder(self, folder: PathLike, terms: Terms) -> int:
-        """Write the reported keys, in the order of keys, in parts.
+    def release_to_folder(self, folder: PathLike, terms: Terms, ledger: PathLike | None = None) -> tuple[int, Terms]:
+        """Write the reported keys, in the order of keys, in parts; return their number, and the terms, now paid for.
 
         What goes into which part depends on the reported keys alone, as everything else that is written does: neither
         on their partitions, which may tell of keys that were not reported, nor on which worker was how fast.
         """
-        engine, keys = self.engine, self.source.key
+        engine = self.engine
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
-        with whole_folder(folder) as target:
+        with ExitStack() as paying, whole_folder(folder) as target:
             draft = target / "reported"  # gone before the folder has its name
             draft.mkdir()
             drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)
-            found = engine.job("counting and sanitizing keys", keys, drafts.collect)
+            found = engine.job("counting and sanitizing keys", self.source.columns, drafts.collect)
             if not all((draft / row[0]).exists() for row in found):
                 raise SystemFailure(
                     "the folder must be one that the driver and all workers see", "another", "choose a shared one"
                 )
             rows = int(sum(row[1] for row in found))
+            terms = paid(terms, ledger, os.fspath(folder))
+            paying.enter_context(spent(terms))  # also what fails when the folder gets its name
             write = _write(str(target), columns, terms)
             if rows <= _PART:  # not worth a job
-                ordered = engine.sort(_drawn(draft, [row[0] for row in found]), _tokens(columns), keys)
-                written = [tuple(row.values()) for batch in write(_numbered(ordered)) for row in batch.to_pylist()]
+                ordered = engine.sort(_drawn(draft, [row[0] for row in found]), _tokens(columns), self.source.key)
+                parts = [tuple(row.values()) for batch in write(_numbered(ordered)) for row in batch.to_pylist()]
             else:
                 reported = engine.session().createDataFrame([tuple(row) for row in found], _DRAFTS)
-                written = self._written(reported.repartition(len(found)), str(draft), rows, write, terms)
-            parts = {_name(part): count for part, count in sorted(written)}
-            if len(parts) < len(written) or sum(parts.values()) != rows:
+                parts = self._written(reported.repartition(len(found)), str(draft), rows, write, terms)
+            counts = {_name(part): count for part, count in sorted(parts)}
+            if len(counts) < len(parts) or sum(counts.values()) != rows:
                 raise SystemFailure(
                     "each reported key is written once", "another number", "run it again; nothing was written"
                 )
             shutil.rmtree(draft)
-            commit_parts(target, parts, columns, terms.to_json(rows))
-        return rows
+            commit_parts(target, counts, columns, terms.to_json(rows))
+        return rows, terms
 
     def _written(self, reported: Any, draft: str, rows: int, write: Kernel, terms: Terms) -> list[tuple[int, int]]:
         """Let the workers write the parts; return the number of rows of each."""
@@ -272,6 +396,8 @@ class _Job:
     def _counted(self) -> Any:
         """The keys that were counted, all or picked ones: k0, k1, ..., frequency."""
         made, sampling, secret, schema = self.frame, self.sampling, self.secret, self.frame.schema
+        if self.held is not None:
+            return self.held
         if self.way != "two-pass":
             return made.grouped(made.rows(), once=self.drawn)
 
@@ -286,7 +412,7 @@ class _Job:
 
         # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
         found = self.engine.keep(made.rows().mapInArrow(pick_elements, made.fields()))
-        size = self.engine.job("picking elements", self.source.key, found.count)
+        size = self.engine.job("picking elements", self.source.columns, found.count)
         return made.grouped(made.wanted(found, size))
 
     def _pivots(self, reported: Any, draft: str, rows: int) -> pa.Table:

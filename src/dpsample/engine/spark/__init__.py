@@ -7,6 +7,7 @@ converted on the way.
 
     engine      Spark: its methods, then its jobs
     frames      how sources look from inside Spark
+    users       each user keeps so many keys
     refusals    what is refused, and in which words
 """
 

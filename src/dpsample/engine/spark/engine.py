@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 
 from dpsample.engine.spark.refusals import missing, translated
 from dpsample.errors import InvalidValue
+from dpsample.keyed import Secret
 from dpsample.source import Source
 
 try:
@@ -17,6 +19,7 @@ except ImportError:
     raise missing() from None
 
 from dpsample.engine.spark.frames import Frame, frame
+from dpsample.engine.spark.users import bounded
 
 _T = TypeVar("_T")
 
@@ -103,18 +106,30 @@ class Spark:
 
     def total(self, source: Source) -> int:
         """Return the number of elements; what `aggregated` refuses is refused."""
-        return sum(pc.sum(batch.column("frequency")).as_py() or 0 for batch in self.aggregated(source))
+        [row] = self.job("counting elements", source.columns, self.frame(source).total().collect)
+        return int(row[0] or 0)
 
     def bounded(self, source: Source, limit: int, choose: Any) -> Source:
-        """Refuse to protect users: not on a cluster yet."""
-        raise InvalidValue(
-            "users are protected where one machine can read the data",
-            "a source on a cluster",
-            "use the DuckDB engine, which spills to disk",
-        )
+        """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
+
+        `choose` is not asked, since a cluster would ask it twice: what is kept hangs on a secret of this call's own.
+        """
+        return self.bound(source, limit, Secret(), often=True)
+
+    def bound(self, source: Source, limit: int, secret: Secret, often: bool) -> Source:
+        """Do what `bounded` does with a given secret; what is read `often` is kept on the workers."""
+        kept = bounded(self.frame(source), limit, secret)
+        if often:
+            kept = replace(kept, data=self.job("bounding users", source.columns, lambda: self.keep(kept.data)))
+        made = Source(kept.data, source.key, user=source.user)  # the user: errors name the columns that are read
+        self._frames[id(made)] = made, kept
+        return made
 
     def forget(self, source: Source) -> None:
-        """Let go of a source that `bounded` returned: there is none."""
+        """Let go of a source that `bounded` returned, and of what the workers keep of it."""
+        self._frames.pop(id(source))
+        self._kept.remove(source.data)
+        translated(source.data.unpersist, source.key)
 
     def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes."""
@@ -139,7 +154,7 @@ class Spark:
             if source.kind == "frame" and self._session is None:
                 self._session = source.data.sparkSession
             session = None if source.kind == "frame" else self.session()
-            self._frames[id(source)] = source, translated(lambda: frame(source, session), source.key)
+            self._frames[id(source)] = source, translated(lambda: frame(source, session), source.columns)
         return self._frames[id(source)][1]
 
     def keep(self, data: Any) -> Any:
@@ -195,7 +210,7 @@ class Spark:
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return messages(shaped(batch, schema) for batch in batches)
 
-        return iter(self.collected(rows(made).mapInArrow(pack, MESSAGES), what, source.key))
+        return iter(self.collected(rows(made).mapInArrow(pack, MESSAGES), what, source.columns))
 
     def _sent(self, table: pa.Table, made: Frame) -> Any:
         """Send rows from the driver to the workers: a DataFrame of k0, k1, ..."""

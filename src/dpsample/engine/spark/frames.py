@@ -40,6 +40,7 @@ class Frame:
     frequency: Any | None  # a column: a whole number, or NULL where a fault is
     faults: list[tuple[Any, str]]  # condition on a row -> why it is refused
     drop_null: bool
+    user: tuple[Any, T.DataType] | None = None  # a column, and its type
 
     @property
     def names(self) -> list[str]:
@@ -61,15 +62,32 @@ class Frame:
 
     def rows(self, drop_null: bool | None = None) -> Any:
         """The checked rows: k0, k1, ... and, unless they are raw, f."""
-        drop = self.drop_null if drop_null is None else drop_null
-        chosen = [key.alias(name) for key, name in zip(self.keys, self.names, strict=True)]
-        chosen += [] if self.frequency is None else [self.frequency.alias("f")]
+        frequency = [] if self.frequency is None else [self.frequency.alias("f")]
+        return self._checked(self.drop_null if drop_null is None else drop_null).select(*self._named, *frequency)
+
+    def pairs(self) -> Any:
+        """Each pair of a user and a key once: u, k0, k1, ..."""
+        assert self.user is not None
+        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named).distinct()
+
+    def total(self) -> Any:
+        """The number of elements, as the only row."""
+        number = F.count(F.lit(1)) if self.frequency is None else F.sum(F.col("f").cast("decimal(28,0)"))
+        return self.rows().agg(number)
+
+    @property
+    def _named(self) -> list[Any]:
+        return [key.alias(name) for key, name in zip(self.keys, self.names, strict=True)]
+
+    def _checked(self, drop: bool) -> Any:
         good = F.lit(True)
         for condition, code in reversed(self.faults):
             good = F.when(condition, _refuse(code)).otherwise(good)
-        for i, key in reversed([*enumerate(self.keys)]):
-            good = F.when(key.isNull(), F.lit(False) if drop else _refuse(f"null:{i}")).otherwise(good)
-        return self.data.filter(good).select(*chosen)
+        needed = [(key, f"null:{i}") for i, key in enumerate(self.keys)]
+        needed += [] if self.user is None else [(self.user[0], f"nobody:{len(self.keys)}")]
+        for column, code in reversed(needed):
+            good = F.when(column.isNull(), F.lit(False) if drop else _refuse(code)).otherwise(good)
+        return self.data.filter(good)
 
     def grouped(self, rows: Any, once: bool = False) -> Any:
         """Each key of some rows once, with its frequency; with `once`, a key in several rows is refused."""
@@ -103,6 +121,9 @@ def frame(source: Source, session: Any) -> Frame:
     faults: list[tuple[Any, str]] = []
     if source.frequency is not None:
         frequency, faults = _frequency(source.frequency, f"c{len(keys)}", fields[source.frequency])
+    user: tuple[Any, T.DataType] | None = None
+    if source.user is not None:
+        user = _key(source.user, F.col(f"c{len(keys)}"), fields[source.user], "user")[:2]
     return Frame(
         data,
         pa.schema([pa.field(name, kind) for name, (_, _, kind) in zip(source.key, keys, strict=True)]),
@@ -111,6 +132,7 @@ def frame(source: Source, session: Any) -> Frame:
         frequency,
         faults,
         source.drop_null,
+        user,
     )
 
 
@@ -142,8 +164,8 @@ def _refuse(code: str) -> Any:
     return F.raise_error(F.lit(f"{MARK}:{code}")).cast("boolean")
 
 
-def _key(name: str, column: Any, kind: T.DataType) -> tuple[Any, T.DataType, pa.DataType]:
-    """Return a key column, its type, and the same in Arrow."""
+def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[Any, T.DataType, pa.DataType]:
+    """Return a column of the key, or the user's, its type, and the same in Arrow."""
     found = kind.typeName() if isinstance(kind, T.StringType | T.NullType) else kind.simpleString()
     if isinstance(kind, T.StringType | T.NullType):  # a collation would take different keys for equal
         return column.cast(T.StringType()), T.StringType(), pa.string()
@@ -153,7 +175,7 @@ def _key(name: str, column: Any, kind: T.DataType) -> tuple[Any, T.DataType, pa.
         return column, kind, _PLAIN[found]
     what = "floats" if isinstance(kind, T.FloatType | T.DoubleType) else ""
     nested = isinstance(kind, T.ArrayType | T.StructType | T.MapType) or found == "variant"
-    raise type_refusal(name, f"type {found.partition('<')[0]}", "nested values" if nested else what)
+    raise type_refusal(name, f"type {found.partition('<')[0]}", "nested values" if nested else what, role)
 
 
 def _frequency(name: str, place: str, kind: T.DataType) -> tuple[Any, list[tuple[Any, str]]]:

@@ -1,0 +1,242 @@
+"""Users, sizes, totals and ledgers on a real cluster: users are bounded, the same way whatever is run again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+import dpsample.spark
+import faults
+import test_spark
+from clusters import Cluster
+from conftest import refused
+from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure
+from dpsample.cli import cli
+from dpsample.composition import per_key
+from dpsample.engine.spark import Spark
+from dpsample.engine.spark.frames import Frame
+from dpsample.keyed import Secret
+from dpsample.plan import Plan
+from dpsample.spark import _Job, _planned
+from test_spark import KEY, PRIVACY, phases
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
+
+__all__ = ["phases"]  # a fixture
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,000 users with 1 to 9 of 40 keys each, and one in all keys; every row at least twice; in three files."""
+    folder = tmp_path_factory.mktemp("clicks")
+    rows = [(f"u{n}", f"key {(n + i * i) % 40}") for n in range(2000) for i in range(1 + n % 9)]
+    rows = 2 * rows + 3 * [("everybody", f"key {i}") for i in range(40)]
+    for n in range(3):
+        part = rows[n::3]
+        pq.write_table(
+            pa.table({"k": [key for _, key in part], "u": [user for user, _ in part]}), folder / f"{n}.parquet"
+        )
+    return folder
+
+
+def pairs(clicks: Path) -> dict[str, set[str]]:
+    """The keys of each user."""
+    found = defaultdict(set)
+    for row in pq.read_table(clicks).to_pylist():
+        found[row["u"]].add(row["k"])
+    return found
+
+
+def kept(source: Source, limit: int, key: bytes = KEY, **options: Any) -> Counter[str]:
+    """The numbers of users who keep each key."""
+    with Spark(**options) as engine:
+        bounded = engine.bound(source, limit, Secret(key), often=False)
+        table = _Job(engine, bounded, KeepAll(), "aggregate", Secret(key)).sample().table
+        return Counter(dict(zip(table["k"].to_pylist(), table["frequency"].to_pylist(), strict=True)))
+
+
+def drawn(source: Source, **options: Any) -> Release:
+    """A release with a given secret."""
+    plan = Plan.of(source, PRIVACY, max_keys_per_user=3, **options)
+    with Spark() as engine:
+        job, terms = _planned(engine, plan, False, None, "auto", Secret(KEY))
+        return job.release(terms)
+
+
+class TestBounding:
+    def test_each_user_keeps_the_keys_with_the_smallest_numbers(self, spark: Any, clicks: Path) -> None:
+        def number(user: str, key: str) -> tuple[int, int]:
+            said = len(user.encode()).to_bytes(8, "little") + user.encode() + key.encode()
+            hashed = hashlib.blake2b(said, digest_size=16, key=KEY, person=b"keep").digest()
+            return int.from_bytes(hashed[:8], "little", signed=True), int.from_bytes(hashed[8:], "little", signed=True)
+
+        of = pairs(clicks)
+        oracle: Counter[str] = Counter()
+        for user, keys in of.items():
+            oracle.update(sorted(keys, key=lambda key, user=user: number(user, key))[:3])  # type: ignore[misc]
+        assert sum(oracle.values()) == sum(min(3, len(keys)) for keys in of.values()) < sum(map(len, of.values()))
+        assert kept(Source(clicks, "k", user="u"), 3) == oracle
+        # in another order, in other partitions, with rows repeated once more
+        frame = spark.read.parquet(f"file:{clicks}")
+        other = Source(frame.union(frame).orderBy("k").repartition(5), "k", user="u")
+        assert kept(other, 3, partitions=3) == oracle
+        assert kept(other, 3, bytes(32)) != oracle
+
+    def test_the_choice_is_uniform(self, spark: Any) -> None:
+        # 20,000 users with the same five things keep 2, of which keys tell; each of ten pairs is multinomial:
+        # chi-square, odds of a false alarm 1e-9
+        users = 20_000
+        frame = spark.range(5 * users).selectExpr("id % 20000 AS u", "id AS k")
+        made = dpsample.spark.sample(frame, "k", sampling=KeepAll(), user="u", max_keys_per_user=2)
+        assert made.max_keys == 2
+        keys = np.sort(made.table["k"].to_numpy())
+        keys = keys[np.argsort(keys % users, kind="stable")].reshape(users, 2)
+        assert (keys[:, 0] % users == keys[:, 1] % users).all()
+        seen = Counter(zip(*(keys // users).T.tolist(), strict=True))
+        counts = [seen[pair] for pair in combinations(range(5), 2)]
+        assert sum(counts) == users
+        assert stats.chisquare(counts).pvalue > 1e-9
+
+    def test_a_user_with_very_many_keys(self, spark: Any) -> None:
+        # also above the limit up to which Spark leaves keys out early
+        frame = spark.range(600_000).selectExpr("if(id < 500000, 0, id % 1000) AS u", "id % 500000 AS k")
+        for limit in (10, 1500):
+            with Spark() as engine:
+                bounded = engine.bound(Source(frame, "k", user="u"), limit, Secret(), often=False)
+                assert engine.total(bounded) == limit + 999 * min(limit, 100)
+
+    def test_a_worker_is_killed_while_users_are_bounded(
+        self, cluster: Cluster, clicks: Path, phases: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source, found = Source(clicks, "k", user="u"), Frame.pairs
+        calm = drawn(source)
+        halting = faults.halting(faults.same, str(phases), "counting and sanitizing keys", 0)
+        monkeypatch.setattr(Frame, "pairs", lambda self: faults.rows_of(found(self), halting))
+        assert test_spark.TestFaults().killed(cluster, phases, lambda: drawn(source)) == calm
+        assert len(calm) == 40
+
+    def test_two_passes(self, clicks: Path) -> None:
+        made = dpsample.spark.sample(
+            Source(clicks, "k", user="u"), sampling=Ppswor(50), max_keys_per_user=1000, way="two-pass"
+        )
+        oracle = Counter(key for keys in pairs(clicks).values() for key in keys)
+        # a key of frequency i is left out with odds exp(-50 i)
+        assert dict(zip(*(column.to_pylist() for column in made.table.columns), strict=True)) == oracle
+
+    def test_random_rows_are_refused(self, spark: Any) -> None:
+        frame = spark.range(100).selectExpr("id AS u", "if(rand() < 0.5, 1, 2) AS k")
+        with pytest.raises(InvalidValue, match="what users keep is chosen from rows that are the same each time"):
+            dpsample.spark.release(frame, "k", privacy=PRIVACY, user="u", max_keys_per_user=2)
+        with pytest.raises(InvalidValue, match="what is read twice must be the same each time"):
+            dpsample.spark.release(frame, "k", privacy=PRIVACY, total=True)
+
+
+class TestTotals:
+    def test_users_with_a_total_in_a_folder(self, clicks: Path, tmp_path: Path) -> None:
+        source, privacy = Source(clicks, "k", user="u"), Privacy(1, 1e-3)
+        dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=privacy, max_keys_per_user=3, total="0.5")
+        made = dpsample.read_release(tmp_path / "out")
+        assert (made.unit, made.terms.max_keys, made.privacy) == ("user", 3, privacy)
+        assert made.per_key == per_key(Privacy("0.5", 1e-3), 3)
+        assert made.total is not None
+        assert (made.total.epsilon, made.total.sensitivity) == (Fraction(1, 2), Fraction(3))
+        # the noise has scale 6: odds of a false alarm 2 exp(-25) = 3e-11
+        assert abs(float(made.total.value) - sum(min(3, len(keys)) for keys in pairs(clicks).values())) <= 150
+
+    @pytest.mark.parametrize(
+        ("size", "users"),
+        [(SampleSize(20), False), (SampleSize(10, "priority", power="0.5", share="0.9"), True)],
+        ids=str,
+    )
+    def test_sizes_by_any_weight(self, size: SampleSize, users: bool, spark: Any, clicks: Path) -> None:
+        rows = [(row["u"], row["k"]) for row in pq.read_table(clicks).to_pylist()]
+        frequencies = Counter(key for _, key in (set(rows) if users else rows))
+        truth = sum(n ** float(size.power) for n in frequencies.values())
+        options: dict[str, Any] = {"user": "u", "max_keys_per_user": 40} if users else {}
+        frame = spark.read.parquet(f"file:{clicks}")
+        made = dpsample.spark.release(frame, "k", privacy=Privacy(20, 1e-3), size=size, **options)
+        assert made.terms.size is not None
+        weights = made.terms.size.weights
+        # 40 keys, each rounded down by less than 2**-16; odds of a false alarm of the noise exp(-25) = 2e-11
+        assert abs(float(weights.value) - truth) < 25 * float(weights.scale) + 0.001
+        assert made.sampling == size.sampling(weights)
+        assert weights.epsilon == 20 * size.share
+
+    def test_a_total_of_frequencies(self, spark: Any) -> None:
+        large = 2**63 - 1
+        frame = spark.createDataFrame([("a", large), ("b", large), ("c", 5)], "k string, n bigint")
+        with Spark() as engine:
+            assert engine.total(Source(frame, "k", "n")) == 2 * large + 5
+            assert engine.total(Source(frame.filter("n < 0"), "k", "n")) == 0
+
+
+class TestLedger:
+    def test_a_release_is_entered_or_refused(self, clicks: Path, tmp_path: Path) -> None:
+        book, source = tmp_path / "book", Source(clicks, "k", user="u")
+        dpsample.new_ledger(book, "clicks", Privacy(1, 1e-2), unit="user")
+        options: dict[str, Any] = {"privacy": PRIVACY, "max_keys_per_user": 3, "ledger": book}
+        first = dpsample.spark.release(source, **options)
+        dpsample.spark.release_to_folder(tmp_path / "out", source, **options)
+        entries = dpsample.read_ledger(book).entries
+        second = dpsample.read_release(tmp_path / "out")
+        assert [entry.hash for entry in entries] == [first.terms.ledger, second.terms.ledger]
+        assert [entry.release for entry in entries] == ["(in memory)", str(tmp_path / "out")]
+        with refused("may spend epsilon 1, delta 0.01 together", hidden=["key "]):
+            dpsample.spark.release_to_folder(tmp_path / "more", source, **options)
+        assert not (tmp_path / "more").exists()
+
+    def test_it_is_spent_when_all_is_drawn(self, clicks: Path, tmp_path: Path, monkeypatch: Any) -> None:
+        book, source = tmp_path / "book", Source(clicks, "k")
+        dpsample.new_ledger(book, "clicks", Privacy(1, 1e-2))
+        monkeypatch.setattr("dpsample.spark._drafted", faults.elsewhere)
+        with pytest.raises(SystemFailure) as early:
+            dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
+        assert not getattr(early.value, "__notes__", [])
+        assert dpsample.read_ledger(book).entries == ()
+        monkeypatch.undo()
+
+        def full(*_: Any) -> None:
+            (tmp_path / "out").mkdir()  # somebody else is faster: the folder cannot get its name
+
+        monkeypatch.setattr("dpsample.spark.commit_parts", full)
+        with pytest.raises(InvalidValue) as late:
+            dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
+        assert late.value.__notes__ == ["its privacy is spent: it stays in the ledger"]
+        assert len(dpsample.read_ledger(book).entries) == 1
+        assert {path.name for path in tmp_path.iterdir()} == {"book", "out"}
+
+
+class TestCommand:
+    def run(self, *arguments: str) -> Any:
+        return CliRunner().invoke(cli, [*arguments], catch_exceptions=False)
+
+    def test_all_of_it(self, cluster: Cluster, clicks: Path, tmp_path: Path) -> None:
+        source = [f"file:{clicks}", "-k", "k", "--user", "u", "--max-keys-per-user", "3"]
+        engine = ["--engine", "spark", "--master", cluster.address]
+        budget = ["-e", "1", "-d", "1e-3", "--ledger", f"{tmp_path}/book"]
+        dpsample.new_ledger(tmp_path / "book", "clicks", Privacy(3, 1e-2), unit="user")
+        totals = ["--scheme", "ppswor", "--sample-size", "1000", "--with-total"]
+        for output in (f"{tmp_path}/out/", f"{tmp_path}/out.parquet"):
+            done = self.run("release", *source, *engine, *budget, *totals, "-o", output)
+            assert done.exit_code == 0, done.output
+            made = dpsample.read_release(output.rstrip("/"))
+            assert made.terms.size is not None
+            assert made.total is not None
+            assert made.per_key == per_key(Privacy("0.9", 1e-3), 3)
+            assert f"Ledger  entered as {made.terms.ledger}" in done.output
+            assert "by Spark, partitions: 4" in done.output
+            assert dpsample.read_ledger(tmp_path / "book").entries[-1].release == output
+        done = self.run("sample", *source, *engine, "--scheme", "ppswor", "--tau", "1", "-o", f"{tmp_path}/s.parquet")
+        assert done.exit_code == 0, done.output
+        assert dpsample.read_sample(tmp_path / "s.parquet").max_keys == 3
