@@ -33,7 +33,7 @@ _GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower 
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
 _STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _LARGEST = 20_000_000  # numbers in the table
-_KNOTS = 24  # frequencies beyond the table at which variances are computed
+_KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
 _BLOCK = 1 << 18  # tokens times rows at once
 _WINDOWS = ((1.1, 1.0), (1.45, 2.0), (1.9, 4.0))  # where, in multiples of the edge; how much denser the edge may be
 # than it is here: as a power law is with exponent 3, no more; and so that a spike at the edge is not continued
@@ -251,9 +251,13 @@ class Functional:
         if largest > i[-1]:
             far = np.unique(np.geomspace(i[-1] + 1, min(largest, scheme.sampling.largest), _KNOTS).astype(np.int64))
             laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
-            # a token's value hardly bends within a law
-            picks = [law.cells[np.linspace(0, law.cells.size - 1, _KNOTS).astype(np.int64)] for law in laws]
-            found = np.split(self.values(np.concatenate(picks)), len(laws))
+            # in a law of many tokens, with a small epsilon, values hardly bend between some of them
+            picks = [
+                law.cells[np.linspace(0, law.cells.size - 1, min(law.cells.size, _PICKS)).astype(np.int64)]
+                for law in laws
+            ]
+            ends = np.cumsum([len(pick) for pick in picks])[:-1]
+            found = np.split(self.values(np.concatenate(picks)), ends)
             values = [np.interp(law.cells, at, a) for law, at, a in zip(laws, picks, found, strict=True)]
             means = [law.probabilities @ a for law, a in zip(laws, values, strict=True)]
             beyond = [
