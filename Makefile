@@ -23,6 +23,8 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/answers.py
+	$(BIN)/python benchmarks/accuracy.py --quick
+	$(BIN)/python benchmarks/accuracy.py --coverage --quick
 	$(BIN)/python benchmarks/spark.py
 
 .venv/ready: pyproject.toml constraints.txt

@@ -1,6 +1,7 @@
 """How far estimates of a sum are off, by method and by kind of data: normalised root mean square errors.
 
     python benchmarks/accuracy.py [--releases 30] [--quick] [--only paper]
+    python benchmarks/accuracy.py --coverage [--quick]
 
 The default estimator is simulated: so many releases, drawn by the sanitizer, are made for each setting. All others are
 computed exactly; for the last column, mle is simulated on the same releases. `oracle` knows how many keys have each
@@ -15,11 +16,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsample import Priority, Privacy, Sampling
+from dpsample import KeepAll, Priority, Privacy, Sampling
 from dpsample.accuracy import Pws, accuracy
 from dpsample.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import Tally, biased_down, mle
 from dpsample.estimators.calibrated import parts
+from dpsample.estimators.spectrum import spectrum
 from dpsample.measures import Measure
 from dpsample.randomness import Coins, Words
 from dpsample.sanitizer import Sanitizer, sampled
@@ -86,13 +88,65 @@ def oracle(frequencies: Ints, sampling: Sampling, privacy: Privacy) -> float:
     return math.sqrt(float(keys @ (square - mean**2))) / float(keys @ i)
 
 
+def visible(edge: int, keys: int, generator: np.random.Generator) -> dict[str, Ints]:
+    """Frequencies from the lowest one with pi >= 0.5 on."""
+    return {
+        "even": generator.integers(edge, 3 * edge, keys),
+        "power law": np.floor(edge / generator.random(keys)).clip(max=1000 * edge).astype(np.int64),
+        "log-normal": np.maximum(edge, np.exp(generator.normal(np.log(4 * edge), 0.6, keys))).astype(np.int64),
+        "one frequency": np.full(keys, round(1.3 * edge)),
+        "at the edge": np.full(keys, edge),
+    }
+
+
+def coverage(releases: int) -> None:
+    """Print how often 95 % intervals held the truth, where all keys have pi >= 0.5.
+
+    Of a sum of frequencies, of a number of keys, and of the frequencies of the ten keys with the largest tokens.
+    """
+    print(f"{'scheme':24} {'eps':>4} {'keys':>6} {'frequencies':14} {'sum':>6} {'number':>6} {'top 10':>6}")
+    settings: list[tuple[Sampling, str]] = [(KeepAll(), "0.1"), (KeepAll(), "1"), (Priority("0.02"), "0.5")]
+    for sampling, epsilon in settings:
+        privacy = Privacy(epsilon, Fraction(1, 2**20))
+        grid, i = default_grid(privacy), np.arange(1, 5000)
+        edge = int(i[np.argmax(reporting_probabilities(i, sampling, privacy) >= 0.5)])
+        generator = np.random.default_rng(3)
+        sanitizer, coins = Sanitizer(sampling, privacy, grid), FastCoins(generator)
+        for keys in (10, 100, 1000, 10000):
+            for name, frequencies in visible(edge, keys, generator).items():
+                held, singles = np.zeros(2), []
+                for _ in range(releases):
+                    sample = frequencies[sampled(frequencies, sampling, coins)]
+                    rows, cells = sanitizer(sample, coins)
+                    tally = Tally.of(cells)
+                    for n, of in enumerate((Measure.of("frequency"), Measure.of("keys"))):
+                        low, high = parts(tally, sampling, privacy, grid, of).interval(0.95)
+                        held[n] += low <= of(frequencies).sum() <= high
+                    best = np.argsort(cells)[-10:]
+                    if len(best):
+                        support, p = spectrum(tally, sampling, privacy, grid).posterior(cells[best])
+                        upto = np.cumsum(p, axis=1)
+                        at = np.arange(len(best))
+                        low_, high_ = (support[at, (upto < share).sum(1)] for share in (0.025, 0.975))
+                        singles.append(np.mean((low_ <= sample[rows][best]) & (sample[rows][best] <= high_)))
+                print(
+                    f"{sampling!s:24} {epsilon:>4} {keys:6} {name:14} {held[0] / releases:6.1%} "
+                    f"{held[1] / releases:6.1%} {np.mean(singles):6.1%}",
+                    flush=True,
+                )
+
+
 def main() -> None:
     """Print one line for each setting, and a summary."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--releases", type=int, default=30)
     options.add_argument("--quick", action="store_true", help="fewer values of tau, 6 releases")
     options.add_argument("--only", help="one population")
+    options.add_argument("--coverage", action="store_true", help="how often intervals hold instead, with 300 releases")
     given = options.parse_args()
+    if given.coverage:
+        coverage(100 if given.quick else 300)
+        return
     releases = 6 if given.quick else given.releases
     names = ("mle", "biased_down", "ours", "seen only", "SbH", "SbH tight", "non-private", "oracle")
     print(f"{'data':18} {'eps':>4} {'tau':>5} {'seen':>5}", *(f"{name:>11}" for name in names), f"{'ours/mle':>9}")
