@@ -557,10 +557,17 @@ def wait(pid):
 """
 
 
+# without the end of the interpreter, which a library's threads, cut off by so many forks, can abort
+LEAVE = """
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
 def nursery(script: str, *args: object) -> list[str]:
     """Run a script that forks and kills children of its own; return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", NURSERY + script, *map(str, args)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", NURSERY + script + LEAVE, *map(str, args)],
         capture_output=True,
         text=True,
         timeout=60,

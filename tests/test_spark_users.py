@@ -207,7 +207,8 @@ class TestLedger:
         monkeypatch.undo()
 
         def full(*_: Any) -> None:
-            (tmp_path / "out").mkdir()  # somebody else is faster: the folder cannot get its name
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "else").touch()  # somebody else is faster: the folder cannot get its name
 
         monkeypatch.setattr("dpsample.spark.commit_parts", full)
         with pytest.raises(InvalidValue) as late:
