@@ -34,7 +34,8 @@ def top(release: "Release", k: int, where: Where = None, level: float = 0.95, at
     """List the k keys with the largest estimates, and for each the probability that it is in the top k.
 
     A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Estimates are the
-    means of the keys' laws, and intervals hold their middle part.
+    means of the keys' laws, and intervals hold their middle part, as for keys that are named in advance: among many of
+    about the same frequency, those on top are there because their tokens are large, and are estimated too high.
     """
     level = check_level(level)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
