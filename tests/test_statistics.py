@@ -448,3 +448,9 @@ def test_users_are_answered_by_the_privacy_of_each_key() -> None:
     assert users.sum().standard_error == alone.sum().standard_error
     assert users.top(3).numbers["high"].to_pylist() == alone.top(3).numbers["high"].to_pylist()
     assert users.quantiles([0.5], at_least=1)[0.5].value == alone.quantiles([0.5], at_least=1)[0.5].value
+
+
+def test_a_top_list_by_chance_says_so() -> None:
+    same, apart = made({n: 200 + n % 7 for n in range(60)}), made({n: 200 + 100 * n for n in range(60)})
+    assert "compete" in " ".join(same.top(5).notes)
+    assert "compete" not in " ".join(apart.top(5).notes)

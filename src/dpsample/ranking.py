@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _WORK = 4_000_000  # draws of a key's frequency
 _DRAWS = 40, 1000  # of all keys, at least and at most
+_SURE = 0.9  # probability from which on a key is in the top k by its frequency, not by chance
 
 
 def top(release: "Release", k: int, where: Where = None, level: float = 0.95, attributes: Any = None) -> Estimates:
@@ -57,6 +58,11 @@ def top(release: "Release", k: int, where: Where = None, level: float = 0.95, at
     columns = law.mean[place], law.deviation[place], low[place], high[place], contest.top(k, listed)[back]
     fewer = ", fewer than k," if len(rows) < k else ""
     note = f"top {k:,} among {len(field.cells):,} reported keys{fewer} and those that were not reported"
+    if (columns[-1] < _SURE).any():
+        note += (
+            "; keys of about the same frequency compete, and those on top may be estimated too high: no interval of "
+        )
+        note += "a key that is not surely among them is promised"
     return field.listing(rows, columns, level, note)
 
 
