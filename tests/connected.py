@@ -13,17 +13,17 @@ from dpsample import Ppswor, Privacy, Source
 from dpsample.budget import Budget
 from dpsample.engine.spark import Spark
 from dpsample.keyed import Secret
-from dpsample.plan import Plan
 from dpsample.releases import Terms
+from dpsample.request import Request
 from dpsample.run import terms_of
-from dpsample.spark import _Job, _planned
+from dpsample.spark import _Job, _prepared
 
 
-def planned_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[_Job, Terms]:
+def prepared_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[_Job, Terms]:
     """A release that protects users, who keep one of three keys each."""
     made = frame.selectExpr("k AS u", "explode(array(left(k, 5), right(k, 1), cast(length(k) AS string))) AS k")
-    plan = Plan.of(Source(made, "k", user="u"), Privacy(0.5, 1e-3), max_keys_per_user=1)
-    return _planned(engine, plan, False, None, "auto", Secret(key))
+    request = Request.of(Source(made, "k", user="u"), Privacy(0.5, 1e-3), max_keys_per_user=1)
+    return _prepared(engine, request, False, None, "auto", Secret(key))
 
 
 def main(source: str, output: str, events: str, key: str) -> None:
@@ -48,7 +48,7 @@ def main(source: str, output: str, events: str, key: str) -> None:
     with Spark(partitions=3) as engine:
         _Job(engine, read, Ppswor(0.01), "aggregate", Secret(bytes.fromhex(key))).release_to_folder(output, terms)
         _Job(engine, read, Ppswor(0.01), "two-pass", Secret(bytes.fromhex(key))).release(terms)
-        job, terms = planned_for_users(engine, read.data, bytes.fromhex(key))
+        job, terms = prepared_for_users(engine, read.data, bytes.fromhex(key))
         job.release_to_folder(f"{output}.users", terms)
     session.stop()
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import dpsample
 from dpsample.cli import cli, main
-from dpsample.cli_ledger import ledger_commands
+from dpsample.cli.ledger import ledger_commands
 
 PROGRAM = [sys.executable, "-m", "dpsample"]
 RELEASE = ["release", "clicks.parquet", "-k", "page", "-e", "1", "-d", "1e-12"]

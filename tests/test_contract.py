@@ -21,8 +21,8 @@ from dpsample.bounding import choose
 from dpsample.engine import Engine
 from dpsample.engine.duckdb import DuckDB
 from dpsample.keyed import Secret
-from dpsample.plan import Plan
 from dpsample.randomness import SecretCoins
+from dpsample.request import Request
 from dpsample.run import Way, _released
 
 CANARY = "SECRET-canary"
@@ -336,7 +336,7 @@ def by_duckdb(source: Source, sampling: Sampling, way: Way = "aggregate", keys_o
     max_keys = MOST if source.user else None
     with DuckDB(threads=1) as engine:
         terms, schema, batches = _released(
-            Plan.of(source, PRIVACY, sampling, max_keys_per_user=max_keys),
+            Request.of(source, PRIVACY, sampling, max_keys_per_user=max_keys),
             keys_only,
             None,
             way,
@@ -350,11 +350,11 @@ def by_duckdb(source: Source, sampling: Sampling, way: Way = "aggregate", keys_o
 
 def by_spark(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
     from dpsample.engine.spark import Spark
-    from dpsample.spark import _planned
+    from dpsample.spark import _prepared
 
-    plan = Plan.of(source, PRIVACY, sampling, max_keys_per_user=MOST if source.user else None)
+    request = Request.of(source, PRIVACY, sampling, max_keys_per_user=MOST if source.user else None)
     with Spark() as engine:
-        job, terms = _planned(engine, plan, keys_only, None, way, SECRET)
+        job, terms = _prepared(engine, request, keys_only, None, way, SECRET)
         return job.release(terms)
 
 

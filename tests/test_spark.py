@@ -31,7 +31,7 @@ import dpsample.spark
 import faults
 import test_run
 from clusters import HERE, Cluster
-from connected import planned_for_users
+from connected import prepared_for_users
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source, SystemFailure
 from dpsample.budget import Budget
 from dpsample.cli import cli
@@ -305,7 +305,7 @@ class TestConnect:
         assert dpsample.read_release(tmp_path / "out") == drawn(Source(events, "k"), Ppswor(0.01), "aggregate")
         written = b"".join(path.read_bytes() for path in log.rglob("*") if path.is_file())
         with Spark() as engine:
-            job, terms = planned_for_users(engine, spark.read.parquet(f"file:{events}"), KEY)
+            job, terms = prepared_for_users(engine, spark.read.parquet(f"file:{events}"), KEY)
             made = job.release(terms)
         assert dpsample.read_release(tmp_path / "out.users") == made
         assert len(made) > 10

@@ -27,8 +27,8 @@ from dpsample.composition import per_key
 from dpsample.engine.spark import Spark
 from dpsample.engine.spark.frames import Frame
 from dpsample.keyed import Secret
-from dpsample.plan import Plan
-from dpsample.spark import _Job, _planned
+from dpsample.request import Request
+from dpsample.spark import _Job, _prepared
 from test_spark import KEY, PRIVACY, phases
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -68,9 +68,9 @@ def kept(source: Source, limit: int, key: bytes = KEY, **options: Any) -> Counte
 
 def drawn(source: Source, **options: Any) -> Release:
     """A release with a given secret."""
-    plan = Plan.of(source, PRIVACY, max_keys_per_user=3, **options)
+    request = Request.of(source, PRIVACY, max_keys_per_user=3, **options)
     with Spark() as engine:
-        job, terms = _planned(engine, plan, False, None, "auto", Secret(KEY))
+        job, terms = _prepared(engine, request, False, None, "auto", Secret(KEY))
         return job.release(terms)
 
 

@@ -22,9 +22,9 @@ from dpsample import KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, Sampl
 from dpsample.budget import Budget, Sized, Total
 from dpsample.composition import per_key
 from dpsample.engine.duckdb import DuckDB
-from dpsample.plan import Plan
 from dpsample.proof import prove, prove_release
 from dpsample.releases import Terms
+from dpsample.request import Request
 from dpsample.run import release_to_file
 from dpsample.scheme import reporting_probabilities, token_law
 
@@ -370,5 +370,5 @@ def test_the_page_says_all() -> None:
 
 
 def test_a_plan_reads_nothing() -> None:
-    plan = Plan.of(Source("no-such-file.parquet", "k", user="u"), PRIVACY, size=10, max_keys_per_user=3)
-    assert (plan.budget.unit, plan.budget.changes) == ("user", 3)
+    request = Request.of(Source("no-such-file.parquet", "k", user="u"), PRIVACY, size=10, max_keys_per_user=3)
+    assert (request.budget.unit, request.budget.changes) == ("user", 3)

@@ -30,7 +30,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     ranking     top k, ranks and comparisons from a release
     remainder   how many elements the reported keys do not cover
     answers     what questions return, where it is more than one estimate
-    plan        what a release is to be, checked before any data are read
+    request     what a release is to be, checked before any data are read
     run         release, sample, sanitize: the stages put together
     spark       the same on a cluster; imported on demand
     paper       the paper's figures and claims, from the code above
@@ -41,7 +41,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     files       tables with metadata, in files that appear whole or not at all
     exact       how numbers are read and written exactly
     errors      what is raised, and when
-    cli         the `dpsample` command; its questions are in cli_answers
+    cli         the `dpsample` command
 """
 
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure

@@ -27,10 +27,10 @@ from dpsample.files import check_output
 from dpsample.keyed import Secret
 from dpsample.ledger import check_ledger, spend
 from dpsample.noise import discrete_laplace
-from dpsample.plan import Plan, check_users
 from dpsample.privacy import Privacy
 from dpsample.randomness import Coins, SecretCoins
 from dpsample.releases import Release, Terms, write_release
+from dpsample.request import Request, check_users
 from dpsample.samples import Sample
 from dpsample.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.scheme.sampling import Floats, Ppswor, Sampling
@@ -82,9 +82,9 @@ def release(
     ['of', 'the']
     """
     made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
-    plan = Plan.of(made, privacy, sampling, size, max_keys_per_user, max_elements_per_key, total, ledger)
+    request = Request.of(made, privacy, sampling, size, max_keys_per_user, max_elements_per_key, total, ledger)
     with _running(engine) as using:
-        terms, schema, batches = _released(plan, keys_only, grid, way, using, progress, SecretCoins(), "(in memory)")
+        terms, schema, batches = _released(request, keys_only, grid, way, using, progress, SecretCoins(), "(in memory)")
         with spent(terms):
             return Release(pa.Table.from_batches(batches, schema), terms)
 
@@ -117,13 +117,13 @@ def release_to_file(
     Parquet by default; CSV and Arrow by the file's extension or `format`. An existing file is kept unless `force`.
     """
     made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
-    plan = Plan.of(made, privacy, sampling, size, max_keys_per_user, max_elements_per_key, total, ledger)
-    return written(output, plan, keys_only, grid, way, force, format, engine, progress)[0]
+    request = Request.of(made, privacy, sampling, size, max_keys_per_user, max_elements_per_key, total, ledger)
+    return written(output, request, keys_only, grid, way, force, format, engine, progress)[0]
 
 
 def written(
     output: str | PathLike[str],
-    plan: Plan,
+    request: Request,
     keys_only: bool = False,
     grid: int | None = None,
     way: Way = "auto",
@@ -132,10 +132,12 @@ def written(
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> tuple[int, Terms]:
-    """Carry out a plan into a file; return the number of keys in it, and its terms."""
+    """Carry out a request into a file; return the number of keys in it, and its terms."""
     check_output(output, force=force, format=format)
     with _running(engine) as using:
-        terms, schema, batches = _released(plan, keys_only, grid, way, using, progress, SecretCoins(), fspath(output))
+        terms, schema, batches = _released(
+            request, keys_only, grid, way, using, progress, SecretCoins(), fspath(output)
+        )
         with spent(terms):
             return write_release(output, batches, schema, terms, force=force, format=format), terms
 
@@ -290,7 +292,7 @@ def columns_of(keys: pa.Schema, terms: Terms) -> pa.Schema:
 
 
 def _released(
-    plan: Plan,
+    request: Request,
     keys_only: bool,
     grid: int | None,
     way: Way,
@@ -300,12 +302,14 @@ def _released(
     output: str,
 ) -> tuple[Terms, pa.Schema, Batches]:
     """The terms, the columns, and the rows in key order: key, token, estimate. With a ledger, they are paid for."""
-    budget, asked = plan.budget, plan.size
+    budget, asked = request.budget, request.size
     other = SecretCoins() if isinstance(coins, Secret) else coins  # for what is not about a key
-    way_of(plan.source, asked.with_tau(Fraction(1)) if asked else plan.sampling, way)  # refuses what is not possible
-    keys = engine.check(plan.source)
-    source = _bounded(plan.source, budget.max_keys, engine, other)
-    held, sampling, sized, total = None, plan.sampling, None, None
+    way_of(
+        request.source, asked.with_tau(Fraction(1)) if asked else request.sampling, way
+    )  # refuses what is not possible
+    keys = engine.check(request.source)
+    source = _bounded(request.source, budget.max_keys, engine, other)
+    held, sampling, sized, total = None, request.sampling, None, None
     if asked is not None:
         if asked.by_frequency:
             truth = engine.total(source)
@@ -321,9 +325,9 @@ def _released(
         if held is None
         else _kept(held, source.key, sampling, coins)
     )
-    if source is not plan.source:
+    if source is not request.source:
         drawn = _forgetting(drawn, source, engine)
-    terms, batches = _entered(terms, _sanitized(drawn, terms, keys, engine, coins), plan.ledger, output)
+    terms, batches = _entered(terms, _sanitized(drawn, terms, keys, engine, coins), request.ledger, output)
     return terms, columns_of(keys, terms), batches
 
 

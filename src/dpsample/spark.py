@@ -37,10 +37,10 @@ from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.exact import Number
 from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_folder, write_table
 from dpsample.keyed import KeyedCoins, Secret
-from dpsample.plan import Plan, check_users
 from dpsample.privacy import Privacy
 from dpsample.randomness import SecretCoins
 from dpsample.releases import Release, Terms, ascends, checked_rows, release_schema
+from dpsample.request import Request, check_users
 from dpsample.run import Estimates, Way, columns_of, noisy, paid, spent, terms_of, way_of
 from dpsample.samples import Sample
 from dpsample.sanitizer import Sanitizer, picked, sampled_batch
@@ -82,22 +82,22 @@ def release(
     many keys are divided when they are counted, unless Spark is to choose.
     """
     source = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
-    plan = Plan.of(source, privacy, sampling, size, max_keys_per_user, None, total, ledger)
-    return released(plan, keys_only, grid, way, partitions)
+    request = Request.of(source, privacy, sampling, size, max_keys_per_user, None, total, ledger)
+    return released(request, keys_only, grid, way, partitions)
 
 
 def released(
-    plan: Plan,
+    request: Request,
     keys_only: bool = False,
     grid: int | None = None,
     way: Way = "auto",
     partitions: int | None = None,
     output: str = "(in memory)",
 ) -> Release:
-    """Carry out a plan, for a release that is to be written."""
+    """Carry out a request, for a release that is to be written."""
     with Spark(partitions=partitions) as engine:
-        job, terms = _planned(engine, plan, keys_only, grid, way, Secret())
-        return job.release(terms, plan.ledger, output)
+        job, terms = _prepared(engine, request, keys_only, grid, way, Secret())
+        return job.release(terms, request.ledger, output)
 
 
 def release_to_folder(
@@ -125,23 +125,23 @@ def release_to_folder(
     or not at all; `dpsample.read_release` and everything else opens it like any other release.
     """
     source = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
-    plan = Plan.of(source, privacy, sampling, size, max_keys_per_user, None, total, ledger)
-    return written(folder, plan, keys_only, grid, way, partitions)[0]
+    request = Request.of(source, privacy, sampling, size, max_keys_per_user, None, total, ledger)
+    return written(folder, request, keys_only, grid, way, partitions)[0]
 
 
 def written(
     folder: PathLike,
-    plan: Plan,
+    request: Request,
     keys_only: bool = False,
     grid: int | None = None,
     way: Way = "auto",
     partitions: int | None = None,
 ) -> tuple[int, Terms]:
-    """Carry out a plan into a folder; return the number of keys in it, and its terms."""
+    """Carry out a request into a folder; return the number of keys in it, and its terms."""
     check_folder(folder)
     with Spark(partitions=partitions) as engine:
-        job, terms = _planned(engine, plan, keys_only, grid, way, Secret())
-        return job.release_to_folder(folder, terms, plan.ledger)
+        job, terms = _prepared(engine, request, keys_only, grid, way, Secret())
+        return job.release_to_folder(folder, terms, request.ledger)
 
 
 def sample(
@@ -181,10 +181,10 @@ def sanitize(
     State how it was drawn: a wrong scheme breaks privacy, and nobody can tell.
     """
     source = Source.of(data, key, frequency=frequency or "frequency")
-    plan = Plan.of(source, privacy, sampling, ledger=ledger)
+    request = Request.of(source, privacy, sampling, ledger=ledger)
     with Spark(partitions=partitions) as engine:
         job = _Job(engine, source, sampling, "aggregate", Secret(), drawn=True)
-        return job.release(terms_of(plan.budget, sampling, source.key, keys_only, grid), ledger)
+        return job.release(terms_of(request.budget, sampling, source.key, keys_only, grid), ledger)
 
 
 @contextmanager
@@ -208,19 +208,19 @@ def session(master: str | None = None) -> Iterator[Any]:
         started.stop()
 
 
-def _planned(
-    engine: Spark, plan: Plan, keys_only: bool, grid: int | None, way: Way, secret: Secret
+def _prepared(
+    engine: Spark, request: Request, keys_only: bool, grid: int | None, way: Way, secret: Secret
 ) -> tuple["_Job", Terms]:
     """Bound users and buy totals; return what is left to do, and its terms."""
-    budget, asked = plan.budget, plan.size
+    budget, asked = request.budget, request.size
     other = SecretCoins()  # for totals: they are drawn on the driver, once
     again = asked is not None or budget.total > 0
-    if again and not engine.frame(plan.source).repeatable:
+    if again and not engine.frame(request.source).repeatable:
         raise _random("write it to files first, or leave totals and sizes out")
-    first = asked.with_tau(Fraction(1)) if asked else plan.sampling
-    source, way = _bounded(engine, plan.source, budget.max_keys, first, way, secret, again)
+    first = asked.with_tau(Fraction(1)) if asked else request.sampling
+    source, way = _bounded(engine, request.source, budget.max_keys, first, way, secret, again)
     elements = lru_cache(engine.total)  # two totals of elements need one count
-    held, sampling, sized, total = None, plan.sampling, None, None
+    held, sampling, sized, total = None, request.sampling, None, None
     if asked is not None:
         if asked.by_frequency:
             truth = elements(source)

@@ -4,17 +4,9 @@ import json
 
 import click
 
+from dpsample.cli import options
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
-
-_format = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Of what is printed.",
-)
 
 
 @click.group("ledger")
@@ -43,7 +35,7 @@ def ledger_commands() -> None:
 )
 @click.option("--each-epsilon", help="The most that a single release may spend; then more of them fit.")
 @click.option("--each-delta", help="The same for delta; both or none.")
-@_format
+@options.output_format
 def new(
     file: str,
     dataset: str,
@@ -75,7 +67,7 @@ def new(
 
 @ledger_commands.command()
 @click.argument("file")
-@_format
+@options.output_format
 def show(file: str, form: str) -> None:
     """Show a ledger: its budget, each release, what is spent and what is left.
 

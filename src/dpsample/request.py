@@ -1,4 +1,4 @@
-"""Plan: what a release is to be, checked as a whole before any data are read."""
+"""Request: what a release is to be, checked as a whole before any data are read."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -16,7 +16,7 @@ from dpsample.source import Source
 
 
 @dataclass(frozen=True)
-class Plan:
+class Request:
     """What is read, how keys are sampled, what the privacy is spent on, and which ledger it is entered into."""
 
     source: Source
@@ -36,7 +36,7 @@ class Plan:
         max_elements_per_key: Any = None,
         total: bool | Number = False,
         ledger: str | PathLike[str] | None = None,
-    ) -> "Plan":
+    ) -> "Request":
         """Read the arguments of a release; what the ledger does not allow is refused now."""
         if max_elements_per_key is not None:
             raise InvalidValue(

@@ -1,0 +1,114 @@
+"""The `dpsample` command: one thin command for each stage. Parse, call the library, print.
+
+Results go to standard output, errors (one line each) and progress to standard error. Exit codes: 0, 1 for a failure, 2
+for bad usage or bad input.
+
+    releasing   release, sample, sanitize
+    proving     info, verify, certify
+    answers     query, top, quantiles
+    ledger      ledger new, show, ...
+    seeing      demo, paper
+    options     options that commands share
+    printing    what they print
+"""
+
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from dpsample import __version__
+from dpsample.cli.answers import quantiles, query, top
+from dpsample.cli.ledger import ledger_commands
+from dpsample.cli.proving import certify_command, info, verify
+from dpsample.cli.releasing import release, sample, sanitize
+from dpsample.cli.seeing import demo_command, paper
+from dpsample.errors import DpsampleError, InvalidValue
+
+__all__ = ["cli", "main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli() -> None:
+    """Publish which keys are in your data, and about how often, with differential privacy.
+
+    \b
+    The main job:
+      dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet
+    """
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the shell's completion script.
+
+    \b
+    Example:
+      eval "$(dpsample completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
+
+
+for _command in (
+    release,
+    sample,
+    sanitize,
+    info,
+    verify,
+    certify_command,
+    query,
+    top,
+    quantiles,
+    ledger_commands,
+    demo_command,
+    paper,
+):
+    cli.add_command(_command)
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command; what goes wrong becomes one line without private values, and an exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = cli(prog_name="dpsample", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted; no output was written", 1)
+    except InvalidValue as error:
+        code = _fail(str(error), 2)
+    except DpsampleError as error:
+        code = _fail(str(error), 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except OSError as error:
+        code = _fail(f"{os.strerror(error.errno) if error.errno else 'a system call failed'}; no output was written", 1)
+    except Exception as error:  # an error of another library may quote the data: only its kind is shown
+        if os.environ.get("DPSAMPLE_TRACEBACK"):
+            raise
+        code = _fail(
+            f"unexpected {type(error).__name__}; no output was written; set DPSAMPLE_TRACEBACK=1 to see more, which "
+            "may show private data",
+            1,
+        )
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> int:
+    notes = getattr(sys.exception(), "__notes__", [])  # such as that its privacy is spent
+    click.echo(f"dpsample: {'; '.join([message, *notes])}", err=True)
+    return code

@@ -1,0 +1,96 @@
+"""What commands print: results to standard output, progress to standard error."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from dpsample.exact import text
+from dpsample.explain import (
+    explain_privacy,
+    explain_sampling,
+    explain_size,
+    explain_total,
+    explain_visibility,
+    visibility,
+)
+
+_TOLD = ("privacy", "unit", "max_keys_per_user", "per_key", "sampling", "size", "total", "ledger")  # of a release
+
+
+class Seen:
+    """Progress on a terminal; elsewhere only the last count of each stage is kept."""
+
+    def __init__(self, bar: Any) -> None:
+        self.seen: dict[str, int] = {}
+        self._bar, self._tasks = bar, {}  # type: ignore[var-annotated]
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:  # noqa: D102
+        self.seen[stage] = done
+        if self._bar is not None:
+            if stage not in self._tasks:
+                self._tasks[stage] = self._bar.add_task(stage, total=total)
+            self._bar.update(self._tasks[stage], completed=done)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Seen]:
+    """Show progress while something is done."""
+    if not sys.stderr.isatty():
+        yield Seen(None)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        yield Seen(bar)
+
+
+def print_release(
+    read: str,
+    output: str,
+    keys: int,
+    terms: Any,
+    form: str,
+    private: dict[str, int] | None,
+) -> None:
+    """Say what was released, and how."""
+    sampling, metadata = terms.sampling, terms.to_json(keys)
+    result: dict[str, Any] = {
+        "output": output,
+        "keys": keys,
+        "read": read,
+        **{name: metadata[name] for name in _TOLD if name in metadata},
+        "reported_from_frequency": {text(level): i for level, i in visibility(sampling, terms.per_key)},
+    }
+    lines = [
+        f"Wrote   {output}: {keys:,} keys"
+        + ("; the source is empty, or nothing could be reported" if not keys else ""),
+        f"Read    {read}",
+        f"Sampled {explain_sampling(sampling)}",
+        *([f"Size    {explain_size(terms.size)}"] if terms.size else []),
+        *([f"Total   {explain_total(terms.total)}"] if terms.total else []),
+        f"Privacy {explain_privacy(terms.privacy, terms.max_keys)}",
+        f"Seen    {explain_visibility(sampling, terms.per_key)}",
+        *([f"Ledger  entered as {terms.ledger}"] if terms.ledger else []),
+    ]
+    if private is not None:
+        result["NOT private"] = private
+        lines.append("NOT private: " + ", ".join(f"{stage}: {n:,}" for stage, n in private.items()))
+    show(result, lines, form)
+
+
+def show(result: dict[str, Any], lines: list[str], form: str) -> None:
+    """Print a result, as lines for people or as JSON."""
+    click.echo(json.dumps(result, indent=2, ensure_ascii=False) if form == "json" else "\n".join(lines))
