@@ -2,6 +2,7 @@
 
 One session, one run, on this machine's cores: median wall seconds of a few rounds, taken in turns, and the ratios to
 the bare aggregation. A first round, over a million rows, warms everything up. `--rows 100000000` is the large setting.
+The JVM has the memory that it is given; of the Python processes beside it, the largest one's peak is shown.
 
     python benchmarks/spark.py --rows 10000000
 """
@@ -12,8 +13,10 @@ import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,30 @@ def release(sampling: Sampling, way: Way) -> Callable[[Any, Path], None]:
         dpsample.spark.release_to_folder(out, frame, "key", privacy=PRIVACY, sampling=sampling, way=way)
 
     return run
+
+
+@contextmanager
+def watched(peaks: list[int]) -> Iterator[None]:
+    """Note the most memory, in kB, that one of Spark's Python workers has had."""
+    done, most = threading.Event(), 0
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(0.2):
+            for process in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError, LookupError, ValueError):  # it has ended
+                    if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                        status = (process / "status").read_text()
+                        most = max(most, int(status.split("VmHWM:")[1].split()[0]))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        peaks.append(most)
 
 
 def main() -> None:
@@ -90,17 +117,20 @@ def main() -> None:
             print(f"{kind}: {options.rows:,} rows, about {distinct:,} keys", flush=True)
             frame = session.read.parquet(f"file:{data}")
             seconds: dict[str, list[float]] = {name: [] for name in tasks}
+            peaks: dict[str, list[int]] = {name: [] for name in tasks}
             for n in range(1 + options.rounds):
                 for name, task in tasks.items():
                     started = time.perf_counter()
-                    task(frame if n else frame.limit(10**6), Path(home, "out"))
+                    with watched(peaks[name]):
+                        task(frame if n else frame.limit(10**6), Path(home, "out"))
                     if n:
                         seconds[name].append(time.perf_counter() - started)
                     shutil.rmtree(Path(home, "out"))
             floor = statistics.median(seconds["bare groupBy to Parquet"])
             for name, times in seconds.items():
                 middle = statistics.median(times)
-                print(f"  {name:<44} {middle:7.2f} s {middle / floor:6.2f} x", flush=True)
+                memory = f"{max(peaks[name]) / 1e6:7.2f} GB" if any(peaks[name]) else ""
+                print(f"  {name:<44} {middle:7.2f} s {middle / floor:6.2f} x {memory}", flush=True)
             shutil.rmtree(data)
         session.stop()
 
