@@ -17,7 +17,10 @@ import oracles
 from conftest import refused
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling, ranking, statistics
 from dpsample.budget import Total
+from dpsample.estimators.calibrated import Parts
+from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.spectrum import Spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.measures import Measure
 from dpsample.releases import Terms
@@ -59,9 +62,6 @@ class Known:
         rows = [law(int(cell), self.sampling) for cell in cells]
         frequencies = np.array([list(row) for row in rows], np.int64).reshape(-1, len(SUPPORT))
         return frequencies, np.array([list(row.values()) for row in rows]).reshape(-1, len(SUPPORT))
-
-    def draws(self, n: int) -> Any:
-        return np.random.default_rng(0).poisson(self.keys, (n, len(self.keys))).astype(float)
 
 
 def made(cells: dict[Any, int], sampling: Sampling | None = None, privacy: Privacy = PRIVACY) -> Release:
@@ -194,7 +194,9 @@ def test_far_from_each_other_all_is_certain() -> None:
 
 def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [5.0, 40, 30, 20, 4, 1]
-    known(monkeypatch, KeepAll(), counts)
+    scheme = calibration(KeepAll(), PRIVACY, GRID)
+    given = Spectrum(scheme, np.array(SUPPORT), np.array(counts), spread=np.full(6, 10.0))
+    monkeypatch.setattr(statistics, "spectrum", lambda *_: given)
     least = frequency_reaching(0.5, KeepAll(), PRIVACY)
     assert least == 6
     shares = [0, 0.05, 0.42, 0.5, 0.74, 0.95, 0.99, 1]
@@ -213,40 +215,24 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot be seen" in " ".join(lower.notes)
 
 
-def test_intervals_of_quantiles_hold_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The median of 2 N keys that are Poisson is in the interval of the median."""
-    draws = np.random.default_rng(1).poisson(10, (999, 6)).astype(float)
-    prior = replace(Known(KeepAll(), np.full(6, 10.0)), frequencies=np.arange(30, 36))
-    monkeypatch.setattr(prior, "draws", lambda n: draws[:n], raising=False)
-    monkeypatch.setattr(statistics, "spectrum", lambda *_: prior)
-    found = made(CELLS).quantiles([0.3], level=0.8)[0.3]
-    each = []
-    for draw in draws:
-        keys = [i for i, n in zip(range(30, 36), draw, strict=True) for _ in range(int(n))]
-        each.append(keys[math.ceil(0.3 * len(keys)) - 1])
-    assert sum(found.low <= v <= found.high for v in each) >= 0.8 * len(each)
-    assert sum(v < found.low for v in each) <= 0.1 * len(each)
-    assert sum(v > found.high for v in each) <= 0.1 * len(each)
-
-
 def linear(tally: Tally, *terms: Any) -> Estimate:
-    """An estimator whose variance is known: each key's share is g of its token, with a variance of its square."""
+    """An estimator that is known: each key's share is g of its token."""
     of, _, level = terms[3:]
-    g = of(tally.cells)
-    return Estimate(
-        float(tally.weights @ g),
-        math.sqrt(float(tally.squares @ g**2)),
-        0.0,
-        math.inf,
-        level,
-        bias=float(tally.weights @ g) / 100,
-        keys=tally.total,
-    )
+    value = float(tally.weights @ of(tally.cells))
+    return Estimate(value, 1.0, 0.0, math.inf, level, bias=value / 100, keys=tally.total)
+
+
+def squared(tally: Tally, *terms: Any) -> Parts:
+    """Its error, with a variance of the square of each share."""
+    g = terms[3](tally.cells)
+    error = math.sqrt(float(tally.squares @ g**2))
+    return Parts(float(tally.weights @ g), error, 0.0, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("first", [1.0, -2.0, -4.0])
 def test_the_error_of_a_mean_is_that_of_a_ratio(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "estimate", linear)
+    monkeypatch.setattr(statistics, "parts", squared)
     weights = {"a": first, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
     found = made(CELLS).mean(weight=weights, at_least=10, of="power:2")
     chosen = [name for name in CELLS if CELLS[name] >= 10]
@@ -272,6 +258,7 @@ def test_a_few_groups_are_answered_as_if_selected() -> None:
 
 def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "estimate", linear)
+    monkeypatch.setattr(statistics, "parts", squared)
     release = made(dict.fromkeys(range(1830), 40))  # group g has g + 1 keys
     found = release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
     assert found.numbers["keys"].to_pylist() == list(range(1, 61))
@@ -280,6 +267,7 @@ def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "estimate", linear)
+    monkeypatch.setattr(statistics, "parts", squared)
     release = made(CELLS)
     assert release.sum().value == sum(CELLS.values())
     assert release.sum(of="keys").value == release.count_keys().value == 5

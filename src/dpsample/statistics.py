@@ -5,7 +5,7 @@ All of it is post-processing: it sees the release alone. `ranking` has the quest
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpsample.answers import Estimates
 from dpsample.errors import InvalidValue
+from dpsample.estimators.calibrated import parts
 from dpsample.estimators.estimate import Estimate, check_estimator, check_level, estimate
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
@@ -24,9 +25,6 @@ from dpsample.selection import By, Selection, Weight, Where
 
 if TYPE_CHECKING:
     from dpsample.releases import Release
-
-_DRAWS = 1000
-_DRAWN = 20_000_000  # numbers drawn at most
 
 
 def total(
@@ -97,31 +95,41 @@ def mean(
     least, note, sure = _least(release, at_least)
 
     def answer(tally: Tally) -> Estimate:
-        def visible(more: float = 0.0, times: float = 1.0) -> Estimate:
-            """The sum of times g + more over the keys that can be seen."""
-            g = Measure(
-                f"{measure} from {least}", lambda i: (times * np.asarray(measure.function(i)) + more) * (i >= least)
-            )
-            return estimate(tally, *terms, g, estimator, level)
-
-        sums, keys = visible(), visible(1.0, 0.0)
-        if not keys.value > 0:
-            return Estimate(
-                math.nan, math.nan, -math.inf, math.inf, level, math.nan, tally.total, keys.visible_from, False, (note,)
-            )
-        ratio = sums.value / keys.value
-        # the error of a ratio is that of sums - ratio keys; what the two share follows from that of sums + ratio keys
-        both, alone = visible(abs(ratio)).standard_error, (sums.standard_error, ratio * keys.standard_error)
-        variance = 2 * (alone[0] ** 2 + alone[1] ** 2) - both**2 if ratio > 0 else both**2
-        error = math.sqrt(max(variance, (alone[0] - abs(alone[1])) ** 2)) / keys.value
-        half = NormalDist().inv_cdf(0.5 + level / 2) * error
-        bias = (sums.bias - ratio * keys.bias) / keys.value
+        sums, keys = (estimate(tally, *terms, g, estimator, level) for g in (_from(least, measure), _from(least)))
+        value, visible = sums.value / keys.value if keys.value > 0 else math.nan, keys.visible_from
+        if math.isnan(value) or math.isnan(keys.standard_error):
+            notes = (note, *keys.notes)
+            return Estimate(value, math.nan, -math.inf, math.inf, level, math.nan, tally.total, visible, False, notes)
+        # the mean is off by the mean of what keys are above it
+        above = parts(tally, *terms, _Above(measure, value, least))
+        low, high = (value + end / keys.value for end in above.interval(level))
+        bias = (sums.bias - value * keys.bias) / keys.value
         promised = sure and sums.promised and keys.promised
         notes = (note, *dict.fromkeys(sums.notes + keys.notes))
-        low, high = max(ratio - half, min(ratio, 0.0)), ratio + half
-        return Estimate(ratio, error, low, high, level, bias, tally.total, keys.visible_from, promised, notes)
+        low, high = max(min(low, value), min(value, 0.0)), max(high, value)
+        error = above.error / keys.value
+        return Estimate(value, error, low, high, level, bias, tally.total, visible, promised, notes)
 
     return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
+
+
+def _from(least: int, measure: Measure | None = None) -> Measure:
+    """A measure of the keys from some frequency on; without one, their number."""
+    if measure is None:
+        return Measure.of(f"at-least:{least}")
+    return Measure(f"{measure} from {least}", lambda i: np.asarray(measure.function(i)) * (i >= least))
+
+
+@dataclass(frozen=True)
+class _Above:
+    """By how much a measure is above some value, at keys from some frequency on; below it is negative."""
+
+    measure: Measure
+    value: float
+    least: int
+
+    def __call__(self, frequencies: Any) -> Floats:
+        return np.where(np.asarray(frequencies) >= self.least, self.measure(frequencies) - self.value, 0.0)
 
 
 def quantiles(
@@ -145,22 +153,16 @@ def quantiles(
     least, note, sure = _least(release, at_least)
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
     estimated = spectrum(tally, release.sampling, release.per_key, release.grid)
-    seen = estimated.frequencies >= least
-    frequencies, keys = estimated.frequencies[seen], estimated.keys[seen]
-    notes = [note]
-    if keys.sum() > 0:
-        found = frequencies[_places(keys, p)]
-        n = min(max(_DRAWN // len(estimated.frequencies), 200), _DRAWS)
-        drawn = np.array([frequencies[_places(draw, p)] for draw in estimated.draws(n)[:, seen] if draw.sum() > 0])
-        tail = (1 - level) / 2
-        low, high = np.quantile(drawn, [tail, 1 - tail], axis=0, method="inverted_cdf")
-        columns = [found, drawn.std(axis=0), np.minimum(low, found), np.maximum(high, found)]
+    notes, some = [note], bool(estimated.keys[estimated.frequencies >= least].sum() > 0)
+    if some:
+        found, low, high = estimated.quantiles(p, least, level)
+        columns = [found, (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2)), low, high]
     else:
         notes.append("no selected key is that frequent; at_least (--at-least) takes in rarer ones")
         columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]
     names = ("value", "standard_error", "low", "high")
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
-    promised = np.full(len(p), bool(sure and keys.sum() > 0))
+    promised = np.full(len(p), sure and some)
     table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "promised": promised})
     visible = frequency_reaching(0.5, release.sampling, release.per_key)
     return Estimates(pa.table({"quantile": p}), table, level, visible, tuple(notes))
@@ -222,9 +224,3 @@ def _shares(shares: Sequence[float]) -> Floats:
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
         raise InvalidValue("quantiles are shares from 0 to 1", repr(shares), "give some, such as [0.5, 0.9]")
     return p
-
-
-def _places(keys: Floats, p: Floats) -> Any:
-    """Where each share of the keys is reached."""
-    upto = np.cumsum(keys)
-    return np.searchsorted(upto, p * upto[-1] * (1 - 1e-12)).clip(max=len(keys) - 1)

@@ -1,6 +1,7 @@
 """From tokens to estimates. Post-processing: it sees a release's tokens and scheme, nothing else.
 
 tally                what a question sees of the keys that it selects
+calibration          values of tokens without bias at visible frequencies
 calibrated           the default: unbiased where keys can be seen, cautious below
 estimate             a tally -> a sum with its error
 spectrum             a tally -> how many keys have each frequency: for ranks and quantiles

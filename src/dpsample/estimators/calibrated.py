@@ -1,271 +1,34 @@
 """Calibrated estimates: unbiased wherever keys can be seen, cautious where they cannot. The default.
 
-Seen from the tokens, frequencies are of two kinds. As long as pi grows as fast as privacy allows, by a factor of
-exp(epsilon) from one frequency to the next, so does the probability of each token: all these frequencies give a
-reported key nearly the same law of its token. They lie in the dark: nobody can tell them apart, and few of their keys
-are reported at all. From the edge on, where pi has reached q, or one half, a key's token tells its frequency, and
-there are values ``a(token)`` with ``E[a] = h(i)`` at every such frequency i, whatever the distribution of the
-frequencies: nothing has to be assumed about them.
-
-So a sum is estimated in two parts. `Functional` is linear in the tokens, has nearly no bias at all visible
-frequencies, and its variance is known; it never counts more of the dark than is there. To it is added a continuation
-into the dark: as many keys for each frequency as are surely there, by the same functionals, just above it.
+A sum is estimated in two parts. A `Functional` is linear in the tokens, has nearly no bias at all visible frequencies,
+and its variance is known; it never counts more of the dark than is there. To it is added a continuation into the dark:
+as many keys for each frequency as are surely there, by the same functionals, just above it.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
+from dpsample.estimators.calibration import Calibration, Function, Functional, calibration
 from dpsample.estimators.tally import Tally
-from dpsample.measures import Measure
 from dpsample.privacy import Privacy
-from dpsample.scheme.lives import life
-from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.tokens import lifetime, token_laws
+from dpsample.scheme.tokens import lifetime
 
-_GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
-_SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
-_STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
-_LARGEST = 20_000_000  # numbers in the table
-_KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
-_BLOCK = 1 << 18  # tokens times rows at once
 _WINDOWS = ((1.1, 1.0), (1.45, 2.0), (1.9, 4.0))  # where, in multiples of the edge; how much denser the edge may be
 # than it is here: as a power law is with exponent 3, no more; and so that a spike at the edge is not continued
 _WIDTH = 0.4  # of a window, to either side, in the logarithm of the frequency: smooth ones have little variance
+_ROUGH = 0.02  # of the trust in densities, whose variance matters more than their bias
 _CAUTION = 0.7  # standard errors by which the continuation stays below what is seen
-_LEAST = 0.4  # of the flat estimate of the variance, below which an estimate of it is not believed
 _STEEPEST = 4.0  # power with which a density may fall toward 0
 _SHARPEST = 2.0  # change of that power from window to window; more than that is an upper end, not a trend
-_UNSURE = 1.2  # how far an error may be wrong, of itself, by the square root of the keys that it rests on
-_ROUGH = 0.02  # of that, for densities, whose variance matters more than their bias
-_TRUST = 50.0  # how much a bias weighs against a variance, when as many keys as are reported had it
-
-Function = Callable[[Ints], Floats]
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What estimates need to know of a scheme: laws at frequencies up to where everything has settled."""
-
-    sampling: Sampling
-    privacy: Privacy
-    grid: int
-
-    @cached_property
-    def _rows(self) -> Any:
-        return reporting(self.sampling, self.privacy)
-
-    @cached_property
-    def step(self) -> int:
-        """The distance of the table's frequencies."""
-        return max(1, round(_STEP / float(self.privacy.epsilon)))
-
-    @cached_property
-    def _reach(self) -> tuple[int, int, int]:
-        """The edge; the last token that is corrected, and the last frequency of the table."""
-        window, end = lifetime(self.privacy), self.sampling.largest
-        upto = 4 * window
-        while True:
-            i = np.arange(1, min(upto, end) + 1, dtype=np.int64)
-            share = self.share(i)
-            if share[-1] >= _SETTLED or upto >= min(end, 64 * window):
-                break
-            upto *= 4
-        pi, unused, _, _ = self._rows.slacks(np.append(0, i))
-        seen = (unused > _GROWING * pi[1:]) | (pi[1:] >= 0.5)
-        edge = int(i[np.argmax(seen)]) if seen.any() else len(i)
-        # binding stretches that come later than this, where q reaches 1 for a small tau, hardly bind
-        unsettled = np.flatnonzero(share[: edge + 4 * window] < _SETTLED)
-        settled = int(unsettled[-1]) + 2 if len(unsettled) else 1
-        last = min(max(settled, edge) + window, end)
-        return edge, last, min(last + window, end)
-
-    def share(self, frequencies: Ints) -> Floats:
-        """Return pi / q, how likely a sampled key is to be reported."""
-        q = self.sampling.q(frequencies)
-        pi = self._rows.probabilities(frequencies)
-        found: Floats = np.divide(pi, q, out=np.zeros_like(q), where=q > 0)
-        return found
-
-    @property
-    def edge(self) -> int:
-        """The lowest visible frequency."""
-        return self._reach[0]
-
-    @cached_property
-    def frequencies(self) -> Ints:
-        """The table's frequencies; each stands for `step` of them."""
-        return np.arange((self.step + 1) // 2, self._reach[2] + 1, self.step, dtype=np.int64)
-
-    @cached_property
-    def dark(self) -> Any:
-        """Which of them cannot be told apart."""
-        return self.frequencies < self.edge
-
-    @property
-    def table_tokens(self) -> int:
-        """The number of tokens, in units of 1/grid, that the table has."""
-        return int(self.frequencies[-1]) * self.grid
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the table fits into memory, which a very small epsilon makes large."""
-        return self.table_tokens * lifetime(self.privacy) <= _LARGEST
-
-    @cached_property
-    def _lives(self) -> tuple[Floats, Floats]:
-        """Of the table's tokens, in each row from its birth on: its probability, and this over pi from the edge on."""
-        cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
-        frequencies, mass = life(cells, self._rows, self.grid)
-        pi = self._rows.probabilities(frequencies)
-        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=(mass > 0) & (frequencies >= self.edge))
-
-    @cached_property
-    def laws(self) -> Floats:
-        """The probability of each token, in columns, at each of the table's frequencies."""
-        table = np.zeros((len(self.frequencies), self.table_tokens))
-        mass, _ = self._lives
-        for birth in range(1, int(self.frequencies[-1]) + 1):
-            first = -(-(birth - int(self.frequencies[0])) // self.step) if birth > self.frequencies[0] else 0
-            age = int(self.frequencies[first]) - birth if first < len(self.frequencies) else mass.shape[1]
-            rows = mass[(birth - 1) * self.grid : birth * self.grid, age :: self.step].T
-            table[first : first + len(rows), (birth - 1) * self.grid : birth * self.grid] = rows[
-                : len(self.frequencies) - first
-            ]
-        return table
-
-    @cached_property
-    def bins(self) -> Ints:
-        """The bin of each token that has a correction."""
-        width = max(1, round(_STEP / float(self.privacy.epsilon) * self.grid))
-        return np.arange(self._reach[1] * self.grid, dtype=np.int64) // width
-
-    @cached_property
-    def binned(self) -> Floats:
-        """The laws of the visible frequencies, by bin."""
-        starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
-        return np.add.reduceat(self.laws[~self.dark, : len(self.bins)], starts, axis=1)
-
-    def flat_table(self, function: Function) -> Floats:
-        """E[h / pi] given each of the table's tokens, as `flat`."""
-        mass, weight = self._lives
-        births = np.arange(1, int(self.frequencies[-1]) + 1, dtype=np.int64)
-        reach = np.arange(1, int(self.frequencies[-1]) + mass.shape[1], dtype=np.int64)
-        values = function(np.minimum(reach, self.sampling.largest))
-        seen = np.where(weight > 0, mass, 0.0).sum(1)
-        found = np.zeros(self.table_tokens)
-        for birth in births.tolist():
-            part = slice((birth - 1) * self.grid, birth * self.grid)
-            found[part] = weight[part] @ values[birth - 1 : birth - 1 + mass.shape[1]]
-        np.divide(found, seen, out=found, where=seen > 0)
-        return found
-
-    def flat(self, cells: Ints, functions: Sequence[Function]) -> Floats:
-        """E[h / pi] given each token, when all visible frequencies are equally likely: one column for each h."""
-        found = np.zeros((len(cells), len(functions)))
-        size = max(1, _BLOCK // lifetime(self.privacy))
-        for start in range(0, len(cells), size):
-            part = slice(start, start + size)
-            frequencies, mass = life(cells[part], self._rows, self.grid)
-            mass = np.where(frequencies >= self.edge, mass, 0.0)
-            total = mass.sum(1)
-            pi = self._rows.probabilities(frequencies)
-            weight = np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)
-            for n, function in enumerate(functions):
-                sums = (weight * function(frequencies)).sum(1)
-                np.divide(sums, total, out=found[part, n], where=total > 0)
-        return found
-
-    def correction(self, targets: Floats, base: Floats, trust: float) -> Floats:
-        """What to add to `base` in each bin, so that its bias goes.
-
-        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with weights that make all
-        frequencies matter alike.
-        """
-        seen = ~self.dark
-        i = self.frequencies[seen]
-        pi = self._rows.probabilities(i)
-        spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
-        weight = 1 / (spread * i)
-        P = self.binned
-        bias = self.laws[seen] @ base - targets[seen]
-        square = weight @ P
-        empty = square <= 1e-14 * square.max()
-        A = (P.T * (weight * trust)) @ P
-        A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
-        scale = 1 / np.sqrt(np.diag(A))
-        A = A * scale * scale[:, None]
-        A[np.diag_indices_from(A)] += 1e-12
-        found: Floats = -scale * np.linalg.solve(A, scale * (P.T @ (weight * trust * bias)))
-        found[empty] = 0
-        return found
-
-
-@lru_cache(maxsize=16)
-def calibration(sampling: Sampling, privacy: Privacy, grid: int) -> Calibration:
-    """Return the calibration of a scheme, which is costly the first time that it is used."""
-    return Calibration(sampling, privacy, grid)
-
-
-class Functional:
-    """Values of tokens whose sum over the reported keys estimates the sum of h(frequency) over all visible keys.
-
-    >>> from dpsample import KeepAll, Privacy
-    >>> scheme = calibration(KeepAll(), Privacy(1, 1e-6), 16)
-    >>> scheme.edge
-    14
-    >>> total = Functional(scheme, lambda i: i.astype(float), keys=1000)
-    >>> seen = scheme.frequencies >= 14
-    >>> bool(abs(total.bias[seen]).max() < 0.1), bool(total.bias[~seen].max() <= 0)
-    (True, True)
-    """
-
-    def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
-        self.scheme, self.function = scheme, function
-        targets = function(scheme.frequencies)
-        self.flat = scheme.flat_table(function)  # of the table's tokens
-        self.near = self.flat.copy()
-        self.near[: len(scheme.bins)] += scheme.correction(targets, self.flat, _TRUST * keys)[scheme.bins]
-        self.mean = scheme.laws @ self.near  # at the table's frequencies, as all that follows
-        self.bias = self.mean - targets
-        self.variances = scheme.laws @ self.near**2 - self.mean**2
-
-    def values(self, cells: Ints) -> Floats:
-        """Return the value of each token; of those beyond the table, the flat one."""
-        found = np.empty(len(cells))
-        near = cells <= len(self.near)
-        found[near] = self.near[cells[near] - 1]
-        found[~near] = self.scheme.flat(cells[~near], [self.function])[:, 0]
-        return found
-
-    def variance(self, largest: int) -> Function:
-        """Return the variance of one key's value as a function of its frequency, up to about the largest one."""
-        scheme = self.scheme
-        i, variances = scheme.frequencies, self.variances
-        if largest > i[-1]:
-            far = np.unique(np.geomspace(i[-1] + 1, min(largest, scheme.sampling.largest), _KNOTS).astype(np.int64))
-            laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
-            # in a law of many tokens, with a small epsilon, values hardly bend between some of them
-            picks = [
-                law.cells[np.linspace(0, law.cells.size - 1, min(law.cells.size, _PICKS)).astype(np.int64)]
-                for law in laws
-            ]
-            ends = np.cumsum([len(pick) for pick in picks])[:-1]
-            found = np.split(self.values(np.concatenate(picks)), ends)
-            values = [np.interp(law.cells, at, a) for law, at, a in zip(laws, picks, found, strict=True)]
-            means = [law.probabilities @ a for law, a in zip(laws, values, strict=True)]
-            beyond = [
-                law.probabilities @ (a - m) ** 2 + law.not_reported * m**2
-                for law, a, m in zip(laws, values, means, strict=True)
-            ]
-            i, variances = np.append(i, far), np.append(variances, beyond)
-        return lambda frequencies: np.interp(frequencies, i, np.maximum(variances, 0.0))
+_SURER = 10.0  # times the trust, for what the error is made of
+_LEAST = 0.2  # of a flat estimate: what a calibrated one of the variance, or of its own, is not believed to be below
+_BLEND = 2.0  # freedom at which the flat and the calibrated estimate of the variance count alike
+_BETWEEN = 129  # frequencies at which a key may be that was not reported
 
 
 @dataclass(frozen=True)
@@ -275,7 +38,10 @@ class Parts:
     seen: float  # the part that has no bias at visible frequencies
     error: float  # its standard error
     slack: float  # the bias that it may have left at visible frequencies
-    freedom: float  # the number of keys that the error effectively rests on
+    keys: float  # the number of keys that the error effectively rests on
+    freedom: float  # the square of the error's square over its variance: how sure the error is
+    trend: float  # how much larger its square is to be expected where `seen` is larger by one
+    unseen: float  # the share of the error's square that a key has which may not have been reported
     dark: float  # the other part
     dark_error: float  # its standard error, if the density goes on as it was
 
@@ -285,56 +51,97 @@ class Parts:
         return self.seen + self.dark
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return bounds of the sum over the visible keys: `seen`, give or take its slack and quantiles of its error.
+        """Return bounds of the sum over the visible keys: those sums from which `seen` is not unlikely.
 
-        An error that rests on few keys is itself unsure, and small when too few of them were reported: it is widened.
+        When too few keys were reported, `seen` is too small, and so is its error: a sum above it by d is tested with
+        the variance that is to be expected then, ``error**2 + trend d``, as in Wilson's interval of a share. The rest
+        of what is unsure of the error is met by Student's distribution.
         """
-        widened = self.error * (1 + _UNSURE / math.sqrt(max(self.freedom, 1.0)))
-        half = self.slack + NormalDist().inv_cdf(0.5 + level / 2) * widened
-        return self.seen - half, self.seen + half
+        t = _student(0.5 + level / 2, 2 * self.freedom)
+        shift = t * t * self.trend / 2
+        half = math.sqrt((t * self.error) ** 2 + shift**2)
+        return self.seen + shift - half - self.slack, self.seen + shift + half + self.slack
 
 
-def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Measure) -> Parts:
+def _student(share: float, freedom: float) -> float:
+    """A quantile of Student's distribution, by its expansion around the normal one."""
+    z, n = NormalDist().inv_cdf(share), max(freedom, 2.0)
+    return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+
+
+def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Function) -> Parts:
     """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
 
     >>> from dpsample import KeepAll, Privacy
+    >>> from dpsample.measures import Measure
     >>> keys = Tally.of([16 * 1000, 16 * 2000])
     >>> found = parts(keys, KeepAll(), Privacy(1, 1e-6), 16, Measure.of("frequency"))
     >>> round(found.value, 2), round(found.error, 2)
-    (3027.32, 1.93)
+    (3027.32, 1.94)
     """
     if not len(tally.cells):
-        return Parts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return Parts(*[0.0] * 9)
     scheme = calibration(sampling, privacy, grid)
     keys = int(10 ** (np.ceil(2 * np.log10(max(tally.total, 100))) / 2))
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
-    total, spread, left, windows = _functionals(scheme, of, keys, largest)
-    near = tally.cells <= len(total.near)
+    made = _functionals(scheme, of, keys, largest)
+    near = tally.cells <= scheme.table_tokens
     at = tally.cells[near] - 1
-    far = scheme.flat(tally.cells[~near], [of, spread.function])
-    seen = float(tally.weights[near] @ total.near[at] + tally.weights[~near] @ far[:, 0])
-    guess, better = (np.append(values[at], far[:, 1]) for values in (spread.flat, spread.near))
-    variance = max(float(tally.squares @ better), _LEAST * float(tally.squares @ guess))
-    each = guess * tally.squares / tally.keys
-    freedom = float(tally.keys @ each) ** 2 / max(float(tally.keys @ each**2), 1e-300)
-    dark, dark_error = _continued(total, windows, tally.weights[near], tally.squares[near], at)
-    cautious = max(dark - _CAUTION * dark_error, 0.0)
-    slack = float(np.abs(tally.weights[near]) @ left[at])
-    return Parts(seen, math.sqrt(variance), slack, freedom, cautious, dark_error)
+    far = scheme.flat(tally.cells[~near], [of, made.spread.function, made.trend.function])
+    seen = float(tally.weights[near] @ made.total.near[at] + tally.weights[~near] @ far[:, 0])
+    dark, dark_error = _continued(made.total, made.windows, tally.weights[near], tally.squares[near], at)
+
+    guess, better = (np.append(values[at], far[:, 1]) for values in (made.spread.flat, made.spread.near))
+    noise, trend = np.append(made.noise[at], far[:, 1] ** 2), np.append(made.trend.near[at], far[:, 2])
+    # beside the reported keys one more, anywhere from the edge on to the least of them, that may not be reported
+    least = max(int(tally.cells[0]) // grid + lifetime(privacy) // 2, scheme.edge)
+    size = math.sqrt(float(tally.squares.sum()) / tally.total)
+    more, slope = (float(found) for found in size ** np.array([2, 3]) * _unreported(made, least))
+    # the variance, by two estimates: a flat one, and one that has no bias but a variance of its own
+    rough, fine = float(tally.squares @ guess), float(tally.squares @ better)
+    fourth = tally.squares**2 / tally.keys
+    unsure = max(float(fourth @ better**2), _LEAST * float(fourth @ noise)) + more**2 + 1e-300
+    variance = more + max(fine, _LEAST * rough) + 1e-300
+    variance += max(rough - fine, 0.0) * _BLEND / (_BLEND + variance**2 / unsure)
+    return Parts(
+        seen,
+        math.sqrt(variance),
+        slack=float(np.abs(tally.weights[near]) @ made.left[at]),
+        keys=(rough + more) ** 2 / (float(fourth @ guess**2) + more**2 + 1e-300),
+        freedom=variance**2 / unsure,
+        trend=max(float(trend @ (tally.squares * tally.weights / tally.keys)) + slope, 0.0) / variance,
+        unseen=more / variance,
+        dark=max(dark - _CAUTION * dark_error, 0.0),
+        dark_error=dark_error,
+    )
 
 
 Window = tuple[Functional, float, float, float]
 
 
+@dataclass(frozen=True, eq=False)
+class _Functionals:
+    """What a sum is estimated with, and its error."""
+
+    total: Functional  # the sum
+    spread: Functional  # its variance
+    trend: Functional  # how the two vary together
+    noise: Floats  # for each token, the variance of the variance
+    left: Floats  # for each token, the bias that the sum has left
+    windows: list[Window]  # the number of keys just above the edge
+
+
 @lru_cache(maxsize=64)
-def _functionals(
-    scheme: Calibration, of: Measure, keys: int, largest: int
-) -> tuple[Functional, Functional, Floats, list[Window]]:
-    """For the sum, for its variance; what bias is left for each token; for the number of keys just above the edge."""
+def _functionals(scheme: Calibration, of: Function, keys: int, largest: int) -> _Functionals:
     total = Functional(scheme, of, keys)
-    spread = Functional(scheme, total.variance(largest), 10 * keys)
-    bias = np.where(scheme.dark, 0.0, np.abs(total.bias))
-    left = scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, bias, right=0.0))
+    variance = total.covariance(total, largest)
+    spread = Functional(scheme, lambda i: np.maximum(variance(i), 0.0), _SURER * keys)
+    trend = Functional(scheme, total.covariance(spread, largest), _SURER * keys)
+
+    def flat(values: Floats, beyond: float) -> Floats:
+        return scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, values, right=beyond))
+
+    noise, bias = scheme.laws @ spread.near**2, np.where(scheme.dark, 0.0, np.abs(total.bias))
     windows: list[Window] = []
     if (total.bias[scheme.dark] < 0).any():
         # wide enough to tell frequencies apart
@@ -347,7 +154,18 @@ def _functionals(
             width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
             if inside.any() and width > 0:
                 windows.append((window, width, more, centre))
-    return total, spread, left, windows
+    return _Functionals(total, spread, trend, flat(noise, noise[-1]), flat(bias, 0.0), windows)
+
+
+def _unreported(made: _Functionals, least: int) -> Floats:
+    """Of a key anywhere from the edge on to some frequency, the variance, and how it varies with the sum."""
+    scheme = made.total.scheme
+    end = min(least + 3 / float(scheme.privacy.epsilon), float(scheme.sampling.largest))
+    i = scheme.edge + np.geomspace(1, max(end - scheme.edge, 1) + 1, _BETWEEN) - 1
+    absent = np.minimum(1.0, 2 * scheme.absent(i.astype(np.int64)))  # a key that is surely reported does not matter
+    both = np.stack([made.spread.function(i), made.trend.function(i)]) * absent  # type: ignore[arg-type]
+    found: Floats = (both[:, 1:] + both[:, :-1]) / 2 @ np.diff(i) / (i[-1] - i[0])
+    return found
 
 
 def _continued(

@@ -9,7 +9,8 @@ import numpy as np
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import biased_down
-from dpsample.estimators.calibrated import calibration, parts
+from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibration import calibration
 from dpsample.estimators.mle import mle
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.unbiased import unbiased
@@ -21,7 +22,8 @@ from dpsample.scheme.sampling import Sampling
 ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
 _NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
-_FEW = 50.0  # keys that an error rests on, below which intervals were found to hold in less than 93 % of cases
+_FEW = 20.0  # keys that an error rests on, below which no interval is promised
+_UNSEEN = 0.05  # of an error, in its square, that one key may have which was not reported; the same
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def estimate(
             "there were as many for each frequency as just above; the interval does not cover what else they hold"
         )
         high += found.dark + NormalDist().inv_cdf(0.5 + level / 2) * found.dark_error
-    if found.freedom < _FEW:
+    if found.keys < _FEW or found.unseen > _UNSEEN:
         promised = False
         notes.append("the error rests on few keys: the interval is not promised")
     if (tally.weights == tally.keys).all():

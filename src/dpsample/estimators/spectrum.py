@@ -6,17 +6,20 @@ the release does not show, and its intervals hold at each frequency.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.estimators.calibrated import Calibration, calibration
+from dpsample.estimators.calibration import Calibration, calibration
 from dpsample.estimators.tally import Tally
 from dpsample.privacy import Privacy
-from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.lives import life
 from dpsample.scheme.reporting import reporting, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+
+_POINTS = 33  # of the law of a frequency far beyond the edge
+_MANY = 1 << 22  # points at most, for all of these
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,19 +29,47 @@ class Spectrum:
     scheme: Calibration
     frequencies: Ints  # ascending
     keys: Floats  # expected number of selected keys with each, unreported ones included
+    spread: Floats  # variance of the number of reported keys up to each
 
     def posterior(self, cells: ArrayLike) -> tuple[Ints, Floats]:
         """Return, for n tokens, frequencies [n, m] and probabilities [n, m]: the law of the key's frequency."""
         return _posterior(self.scheme, as_frequencies(cells).reshape(-1))
 
-    def draws(self, n: int) -> Floats:
-        """Return n draws of `keys`; the same at each call."""
-        generator = np.random.default_rng(0)
-        pi = reporting_probabilities(self.frequencies, self.scheme.sampling, self.scheme.privacy)
-        reported = generator.poisson(self.keys * pi, (n, len(pi)))
-        missed = generator.poisson(self.keys * (1 - pi), (n, len(pi)))
-        drawn: Floats = (reported + missed).astype(np.float64)
-        return drawn
+    def quantiles(self, shares: Floats, least: int, level: float) -> tuple[Floats, Floats, Floats]:
+        """Return quantiles of the frequencies of all keys from the least one on, and their intervals.
+
+        A quantile is at most x if the number of keys up to x is at least its share of all keys. Of the difference,
+        both the mean and the variance are known: reported keys may lie on either side of x, and others were missed.
+        Beyond that, what is seen of the frequencies is spread by the noise of the tokens. How much of the spread is
+        theirs is not known, so that intervals reach from where a quantile is if none is to where it is if all is.
+        """
+        seen = self.frequencies >= least
+        i, keys = self.frequencies[seen], self.keys[seen]
+        pi = reporting_probabilities(i, self.scheme.sampling, self.scheme.privacy)
+        missed = np.cumsum(keys * (1 - pi) / pi)  # the variance of their number: misses until so many were reported
+        start = float(self.spread[~seen][-1]) if not seen.all() else 0.0
+        z = NormalDist().inv_cdf(0.5 + level / 2)
+        upto = np.cumsum(keys)
+        total = float(upto[-1])
+        found = np.empty((3, len(shares)))
+        for n, p in enumerate(shares):
+            above = upto - max(np.ceil(p * total - 1e-6), 1.0) + 0.5  # numbers of keys are whole
+            variance = self.spread[seen] + p**2 * start + (1 - 2 * p) * missed + p**2 * missed[-1]
+            error = z * np.sqrt(np.maximum(variance, 0.0))
+            for row, reached in enumerate((above >= 0, above + error >= 0, above - error >= 0)):
+                found[row, n] = i[np.argmax(reached)] if reached.any() else i[-1]
+        noise = self._noise(shares.clip(1 / (total + 1), total / (total + 1)))
+        low, high = found[1] - np.maximum(noise, 0), found[2] - np.minimum(noise, 0)
+        [one] = self._noise(np.array([NormalDist().cdf(1)]))
+        low = np.where(low <= self.scheme.edge + one, least, low)  # at the edge, where one frequency looks like another
+        return found[0], np.minimum(low, found[0]).clip(min=least), np.maximum(high, found[0])
+
+    def _noise(self, shares: Floats) -> Ints:
+        """Quantiles of how far the frequency that a token suggests is above that of its key."""
+        law = _posterior(self.scheme, np.array([self.scheme.table_tokens]))[1][0]
+        upto = np.cumsum(np.convolve(law, law[::-1]))
+        found: Ints = np.searchsorted(upto, shares * upto[-1]) - len(law) + 1
+        return found
 
 
 @lru_cache(maxsize=32)
@@ -47,20 +78,40 @@ def spectrum(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int) -> S
 
     >>> from dpsample import KeepAll, Privacy
     >>> found = spectrum(Tally.of([16 * 1000, 16 * 1000]), KeepAll(), Privacy(1, 1e-6), 16)
-    >>> found.frequencies, found.keys
-    (array([1014]), array([2.]))
+    >>> f"{found.keys.sum():.1f} keys of {found.frequencies @ found.keys / found.keys.sum():.1f}"
+    '2.0 keys of 1013.7'
     """
     scheme = calibration(sampling, privacy, grid)
     near = tally.cells <= scheme.table_tokens
-    frequencies, probabilities = _posterior(scheme, tally.cells[near])
-    # beyond, a token's spread is small against the frequency, and all of it is put at the likeliest one
-    far = likeliest_frequencies(tally.cells[~near], sampling, privacy, grid)
-    support, place = np.unique(np.append(frequencies.ravel(), far), return_inverse=True)
-    keys = np.append((probabilities * tally.keys[near][:, None]).ravel(), tally.keys[~near])
-    reported = np.bincount(place, keys, len(support))
-    held = reported > 1e-9
-    pi = reporting_probabilities(support[held], sampling, privacy)
-    return Spectrum(scheme, support[held], reported[held] / pi)
+    rows = [(*_posterior(scheme, tally.cells[near]), tally.keys[near])]
+    if not near.all():
+        rows.append((*_far(scheme, tally.cells[~near]), tally.keys[~near]))
+    support, place = np.unique(np.concatenate([i.ravel() for i, _, _ in rows]), return_inverse=True)
+    reported, steps = (
+        np.bincount(place, np.concatenate([(column(p) * keys[:, None]).ravel() for _, p, keys in rows]), len(support))
+        for column in (lambda p: p, _steps)
+    )
+    pi = reporting_probabilities(support, sampling, privacy)
+    expected = np.divide(reported, pi, out=np.zeros(len(pi)), where=reported > 1e-9)
+    return Spectrum(scheme, support, expected, np.maximum(np.cumsum(steps), 0.0))
+
+
+def _steps(probabilities: Floats) -> Floats:
+    """By how much the variance of being at most each frequency is more than at the one before."""
+    upto = np.cumsum(probabilities, axis=1).clip(0, 1)
+    return np.diff(upto * (1 - upto), prepend=0.0, axis=1)
+
+
+def _far(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
+    """The laws of tokens beyond the table, which are alike, at some points each."""
+    frequencies, probabilities = _posterior(scheme, np.array([scheme.table_tokens]))
+    upto = np.cumsum(probabilities[0])
+    points = min(_POINTS, max(1, _MANY // len(cells)))
+    at = np.unique(np.searchsorted(upto, (np.arange(points) + 0.5) / points * upto[-1]))
+    mass = np.diff((upto[at[1:] - 1] + upto[at[:-1]]) / 2, prepend=0.0, append=upto[-1])
+    offsets = frequencies[0, at] - int(frequencies[0, 0])
+    births = -(-cells // scheme.grid)
+    return births[:, None] + offsets, np.broadcast_to(mass, (len(cells), len(at)))
 
 
 def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from dpsample.accuracy import Estimator, Method, Pws, accuracy
 from dpsample.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import Tally, biased_down, mle
-from dpsample.estimators.calibrated import Functional, calibration, parts
+from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibration import Functional, calibration
 from dpsample.measures import Measure
 from dpsample.paper.reported import OPEN, Spread, decades, line, study
 from dpsample.privacy import Privacy

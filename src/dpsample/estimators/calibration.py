@@ -1,0 +1,257 @@
+"""Calibration: what the tokens of a scheme tell, and values of tokens that have no bias at visible frequencies.
+
+Seen from the tokens, frequencies are of two kinds. As long as pi grows as fast as privacy allows, by a factor of
+exp(epsilon) from one frequency to the next, so does the probability of each token: all these frequencies give a
+reported key nearly the same law of its token. They lie in the dark: nobody can tell them apart, and few of their keys
+are reported at all. From the edge on, where pi has reached q, or one half, a key's token tells its frequency, and
+there are values ``a(token)`` with ``E[a] = h(i)`` at every such frequency i, whatever the distribution of the
+frequencies: nothing has to be assumed about them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from dpsample.privacy import Privacy
+from dpsample.scheme.lives import life
+from dpsample.scheme.reporting import reporting
+from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.tokens import lifetime, token_laws
+
+_GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
+_SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
+_STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
+_LARGEST = 20_000_000  # numbers in the table
+_KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
+_BLOCK = 1 << 18  # tokens times rows at once
+_TRUST = 50.0  # how much a bias weighs against a variance, when as many keys as are reported had it
+
+Function = Callable[[Ints], Floats]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What estimates need to know of a scheme: laws at frequencies up to where everything has settled."""
+
+    sampling: Sampling
+    privacy: Privacy
+    grid: int
+
+    @cached_property
+    def _rows(self) -> Any:
+        return reporting(self.sampling, self.privacy)
+
+    @cached_property
+    def step(self) -> int:
+        """The distance of the table's frequencies."""
+        return max(1, round(_STEP / float(self.privacy.epsilon)))
+
+    @cached_property
+    def _reach(self) -> tuple[int, int, int]:
+        """The edge; the last token that is corrected, and the last frequency of the table."""
+        window, end = lifetime(self.privacy), self.sampling.largest
+        upto = 4 * window
+        while True:
+            i = np.arange(1, min(upto, end) + 1, dtype=np.int64)
+            share = self.share(i)
+            if share[-1] >= _SETTLED or upto >= min(end, 64 * window):
+                break
+            upto *= 4
+        pi, unused, _, _ = self._rows.slacks(np.append(0, i))
+        seen = (unused > _GROWING * pi[1:]) | (pi[1:] >= 0.5)
+        edge = int(i[np.argmax(seen)]) if seen.any() else len(i)
+        # binding stretches that come later than this, where q reaches 1 for a small tau, hardly bind
+        unsettled = np.flatnonzero(share[: edge + 4 * window] < _SETTLED)
+        settled = int(unsettled[-1]) + 2 if len(unsettled) else 1
+        last = min(max(settled, edge) + window, end)
+        return edge, last, min(last + window, end)
+
+    def share(self, frequencies: Ints) -> Floats:
+        """Return pi / q, how likely a sampled key is to be reported."""
+        q = self.sampling.q(frequencies)
+        pi = self._rows.probabilities(frequencies)
+        found: Floats = np.divide(pi, q, out=np.zeros_like(q), where=q > 0)
+        return found
+
+    def absent(self, frequencies: Ints) -> Floats:
+        """Return 1 - pi."""
+        found: Floats = self._rows.probabilities(frequencies, complement=True)
+        return found
+
+    @property
+    def edge(self) -> int:
+        """The lowest visible frequency."""
+        return self._reach[0]
+
+    @cached_property
+    def frequencies(self) -> Ints:
+        """The table's frequencies; each stands for `step` of them."""
+        return np.arange((self.step + 1) // 2, self._reach[2] + 1, self.step, dtype=np.int64)
+
+    @cached_property
+    def dark(self) -> Any:
+        """Which of them cannot be told apart."""
+        return self.frequencies < self.edge
+
+    @property
+    def table_tokens(self) -> int:
+        """The number of tokens, in units of 1/grid, that the table has."""
+        return int(self.frequencies[-1]) * self.grid
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the table fits into memory, which a very small epsilon makes large."""
+        return self.table_tokens * lifetime(self.privacy) <= _LARGEST
+
+    @cached_property
+    def _lives(self) -> tuple[Floats, Floats]:
+        """Of the table's tokens, in each row from its birth on: its probability, and this over pi from the edge on."""
+        cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
+        frequencies, mass = life(cells, self._rows, self.grid)
+        pi = self._rows.probabilities(frequencies)
+        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=(mass > 0) & (frequencies >= self.edge))
+
+    @cached_property
+    def laws(self) -> Floats:
+        """The probability of each token, in columns, at each of the table's frequencies."""
+        table = np.zeros((len(self.frequencies), self.table_tokens))
+        mass, _ = self._lives
+        for birth in range(1, int(self.frequencies[-1]) + 1):
+            first = -(-(birth - int(self.frequencies[0])) // self.step) if birth > self.frequencies[0] else 0
+            age = int(self.frequencies[first]) - birth if first < len(self.frequencies) else mass.shape[1]
+            rows = mass[(birth - 1) * self.grid : birth * self.grid, age :: self.step].T
+            table[first : first + len(rows), (birth - 1) * self.grid : birth * self.grid] = rows[
+                : len(self.frequencies) - first
+            ]
+        return table
+
+    @cached_property
+    def bins(self) -> Ints:
+        """The bin of each token that has a correction."""
+        width = max(1, round(_STEP / float(self.privacy.epsilon) * self.grid))
+        return np.arange(self._reach[1] * self.grid, dtype=np.int64) // width
+
+    @cached_property
+    def binned(self) -> Floats:
+        """The laws of the visible frequencies, by bin."""
+        starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
+        return np.add.reduceat(self.laws[~self.dark, : len(self.bins)], starts, axis=1)
+
+    def flat_table(self, function: Function) -> Floats:
+        """E[h / pi] given each of the table's tokens, as `flat`."""
+        mass, weight = self._lives
+        births = np.arange(1, int(self.frequencies[-1]) + 1, dtype=np.int64)
+        reach = np.arange(1, int(self.frequencies[-1]) + mass.shape[1], dtype=np.int64)
+        values = function(np.minimum(reach, self.sampling.largest))
+        seen = np.where(weight > 0, mass, 0.0).sum(1)
+        found = np.zeros(self.table_tokens)
+        for birth in births.tolist():
+            part = slice((birth - 1) * self.grid, birth * self.grid)
+            found[part] = weight[part] @ values[birth - 1 : birth - 1 + mass.shape[1]]
+        np.divide(found, seen, out=found, where=seen > 0)
+        return found
+
+    def flat(self, cells: Ints, functions: Sequence[Function]) -> Floats:
+        """E[h / pi] given each token, when all visible frequencies are equally likely: one column for each h."""
+        found = np.zeros((len(cells), len(functions)))
+        size = max(1, _BLOCK // lifetime(self.privacy))
+        for start in range(0, len(cells), size):
+            part = slice(start, start + size)
+            frequencies, mass = life(cells[part], self._rows, self.grid)
+            mass = np.where(frequencies >= self.edge, mass, 0.0)
+            total = mass.sum(1)
+            pi = self._rows.probabilities(frequencies)
+            weight = np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)
+            for n, function in enumerate(functions):
+                sums = (weight * function(frequencies)).sum(1)
+                np.divide(sums, total, out=found[part, n], where=total > 0)
+        return found
+
+    def correction(self, targets: Floats, base: Floats, trust: float) -> Floats:
+        """What to add to `base` in each bin, so that its bias goes.
+
+        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with weights that make all
+        frequencies matter alike.
+        """
+        seen = ~self.dark
+        i = self.frequencies[seen]
+        pi = self._rows.probabilities(i)
+        spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
+        weight = 1 / (spread * i)
+        P = self.binned
+        bias = self.laws[seen] @ base - targets[seen]
+        square = weight @ P
+        empty = square <= 1e-14 * square.max()
+        A = (P.T * (weight * trust)) @ P
+        A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
+        scale = 1 / np.sqrt(np.diag(A))
+        A = A * scale * scale[:, None]
+        A[np.diag_indices_from(A)] += 1e-12
+        found: Floats = -scale * np.linalg.solve(A, scale * (P.T @ (weight * trust * bias)))
+        found[empty] = 0
+        return found
+
+
+@lru_cache(maxsize=16)
+def calibration(sampling: Sampling, privacy: Privacy, grid: int) -> Calibration:
+    """Return the calibration of a scheme, which is costly the first time that it is used."""
+    return Calibration(sampling, privacy, grid)
+
+
+class Functional:
+    """Values of tokens whose sum over the reported keys estimates the sum of h(frequency) over all visible keys.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> scheme = calibration(KeepAll(), Privacy(1, 1e-6), 16)
+    >>> scheme.edge
+    14
+    >>> total = Functional(scheme, lambda i: i.astype(float), keys=1000)
+    >>> seen = scheme.frequencies >= 14
+    >>> bool(abs(total.bias[seen]).max() < 0.1), bool(total.bias[~seen].max() <= 0)
+    (True, True)
+    """
+
+    def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
+        self.scheme, self.function = scheme, function
+        targets = function(scheme.frequencies)
+        self.flat = scheme.flat_table(function)  # of the table's tokens
+        self.near = self.flat.copy()
+        self.near[: len(scheme.bins)] += scheme.correction(targets, self.flat, _TRUST * keys)[scheme.bins]
+        self.mean = scheme.laws @ self.near  # at the table's frequencies, as all that follows
+        self.bias = self.mean - targets
+
+    def values(self, cells: Ints) -> Floats:
+        """Return the value of each token; of those beyond the table, the flat one."""
+        found = np.empty(len(cells))
+        near = cells <= len(self.near)
+        found[near] = self.near[cells[near] - 1]
+        found[~near] = self.scheme.flat(cells[~near], [self.function])[:, 0]
+        return found
+
+    def covariance(self, other: "Functional", largest: int) -> Function:
+        """Return the covariance of one key's two values as a function of its frequency, up to about the largest one."""
+        scheme = self.scheme
+        i, found = scheme.frequencies, scheme.laws @ (self.near * other.near) - self.mean * other.mean
+        if largest > i[-1]:
+            far = np.unique(np.geomspace(i[-1] + 1, min(largest, scheme.sampling.largest), _KNOTS).astype(np.int64))
+            laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
+            # in a law of many tokens, with a small epsilon, values hardly bend between some of them
+            picks = [
+                law.cells[np.linspace(0, law.cells.size - 1, min(law.cells.size, _PICKS)).astype(np.int64)]
+                for law in laws
+            ]
+            ends = np.cumsum([len(pick) for pick in picks])[:-1]
+            ours, others = (np.split(one.values(np.concatenate(picks)), ends) for one in (self, other))
+            beyond = [_covariance(*each) for each in zip(laws, picks, ours, others, strict=True)]
+            i, found = np.append(i, far), np.append(found, beyond)
+        return lambda frequencies: np.interp(frequencies, i, found)
+
+
+def _covariance(law: Any, at: Ints, ours: Floats, others: Floats) -> float:
+    """The covariance of two values of a token, given at some of its cells; 0 where it is not reported."""
+    a, b = np.interp(law.cells, at, ours), np.interp(law.cells, at, others)
+    m, n = law.probabilities @ a, law.probabilities @ b
+    return float(law.probabilities @ ((a - m) * (b - n)) + law.not_reported * m * n)
