@@ -100,7 +100,9 @@ def mean(
         def visible(more: float = 0.0, times: float = 1.0) -> Estimate:
             """The sum of times g + more over the keys that can be seen."""
             g = Measure(
-                f"{measure} from {least}", lambda i: (times * np.asarray(measure.function(i)) + more) * (i >= least)
+                f"{measure} from {least}",
+                lambda i: (times * np.asarray(measure.function(i)) + more) * (i >= least),
+                kink=least,
             )
             return estimate(tally, *terms, g, estimator, level)
 

@@ -185,26 +185,39 @@ class Calibration:
     def correction(self, targets: Floats, base: Floats, trust: float) -> Floats:
         """What to add to `base` in each bin, so that its bias goes.
 
-        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with weights that make all
-        frequencies matter alike.
+        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with the weights `matter`.
         """
         seen = ~self.dark
-        i = self.frequencies[seen]
-        pi = self._rows.probabilities(i)
-        spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
-        weight = 1 / (spread * i)
-        P = self.binned
+        weight, A, inverse, scale, empty = _normal(self, trust)
         bias = self.laws[seen] @ base - targets[seen]
-        square = weight @ P
-        empty = square <= 1e-14 * square.max()
-        A = (P.T * (weight * trust)) @ P
-        A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
-        scale = 1 / np.sqrt(np.diag(A))
-        A = A * scale * scale[:, None]
-        A[np.diag_indices_from(A)] += 1e-12
-        found: Floats = -scale * np.linalg.solve(A, scale * (P.T @ (weight * trust * bias)))
+        wanted = scale * (self.binned.T @ (weight * trust * bias))
+        found: Floats = inverse @ wanted
+        found += inverse @ (wanted - A @ found)  # an inverse is less exact than a solution: what it missed is added
+        found *= -scale
         found[empty] = 0
         return found
+
+    def matter(self) -> Floats:
+        """Return weights of the visible frequencies that make all of them matter alike."""
+        i = self.frequencies[~self.dark]
+        pi = self._rows.probabilities(i)
+        spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
+        found: Floats = 1 / (spread * i)
+        return found
+
+
+@lru_cache(maxsize=3)  # a sum has three degrees of trust; each may take many megabytes
+def _normal(scheme: Calibration, trust: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
+    """The normal equations of `correction`, which are the same for every function: costly, so kept."""
+    weight, P = scheme.matter(), scheme.binned
+    square = weight @ P
+    empty = square <= 1e-14 * square.max()
+    A = (P.T * (weight * trust)) @ P
+    A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
+    scale = 1 / np.sqrt(np.diag(A))
+    A = A * scale * scale[:, None]
+    A[np.diag_indices_from(A)] += 1e-12
+    return weight, A, np.linalg.inv(A).astype(np.float64, copy=False), scale, empty
 
 
 @lru_cache(maxsize=16)
@@ -244,12 +257,17 @@ class Functional:
         found[~near] = self.scheme.flat(cells[~near], [self.function])[:, 0]
         return found
 
-    def variance(self, largest: int) -> Function:
-        """Return the variance of one key's value as a function of its frequency, up to about the largest one."""
+    def beyond(self, largest: int) -> tuple[Function, Function]:
+        """Return, as functions of the frequency up to about the largest one: the variance of one key's value, and the
+        bias that it may have.
+        """
         scheme = self.scheme
         i, variances = scheme.frequencies, self.variances
+        biases = np.where(scheme.dark, 0.0, np.abs(self.bias))
         if largest > i[-1]:
-            far = np.unique(np.geomspace(i[-1] + 1, min(largest, scheme.sampling.largest), _KNOTS).astype(np.int64))
+            last = min(largest, scheme.sampling.largest)
+            bend = self._bend(last)
+            far = np.unique(np.append(np.geomspace(i[-1] + 1, last, _KNOTS).astype(np.int64), bend))
             laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
             # in a law of many tokens, with a small epsilon, values hardly bend between some of them
             picks = [
@@ -259,13 +277,26 @@ class Functional:
             ends = np.cumsum([len(pick) for pick in picks])[:-1]
             found = np.split(self.values(np.concatenate(picks)), ends)
             values = [np.interp(law.cells, at, a) for law, at, a in zip(laws, picks, found, strict=True)]
-            means = [law.probabilities @ a for law, a in zip(laws, values, strict=True)]
-            beyond = [
+            means = np.array([law.probabilities @ a for law, a in zip(laws, values, strict=True)])
+            spreads = [
                 law.probabilities @ (a - m) ** 2 + law.not_reported * m**2
                 for law, a, m in zip(laws, values, means, strict=True)
             ]
-            i, variances = np.append(i, far), np.append(variances, beyond)
-        return lambda frequencies: np.interp(frequencies, i, np.maximum(variances, 0.0))
+            # elsewhere the flat values have no bias to speak of
+            bias = np.where(np.isin(far, bend), np.abs(means - self.function(far)), 0.0)
+            i, variances, biases = np.append(i, far), np.append(variances, spreads), np.append(biases, bias)
+        variance: Function = lambda frequencies: np.interp(frequencies, i, np.maximum(variances, 0.0))  # noqa: E731
+        return variance, lambda frequencies: np.interp(frequencies, i, biases, right=0.0)
+
+    def _bend(self, last: int) -> Ints:
+        """Frequencies beyond the table around which the function jumps or bends, so that its values cannot follow."""
+        kink = getattr(self.function, "kink", None)
+        if kink is None:
+            return np.empty(0, np.int64)
+        around = kink + np.rint(np.linspace(-12, 12, 97) / float(self.scheme.privacy.epsilon)).astype(np.int64)
+        around = np.unique(np.append(around, [kink - 1, kink]))
+        found: Ints = around[(around > self.scheme.frequencies[-1]) & (around <= last)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -308,10 +339,10 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Mea
     scheme = calibration(sampling, privacy, grid)
     keys = int(10 ** (np.ceil(2 * np.log10(max(tally.total, 100))) / 2))
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
-    total, spread, left, windows = _functionals(scheme, of, keys, largest)
+    total, spread, (left, near_left), windows = _functionals(scheme, of, keys, largest)
     near = tally.cells <= len(total.near)
     at = tally.cells[near] - 1
-    far = scheme.flat(tally.cells[~near], [of, spread.function])
+    far = scheme.flat(tally.cells[~near], [of, spread.function, left])
     seen = float(tally.weights[near] @ total.near[at] + tally.weights[~near] @ far[:, 0])
     guess, better = (np.append(values[at], far[:, 1]) for values in (spread.flat, spread.near))
     variance = max(float(tally.squares @ better), _LEAST * float(tally.squares @ guess))
@@ -319,7 +350,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Mea
     freedom = float(tally.keys @ each) ** 2 / max(float(tally.keys @ each**2), 1e-300)
     dark, dark_error = _continued(total, windows, tally.weights[near], tally.squares[near], at)
     cautious = max(dark - _CAUTION * dark_error, 0.0)
-    slack = float(np.abs(tally.weights[near]) @ left[at])
+    slack = float(np.abs(tally.weights) @ np.append(near_left[at], far[:, 2]))
     return Parts(seen, math.sqrt(variance), slack, freedom, cautious, dark_error)
 
 
@@ -329,25 +360,30 @@ Window = tuple[Functional, float, float, float]
 @lru_cache(maxsize=64)
 def _functionals(
     scheme: Calibration, of: Measure, keys: int, largest: int
-) -> tuple[Functional, Functional, Floats, list[Window]]:
-    """For the sum, for its variance; what bias is left for each token; for the number of keys just above the edge."""
+) -> tuple[Functional, Functional, tuple[Function, Floats], list[Window]]:
+    """For the sum, for its variance; what bias is left at a frequency, and for each token; the windows."""
     total = Functional(scheme, of, keys)
-    spread = Functional(scheme, total.variance(largest), 10 * keys)
-    bias = np.where(scheme.dark, 0.0, np.abs(total.bias))
-    left = scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, bias, right=0.0))
+    variance, left = total.beyond(largest)
+    spread = Functional(scheme, variance, 10 * keys)
+    windows = _windows(scheme, keys) if (total.bias[scheme.dark] < 0).any() else []
+    return total, spread, (left, scheme.flat_table(left)), windows
+
+
+@lru_cache(maxsize=16)
+def _windows(scheme: Calibration, keys: int) -> list[Window]:
+    """Functionals for the number of keys just above the edge, the same for every sum."""
     windows: list[Window] = []
-    if (total.bias[scheme.dark] < 0).any():
-        # wide enough to tell frequencies apart
-        widen = max(1.0, 2.5 / (float(scheme.privacy.epsilon) * _WIDTH * scheme.edge))
-        for place, more in _WINDOWS:
-            centre = math.log(scheme.edge) + math.log(place) * widen
-            window = Functional(scheme, _around(centre, _WIDTH * widen), _ROUGH * keys)
-            inside = window.function(scheme.frequencies[~scheme.dark])
-            # keys of the dark that are reported look like keys at the edge
-            width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
-            if inside.any() and width > 0:
-                windows.append((window, width, more, centre))
-    return total, spread, left, windows
+    # wide enough to tell frequencies apart
+    widen = max(1.0, 2.5 / (float(scheme.privacy.epsilon) * _WIDTH * scheme.edge))
+    for place, more in _WINDOWS:
+        centre = math.log(scheme.edge) + math.log(place) * widen
+        window = Functional(scheme, _around(centre, _WIDTH * widen), _ROUGH * keys)
+        inside = window.function(scheme.frequencies[~scheme.dark])
+        # keys of the dark that are reported look like keys at the edge
+        width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
+        if inside.any() and width > 0:
+            windows.append((window, width, more, centre))
+    return windows
 
 
 def _continued(

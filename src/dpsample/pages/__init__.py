@@ -12,6 +12,6 @@ need no second drawing.
 
 from dpsample.pages.document import Document, figure, policy
 from dpsample.pages.front_end import chart_library
-from dpsample.pages.markup import Markup, join, rows, table, tag, visible
+from dpsample.pages.markup import Markup, join, rows, table, tag
 
-__all__ = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag", "visible"]
+__all__ = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]

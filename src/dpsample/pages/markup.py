@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 _VOID = {"br", "hr", "input", "meta", "col"}
-_LONGEST = 200  # characters of a key that are shown
 
 
 class Markup(str):
@@ -47,33 +46,26 @@ def rows(cells: Iterable[Sequence[object]], numbers: Sequence[bool] = (), cell: 
 
 
 def table(
-    caption: object, names: Sequence[object], cells: Iterable[Sequence[object]], numbers: Sequence[bool] = ()
+    caption: object,
+    names: Sequence[object],
+    cells: Iterable[Sequence[object]],
+    numbers: Sequence[bool] = (),
+    first: int | None = None,
 ) -> Markup:
     """Make a table with a caption and headers, in a frame that scrolls sideways where it must.
+
+    Rows after the `first` ones are in a part of their own, which a script may fold.
 
     >>> print(table("Pets", ["pet", "n"], [["cat", 2]], [False, True]))
     <div class="scroll" role="region" tabindex="0" aria-label="Pets"><table><caption>Pets</caption><thead><tr>...
     """
-    head, body = rows([names], numbers, "th"), rows(cells, numbers)
-    made = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body))
+    cells = list(cells)
+    bodies = [tag("tbody", rows(cells[:first], numbers))]
+    if first is not None and len(cells) > first:
+        bodies.append(tag("tbody", rows(cells[first:], numbers), class_="rest"))
+    made = tag("table", tag("caption", caption), tag("thead", rows([names], numbers, "th")), *bodies)
     label = html.unescape(caption) if isinstance(caption, Markup) else str(caption)
     return tag("div", made, class_="scroll", role="region", tabindex="0", aria_label=label)
-
-
-def visible(text: str, longest: int = _LONGEST) -> str:
-    """Show what is unseen in a text, as Python writes it: controls, marks of direction, odd spaces. Cut what is long.
-
-    >>> print(visible("a\\u202eb\\x00 c:\\\\d "), visible("x" * 10, 4))
-    a\\u202eb\\x00 c:\\\\d\\x20 xxxx… (10 characters)
-    """
-    if len(text) > longest:
-        return f"{visible(text[:longest])}… ({len(text):,} characters)"
-    if text.isprintable() and "\\" not in text and text == text.strip():
-        return text
-    body = text.rstrip(" ")
-    shown = "".join(c if c.isprintable() and c != "\\" else repr(c)[1:-1] for c in body)
-    shown += "\\x20" * (len(text) - len(body))
-    return "\\x20" + shown[1:] if shown.startswith(" ") else shown
 
 
 def _attribute(name: str, value: Any) -> str:

@@ -10,6 +10,7 @@ const options = {
 
 async function draw(element, specification) {
   const drawn = await window.vegaEmbed(element, specification, options);
+  element.querySelector("svg").setAttribute("aria-hidden", "true"); // its place has a label in words, and a table
   element.dataset.drawn = "true";
   return drawn;
 }
