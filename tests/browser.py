@@ -1,7 +1,8 @@
 """A real browser for tests: Chromium, headless, without a network, and told on if it tries to leave.
 
 Mark what uses the fixture `browser` with ``pytest.mark.xdist_group("browser")``, so that there is one. `opened` gives a
-page that records what went wrong in it; at the end of its block nothing may have.
+page that records what went wrong in it; at the end of its block nothing may have. Conditions to wait for are written as
+functions, ``() => ...``: our content policy allows no text to be evaluated, not even by tests.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def opened(
 
 def drawn(tab: Tab) -> None:
     """Wait until all charts of a page are drawn."""
-    tab.page.wait_for_function("[...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)")
+    tab.page.wait_for_function("() => [...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)")
 
 
 def accessibility_problems(tab: Tab) -> list[str]:

@@ -26,7 +26,9 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
     ("#009E73", [12, 3]),
     ("#777777", [1, 4]),
 )
-DARK = ("#66B8F2", "#FF9A4D", "#F2C14E", "#F2F2F2", "#E8A3CB", "#9AD4F5", "#3DD6A5", "#A0A0A0")  # on a dark ground
+# the same hues for pages, so that each line has a contrast of 3 to 1 or more with the ground, light or dark
+LIGHT = ("#0072B2", "#D55E00", "#A87400", "#000000", "#B5568C", "#2D8DC0", "#008562", "#6E6E6E")
+DARK = ("#66B8F2", "#FF9A4D", "#F2C14E", "#F2F2F2", "#E8A3CB", "#9AD4F5", "#3DD6A5", "#A0A0A0")
 WIDTH, HEIGHT = 300, 210
 Span = tuple[float, float]
 _WORDS = "datum.value < 1000000 ? format(datum.value, ',~g') : format(datum.value, '~s')"
@@ -97,8 +99,7 @@ def page_colors(dark: bool = False) -> dict[str, str]:
     >>> page_colors()["chart-1"], page_colors(dark=True)["chart-1"]
     ('#0072B2', '#66B8F2')
     """
-    colors = DARK if dark else [color for color, _ in STYLES]
-    lines = {f"chart-{n}": color for n, color in enumerate(colors, 1)}
+    lines = {f"chart-{n}": color for n, color in enumerate(DARK if dark else LIGHT, 1)}
     return lines | {"chart-ink": "#C4CAD1" if dark else "#444444", "chart-grid": "#33393F" if dark else "#E3E6EA"}
 
 

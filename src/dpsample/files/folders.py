@@ -14,7 +14,7 @@ from dpsample.files.whole import lock, sync, taken
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be had again: `dpsample` in the user's cache folder, or what DPSAMPLE_CACHE says."""
+    """Return where to keep what can be had again: in the user's cache folder, or where DPSAMPLE_CACHE says."""
     told = os.environ.get("DPSAMPLE_CACHE")
     return Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpsample"
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from dpsample.charts import check_drawing
 from dpsample.files import PathLike, write_file
 from dpsample.releases import Release
-from dpsample.report.content import TOP, Content, content
+from dpsample.report.content import TOP, Content, content_of
 from dpsample.report.notebook import display
 from dpsample.report.page import page
 
-__all__ = ["Content", "Report", "content", "display", "make_report"]
+__all__ = ["Content", "Report", "content_of", "display", "make_report"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,4 +51,4 @@ def make_report(
     `prove` runs the proof of its privacy, or not; by default, it is run where it takes seconds.
     """
     check_drawing()
-    return Report(page(content(release, title=title, name=name, top=top, prove=prove)))
+    return Report(page(content_of(release, title=title, name=name, top=top, prove=prove)))

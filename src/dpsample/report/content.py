@@ -112,7 +112,7 @@ class Content:
 FILE = object()
 
 
-def content(
+def content_of(
     release: Release,
     *,
     title: str | None = None,
@@ -166,7 +166,7 @@ def steps(first: int, last: float) -> list[int]:
     ([14, 20, 50, 100, 200, 500, 1000], [20, 30, 100, 300, 1000, 3000, 10000, ...], [20, 100, 1000, 10000])
     """
     decades = math.log10(last / first)
-    between = (1, 2, 5) if decades <= 2.5 else (1, 3) if decades <= 6 else (1,)
+    between = (1, 2, 5) if decades <= 2.5 else (1, 3) if decades <= 5.5 else (1,)
     powers = range(int(math.log10(first)), int(math.log10(last)) + 1)
     return [first, *(i for power in powers for step in between if first < (i := step * 10**power) <= last)]
 

@@ -258,7 +258,7 @@ def _frequencies(content: Content) -> Markup | None:
     at_least = content.counts[0][0]
     parts = [
         figure("chart-frequencies", "How many keys are at least so frequent, with 95 % intervals.", described, counted),
-        *_notes(note for _, found in content.counts for note in found.notes),
+        *_notes(f"of some of these numbers: {note}" for _, found in content.counts for note in found.notes),
         _again(content, calls, ["query", FILE, "--of", f"at-least:{at_least}"]),
     ]
     if content.quantiles is not None:
@@ -274,7 +274,7 @@ def _frequencies(content: Content) -> Markup | None:
                 f"This share of keys is at most so frequent, {'; '.join(q.notes)}",
                 ["share of keys", "frequency", "95 % interval"],
                 rows,
-                [True, True, True],
+                [False, True, True],
             ),
             _again(content, [f"print(release.quantiles({list(SHARES)}))"], ["quantiles", FILE, *SHARES]),
         ]
