@@ -104,7 +104,7 @@ def test_every_number_is_the_librarys(open_report: Open) -> None:
         for n in (0, 7, 40, 399):
             key = f"w{n:04d}"
             e = every[key]
-            assert found(tab, key) == [[key, f"{tokens[n]:,g}", shown_number(e.value), interval(e.low, e.high)]]
+            assert found(tab, key) == [[key, shown_number(e.value), interval(e.low, e.high), f"{tokens[n]:,g}"]]
 
 
 def test_the_search_finds_what_it_should(open_report: Open) -> None:

@@ -188,7 +188,7 @@ def _search(content: Content) -> Markup:
     if not len(release):
         return tag("p", "No key was reported: the data may have none that is frequent enough.")
     names = [visible(name) for name in listing.columns]
-    numbers = [] if release.keys_only else ["token", "frequency", "95 % interval"]
+    numbers = [] if release.keys_only else ["frequency", "95 % interval", "token"]
     heads = [tag("th", name, scope="col") for name in names]
     heads += [tag("th", name, scope="col", class_="number") for name in numbers]
     inner = [

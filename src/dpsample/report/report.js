@@ -43,9 +43,9 @@ if (field) {
       });
       if (tokens.length) {
         const t = places[n];
-        cell(row, "td", written(tokens[t]), "number");
         cell(row, "td", written(value[t]), "number");
         cell(row, "td", `${written(low[t])} to ${written(high[t])}`, "number");
+        cell(row, "td", written(tokens[t]), "number");
       }
     }
     matches.append(rows);
