@@ -14,7 +14,7 @@ into the dark: as many keys for each frequency as are surely there, by the same 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any
@@ -27,14 +27,14 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.lives import life
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.tokens import lifetime, token_laws
+from dpsample.scheme.tokens import TokenLaw, lifetime, steady_from, token_law, token_laws
 
 _GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
 _STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _LARGEST = 20_000_000  # numbers in the table
 _KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
-_BLOCK = 1 << 18  # tokens times rows at once
+_BLOCK = 1 << 21  # tokens times rows at once: many, since each time a token's life is walked through anew
 _WINDOWS = ((1.1, 1.0), (1.45, 2.0), (1.9, 4.0))  # where, in multiples of the edge; how much denser the edge may be
 # than it is here: as a power law is with exponent 3, no more; and so that a spike at the edge is not continued
 _WIDTH = 0.4  # of a window, to either side, in the logarithm of the frequency: smooth ones have little variance
@@ -139,6 +139,21 @@ class Calibration:
                 : len(self.frequencies) - first
             ]
         return table
+
+    def laws_beyond(self, frequencies: Ints) -> list[TokenLaw]:
+        """Return laws at ascending frequencies; where all are shifts of one another, one is computed."""
+        steady = steady_from(self._rows)
+        near = frequencies[frequencies < steady]
+        laws = list(token_laws(near, self.sampling, self.privacy, self.grid))
+        if len(near) == len(frequencies):
+            return laws
+        law = self._steady_law
+        moved = (frequencies[len(near) :] - steady).tolist()
+        return laws + [replace(law, frequency=steady + by, cells=law.cells + by * self.grid) for by in moved]
+
+    @cached_property
+    def _steady_law(self) -> TokenLaw:
+        return token_law(steady_from(self._rows), self.sampling, self.privacy, self.grid)
 
     @cached_property
     def bins(self) -> Ints:
@@ -268,15 +283,9 @@ class Functional:
             last = min(largest, scheme.sampling.largest)
             bend = self._bend(last)
             far = np.unique(np.append(np.geomspace(i[-1] + 1, last, _KNOTS).astype(np.int64), bend))
-            laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
-            # in a law of many tokens, with a small epsilon, values hardly bend between some of them
-            picks = [
-                law.cells[np.linspace(0, law.cells.size - 1, min(law.cells.size, _PICKS)).astype(np.int64)]
-                for law in laws
-            ]
-            ends = np.cumsum([len(pick) for pick in picks])[:-1]
-            found = np.split(self.values(np.concatenate(picks)), ends)
-            values = [np.interp(law.cells, at, a) for law, at, a in zip(laws, picks, found, strict=True)]
+            laws = scheme.laws_beyond(far)
+            known = self._between(laws)
+            values = [known(law.cells) for law in laws]
             means = np.array([law.probabilities @ a for law, a in zip(laws, values, strict=True)])
             spreads = [
                 law.probabilities @ (a - m) ** 2 + law.not_reported * m**2
@@ -288,13 +297,25 @@ class Functional:
         variance: Function = lambda frequencies: np.interp(frequencies, i, np.maximum(variances, 0.0))  # noqa: E731
         return variance, lambda frequencies: np.interp(frequencies, i, biases, right=0.0)
 
+    def _between(self, laws: list[TokenLaw]) -> Function:
+        """Return the values of tokens, by those of some: in a law of many, with a small epsilon, they hardly bend."""
+        picks, end = [], 0
+        for law in laws:  # ascending, so that of what several have only the first is looked at
+            cells = law.cells[law.cells > end]
+            size = min(cells.size, max(_PICKS * cells.size // law.cells.size, 2))
+            picks.append(cells[np.linspace(0, cells.size - 1, size).astype(np.int64)])
+            end = max(end, int(law.cells[-1]))
+        at = np.concatenate(picks)
+        known = self.values(at)
+        return lambda cells: np.interp(cells, at, known)
+
     def _bend(self, last: int) -> Ints:
         """Frequencies beyond the table around which the function jumps or bends, so that its values cannot follow."""
         kink = getattr(self.function, "kink", None)
         if kink is None:
             return np.empty(0, np.int64)
-        around = kink + np.rint(np.linspace(-12, 12, 97) / float(self.scheme.privacy.epsilon)).astype(np.int64)
-        around = np.unique(np.append(around, [kink - 1, kink]))
+        around = kink + np.rint(np.linspace(-8, 8, 33) / float(self.scheme.privacy.epsilon)).astype(np.int64)
+        around = np.append(around, kink - 1)
         found: Ints = around[(around > self.scheme.frequencies[-1]) & (around <= last)]
         return found
 

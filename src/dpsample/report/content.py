@@ -29,7 +29,7 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 LISTED = 100_000  # keys that can be searched
 _BYTES = 3_800_000  # that they may take in the page
 _EACH, _TOKEN = 3, 34  # about so many of a key beyond its text, and of the numbers of a token
-_PROVED = 1500  # rows of a token's life up to which a proof takes seconds
+_LONG = 1500  # rows of a token's life, as with a small epsilon, above which a proof takes more than seconds
 _POINTS = 160  # of a curve
 OURS, PUBLISHED, TIGHT = "this release", "stability-based histogram", "the same, with its tightest cutoff"
 
@@ -144,7 +144,7 @@ def content_of(
 
 
 def _proof(terms: Terms, prove: bool | None) -> Proof | PrivacyViolation | None:
-    if not (lifetime(terms.per_key) <= _PROVED if prove is None else prove):
+    if not (lifetime(terms.per_key) <= _LONG if prove is None else prove):
         return None
     try:
         return prove_release(terms)
@@ -156,17 +156,18 @@ def _counts(release: Release, visible_from: int | None, listed: Estimates | None
     if listed is None or visible_from is None:
         return []
     largest = max(float(np.max(listed.numbers["value"].to_numpy())), visible_from)
-    return [(i, release.count_keys(at_least=i)) for i in steps(visible_from, largest)]
+    few = lifetime(release.per_key) > _LONG
+    return [(i, release.count_keys(at_least=i)) for i in steps(visible_from, largest, few)]
 
 
-def steps(first: int, last: float) -> list[int]:
+def steps(first: int, last: float, few: bool = False) -> list[int]:
     """Return round frequencies from the first to the last, evenly by magnitude: few enough to ask for each.
 
     >>> steps(14, 1000), steps(20, 3e6), steps(20, 1e12)[:4]
     ([14, 20, 50, 100, 200, 500, 1000], [20, 30, 100, 300, 1000, 3000, 10000, ...], [20, 100, 1000, 10000])
     """
     decades = math.log10(last / first)
-    between = (1, 2, 5) if decades <= 2.5 else (1, 3) if decades <= 5.5 else (1,)
+    between = (1,) if few or decades > 5.5 else (1, 3) if decades > 2.5 else (1, 2, 5)
     powers = range(int(math.log10(first)), int(math.log10(last)) + 1)
     return [first, *(i for power in powers for step in between if first < (i := step * 10**power) <= last)]
 
