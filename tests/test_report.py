@@ -183,7 +183,14 @@ def test_what_a_guess_can_reach(epsilon: str, delta: str) -> None:
     found = Strength.of(Privacy(epsilon, delta))
     assert found.guess == pytest.approx(best, rel=1e-12)
     assert found.factor == pytest.approx(E)
-    assert found.one_in == round(1 / d)
+    assert found.one_in == 1 / Fraction(delta)
+
+
+def test_bounds_are_rounded_so_that_they_hold() -> None:
+    text = seen(make_report(words(5)).html)  # exp(1) = 2.71828..., and 1 - (1 - delta) / (1 + exp(1)) = 0.731058...
+    assert "factor of 2.719," in text
+    assert "at most 73.2 %" in text
+    assert "1 in 1,000,000 (delta)" in text
 
 
 def test_the_content_is_what_the_library_answers() -> None:

@@ -40,19 +40,19 @@ class Strength:
 
     factor: float  # by which the probability of anything that is published may change, up to delta
     guess: float  # the probability to guess right whether one element or user is there, instead of 1/2
-    one_in: int | None  # 1 / delta, roughly
+    one_in: int  # 1 / delta, or a little less
 
     @staticmethod
     def of(privacy: Privacy) -> "Strength":
         """Return them for a privacy.
 
         >>> Strength.of(Privacy(1, 1e-6))
-        Strength(factor=2.718281828459045, guess=0.731058847...)
+        Strength(factor=2.718281828459045, guess=0.731058847..., one_in=1000000)
         """
         epsilon, delta = float(privacy.epsilon), float(privacy.delta)
         factor = math.exp(min(epsilon, 700.0))
         # the best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor)
-        return Strength(factor, min(1 - (1 - delta) / (1 + factor), 1.0), round(1 / delta))
+        return Strength(factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta))
 
 
 @dataclass(frozen=True)
