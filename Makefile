@@ -2,13 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test browser check format bench clean
 
 demo: .venv/ready
 	$(BIN)/dpsample demo
 
-test: check
+test: check browser
 	$(BIN)/pytest -n auto --dist loadgroup
+
+# Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so.
+browser:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { \
+	    echo "Installing Chromium, to test pages in"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1; \
+	  } || echo "No Chromium, and it could not be installed: tests of pages will be skipped"; }
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
@@ -23,6 +31,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/answers.py
+	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/accuracy.py --quick
 	$(BIN)/python benchmarks/accuracy.py --coverage --quick
 	$(BIN)/python benchmarks/spark.py

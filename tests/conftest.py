@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import clusters
 import dpsample.privacy
+from browser import browser as browser
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40, print_blob=False)

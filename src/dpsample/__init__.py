@@ -35,6 +35,8 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     spark       the same on a cluster; imported on demand
     paper       the paper's figures and claims, from the code above
     charts      how charts look
+    pages       what our HTML pages share: one document each, no network, no trust in text
+    report      a release as a page, from the release alone
     explain     what a release is, in plain words
     shown       how rows are shown
     proof       all that a release's privacy rests on, on one page

@@ -1,9 +1,10 @@
-"""How charts look: line charts in panels, drawn by Altair, as PNG and SVG, without a network.
+"""How charts look: line charts, described by Altair; in panels as PNG and SVG, or one by one in a page.
 
 Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can tell apart,
-in an order in which neighbours also differ in grey. Axes are labelled in words.
+in an order in which neighbours also differ in grey. Axes are labelled in words. Charts in pages take their colours from
+variables of the page, and the browser draws them.
 
-Altair and vl-convert come with ``pip install 'dpsample[paper]'`` and are imported when a chart is drawn.
+Altair and vl-convert come with ``pip install 'dpsample[report]'`` and are imported when a chart is drawn. No network.
 """
 
 import math
@@ -25,8 +26,12 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
     ("#009E73", [12, 3]),
     ("#777777", [1, 4]),
 )
+# the same hues for pages, so that each line has a contrast of 3 to 1 or more with the ground, light or dark
+LIGHT = ("#0072B2", "#D55E00", "#A87400", "#000000", "#B5568C", "#2D8DC0", "#008562", "#6E6E6E")
+DARK = ("#66B8F2", "#FF9A4D", "#F2C14E", "#F2F2F2", "#E8A3CB", "#9AD4F5", "#3DD6A5", "#A0A0A0")
 WIDTH, HEIGHT = 300, 210
 Span = tuple[float, float]
+_WORDS = "datum.value < 1000000 ? format(datum.value, ',~g') : format(datum.value, '~s')"
 _POWERS = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '~g') : format(datum.value, '~e')"
 
 
@@ -88,25 +93,90 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
     )
 
 
+def page_colors(dark: bool = False) -> dict[str, str]:
+    """Return the variables that charts in a page are coloured by, in light or dark surroundings.
+
+    >>> page_colors()["chart-1"], page_colors(dark=True)["chart-1"]
+    ('#0072B2', '#66B8F2')
+    """
+    lines = {f"chart-{n}": color for n, color in enumerate(DARK if dark else LIGHT, 1)}
+    return lines | {"chart-ink": "#C4CAD1" if dark else "#444444", "chart-grid": "#33393F" if dark else "#E3E6EA"}
+
+
+def page_chart(
+    rows: Iterable[Mapping[str, Any]], panel: Panel, *, points: bool = False, height: int = HEIGHT
+) -> dict[str, Any]:
+    """Describe one chart of a page, as wide as its place: rows of ``line, x, y``, and ``low, high`` for a band.
+
+    Its title is in the page, and so are its colours, as variables (`page_colors`). Rows may have further columns, which
+    are shown where one points at them. The answer is a Vega-Lite specification, for the browser.
+    """
+    alt = _altair()
+    rows = list(rows)
+    names = list(dict.fromkeys(row["line"] for row in rows))
+    looks = styles(names)
+    legend = alt.Legend(
+        title=None, orient="bottom", direction="vertical", labelLimit=0, symbolType="stroke", symbolSize=900
+    )
+    colors = alt.Scale(domain=names, range=[f"var(--chart-{n})" for n in range(1, len(names) + 1)])
+    dashes = alt.Scale(domain=names, range=[dash for _, dash in looks.values()])
+    one = len(names) == 1
+    told = [name for name in (rows[0] if rows else {}) if name not in ("line", "x", "y", "low", "high")]
+    # the axes span the bands, too
+    ys = [row[name] for row in rows for name in ("low", "y", "high") if row.get(name) is not None]
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=_axis(alt.X, "x", panel.x, [row["x"] for row in rows], panel.log_x, panel.span_x, _WORDS),
+        color=alt.Color("line:N", scale=colors, sort=names, legend=None if one else legend),
+        strokeDash=alt.StrokeDash("line:N", scale=dashes, sort=names, legend=None if one else legend),
+        tooltip=[alt.Tooltip(f"{name}:N") for name in told] or alt.value(None),
+    )
+    y = _axis(alt.Y, "y", panel.y, ys, panel.log_y, panel.span_y, _WORDS)
+    layers = []
+    if rows and "low" in rows[0]:
+        layers.append(
+            (base.mark_rule(strokeWidth=1.5) if points else base.mark_area(opacity=0.25)).encode(
+                y=alt.Y("low:Q", title=panel.y, scale=y["scale"]), y2="high:Q", strokeDash=alt.value([1, 0])
+            )
+        )
+    mark = {"strokeWidth": 2, "clip": True, **({"point": {"size": 45, "filled": True}} if points else {})}
+    layers.append(base.mark_line(**mark).encode(y=y))
+    if told and not points:  # a place to point at
+        layers.append(base.mark_point(size=200, opacity=0).encode(y=y))
+    ink, grid = "var(--chart-ink)", "var(--chart-grid)"
+    words = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12}
+    described: dict[str, Any] = (
+        alt.layer(*layers)
+        .properties(width="container", height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+        .configure(background="transparent", font="system-ui, sans-serif", aria=False)
+        .configure_axis(**words, titleFontWeight="normal", gridColor=grid, domainColor=ink, tickColor=ink)
+        .configure_legend(labelColor=ink, labelFontSize=12)
+        .configure_view(stroke=None)
+        .to_dict()
+    )
+    return described
+
+
 def svg(chart: Any) -> str:
     """Return a chart as SVG."""
-    found: str = _converter().vegalite_to_svg(chart.to_json())
+    found: str = converter().vegalite_to_svg(chart.to_json())
     return found
 
 
 def png(image: str) -> bytes:
     """Return an SVG as PNG, with half as many pixels again as its size."""
-    found: bytes = _converter().svg_to_png(image, scale=1.5)
+    found: bytes = converter().svg_to_png(image, scale=1.5)
     return found
 
 
-def check_drawing() -> None:
-    """Refuse, before any work, to draw on a machine that cannot."""
-    _altair()
-    _converter()
+def check_drawing(extra: str = "report") -> None:
+    """Refuse, before any work, to draw on a machine that cannot, and name the extra that it lacks."""
+    _altair(extra)
+    converter(extra)
 
 
-def _axis(channel: Any, name: str, title: str, values: list[float], log: bool, span: Span | None) -> Any:
+def _axis(
+    channel: Any, name: str, title: str, values: list[float], log: bool, span: Span | None, labels: str = _POWERS
+) -> Any:
     alt = _altair()
     low, high = span or (min(values, default=1.0), max(values, default=1.0))
     if log and span is None and name == "y":  # a little room, so that lines do not run along the edge
@@ -116,7 +186,7 @@ def _axis(channel: Any, name: str, title: str, values: list[float], log: bool, s
         scale = alt.Scale(domain=[low, high], nice=False) if span else alt.Scale(zero=False)
         return channel(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6, labelFlush=False))
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = alt.Axis(values=ticks(low, high), labelExpr=_POWERS, labelFlush=False)
+    axis = alt.Axis(values=ticks(low, high), labelExpr=labels, labelFlush=False)
     return channel(f"{name}:Q", title=title, scale=scale, axis=axis)
 
 
@@ -135,23 +205,24 @@ def ticks(low: float, high: float) -> list[float]:
     return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
 
 
-def _altair() -> Any:
-    try:
-        import altair
-    except ImportError:
-        raise _missing() from None
-    return altair
-
-
-def _converter() -> Any:
+def converter(extra: str = "report") -> Any:
+    """Return vl-convert, which draws charts without a browser, and has the code with which browsers draw them."""
     try:
         import vl_convert
     except ImportError:
-        raise _missing() from None
+        raise _missing(extra) from None
     return vl_convert
 
 
-def _missing() -> InvalidValue:
+def _altair(extra: str = "report") -> Any:
+    try:
+        import altair
+    except ImportError:
+        raise _missing(extra) from None
+    return altair
+
+
+def _missing(extra: str) -> InvalidValue:
     return InvalidValue(
-        "figures are drawn with Altair and vl-convert", "not both installed", "run: pip install 'dpsample[paper]'"
+        "charts are drawn with Altair and vl-convert", "not both installed", f"run: pip install 'dpsample[{extra}]'"
     )

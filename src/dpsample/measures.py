@@ -28,6 +28,7 @@ class Measure:
 
     name: str
     function: Callable[[Floats], Any]
+    kink: int | None = None  # where it jumps or bends, if it does
 
     @staticmethod
     def of(value: "Measure | str | Callable[[Floats], Any]") -> "Measure":
@@ -91,7 +92,7 @@ def _named(name: str) -> Measure:
         "capped": lambda i: np.minimum(i, number),
         "at-least": lambda i: (i >= number).astype(np.float64),
     }
-    return Measure(f"{kind}:{text(bound)}", forms[kind])
+    return Measure(f"{kind}:{text(bound)}", forms[kind], None if kind == "power" else min(math.ceil(bound), 1 << 62))
 
 
 def _unknown(found: str) -> InvalidValue:

@@ -1,4 +1,4 @@
-"""Questions about single keys: the top k, the rank of a key, which of two is more frequent.
+"""Questions about single keys: how frequent each is, the top k, the rank of a key, which of two is more frequent.
 
 A key's token tells a law of its frequency. Ranks also depend on the
 other keys, reported or not; those that may lie on either side are drawn from their laws, by a generator with a fixed
@@ -64,6 +64,24 @@ def top(release: "Release", k: int, where: Where = None, level: float = 0.95, at
         )
         note += "a key that is not surely among them is promised"
     return field.listing(rows, columns, level, note)
+
+
+def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Any = None) -> Estimates:
+    """Estimate the frequency of each selected key that was reported, in the order of the release, as `top` does.
+
+    Keys of equal tokens have equal estimates, so that many keys cost no more than their distinct tokens.
+    """
+    level = check_level(level)
+    field = _Field(release, where, attributes)
+    cells = field.tally.cells
+    found = np.zeros((4, len(cells)))
+    size = max(1, _WORK // (lifetime(release.per_key) + 32))
+    for start in range(0, len(cells), size):
+        part = slice(start, start + size)
+        law = _Law(*field.spectrum.posterior(cells[part]))
+        found[:, part] = law.mean, law.deviation, *law.interval(level)
+    note = f"{len(field.cells):,} reported keys, each as if it alone had been asked for"
+    return field.listing(field.rows, found[:, np.searchsorted(cells, field.cells)], level, note)
 
 
 def rank(release: "Release", key: Any, where: Where = None, level: float = 0.95, attributes: Any = None) -> Estimate:
@@ -173,9 +191,9 @@ class _Field:
         return int(self.cells[place[0]])
 
     def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
-        """Return the answer for some keys: their mean, deviation, interval and probability."""
-        names = ("value", "standard_error", "low", "high", "probability")
-        numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
+        """Return the answer for some keys: their mean, deviation and interval, and perhaps a probability."""
+        names = ("value", "standard_error", "low", "high", "probability")  # the last only in a top list
+        numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
         keys = self.release.table.select(list(self.release.keys)).take(pa.array(rows))
         return Estimates(keys, pa.table(numbers), level, self.visible, (note,))
 

@@ -5,7 +5,6 @@ terms under which it was made. This module imports nothing that can see private 
 post-processing.
 """
 
-import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -29,6 +28,7 @@ from dpsample.scheme.tokens import check_grid
 if TYPE_CHECKING:
     from dpsample.answers import Estimates
     from dpsample.estimators.estimate import Estimate
+    from dpsample.report import Report
 
 
 def _version() -> str:
@@ -325,6 +325,12 @@ class Release:
 
         return ranking.top(self, k, where, **options)
 
+    def each_key(self, where: Any = None, **options: Any) -> "Estimates":
+        """Estimate the frequency of each reported key, with an interval; see `dpsample.ranking.each_key`."""
+        from dpsample import ranking
+
+        return ranking.each_key(self, where, **options)
+
     def rank(self, key: Any, where: Any = None, **options: Any) -> "Estimate":
         """Estimate the rank of a key (a tuple, if there are several key columns); see `dpsample.ranking.rank`."""
         from dpsample import ranking
@@ -336,6 +342,15 @@ class Release:
         from dpsample import ranking
 
         return ranking.compare(self, a, b)
+
+    def report(self, path: PathLike | None = None, *, force: bool = False, **options: Any) -> "Report":
+        """Return all of this as a page, and write it if a path is given; see `dpsample.report.make_report`."""
+        from dpsample.report import make_report
+
+        made = make_report(self, **options)
+        if path is not None:
+            made.write(path, force=force)
+        return made
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -352,9 +367,9 @@ class Release:
         return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *shown.lines(self._table)])
 
     def _repr_html_(self) -> str:
-        head, *lines = self._summary()
-        summary = f"<p><b>Release</b>: {html.escape(head)}<br>{'<br>'.join(map(html.escape, lines))}</p>"
-        return summary + shown.html_table(self._table)
+        from dpsample.report import display
+
+        return display(self)
 
     def _summary(self) -> list[str]:
         n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"

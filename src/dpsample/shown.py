@@ -6,8 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpsample.files.tables import is_text
+
 _ROWS = 10
 _WIDTH = 40  # characters of a value
+_LONGEST = 200  # characters of a key in a page
 
 Formats = Mapping[str, Callable[[Any], str]]  # column -> how to write its values, if not as Python does
 
@@ -32,6 +35,29 @@ def html_table(table: pa.Table, formats: Formats | None = None) -> str:
         f"<table><thead><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr></thead>"
         f"<tbody>{body}</tbody></table>{''.join(f'<p>{html.escape(line)}</p>' for line in _rest(table, _ROWS))}"
     )
+
+
+def visible(text: str, longest: int = _LONGEST) -> str:
+    """Show what is unseen in a text, as Python writes it: controls, marks of direction, odd spaces. Cut what is long.
+
+    >>> print(visible("a\\u202eb\\x00 c:\\\\d "), visible("x" * 10, 4))
+    a\\u202eb\\x00 c:\\\\d\\x20 xxxx… (10 characters)
+    """
+    if len(text) > longest:
+        return f"{visible(text[:longest])}… ({len(text):,} characters)"
+    if text.isprintable() and "\\" not in text and text == text.strip():
+        return text or "''"
+    body = text.rstrip(" ")
+    shown = "".join(c if c.isprintable() and c != "\\" else repr(c)[1:-1] for c in body)
+    shown += "\\x20" * (len(text) - len(body))
+    return "\\x20" + shown[1:] if shown.startswith(" ") else shown
+
+
+def readable(column: pa.ChunkedArray) -> list[str]:
+    """Return the values of a column as texts for a page: no quotes, nothing unseen, nothing long."""
+    if is_text(column.type):
+        return [visible(value) for value in column.to_pylist()]
+    return [value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…" for value in _texts(column)]
 
 
 def _first_rows(table: pa.Table, formats: Formats, limit: int | None) -> Iterator[list[str]]:

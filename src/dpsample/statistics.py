@@ -117,7 +117,7 @@ def _from(least: int, measure: Measure | None = None) -> Measure:
     """A measure of the keys from some frequency on; without one, their number."""
     if measure is None:
         return Measure.of(f"at-least:{least}")
-    return Measure(f"{measure} from {least}", lambda i: np.asarray(measure.function(i)) * (i >= least))
+    return Measure(f"{measure} from {least}", lambda i: np.asarray(measure.function(i)) * (i >= least), kink=least)
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class _Above:
 
     measure: Measure
     value: float
-    least: int
+    kink: int
 
     def __call__(self, frequencies: Any) -> Floats:
-        return np.where(np.asarray(frequencies) >= self.least, self.measure(frequencies) - self.value, 0.0)
+        return np.where(np.asarray(frequencies) >= self.kink, self.measure(frequencies) - self.value, 0.0)
 
 
 def quantiles(

@@ -7,7 +7,7 @@ for bad usage or bad input.
     proving     info, verify, certify
     answers     query, top, quantiles
     ledger      ledger new, show, ...
-    seeing      demo, paper
+    seeing      demo, paper, report
     options     options that commands share
     printing    what they print
 """
@@ -24,7 +24,7 @@ from dpsample.cli.answers import quantiles, query, top
 from dpsample.cli.ledger import ledger_commands
 from dpsample.cli.proving import certify_command, info, verify
 from dpsample.cli.releasing import release, sample, sanitize
-from dpsample.cli.seeing import demo_command, paper
+from dpsample.cli.seeing import demo_command, paper, report
 from dpsample.errors import DpsampleError, InvalidValue
 
 __all__ = ["cli", "main"]
@@ -67,6 +67,7 @@ for _command in (
     query,
     top,
     quantiles,
+    report,
     ledger_commands,
     demo_command,
     paper,

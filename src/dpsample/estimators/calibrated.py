@@ -87,7 +87,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     made = _functionals(scheme, of, keys, largest)
     near = tally.cells <= scheme.table_tokens
     at = tally.cells[near] - 1
-    far = scheme.flat(tally.cells[~near], [of, made.spread.function, made.trend.function])
+    far = scheme.flat(tally.cells[~near], [of, made.spread.function, made.trend.function, made.left])
     seen = float(tally.weights[near] @ made.total.near[at] + tally.weights[~near] @ far[:, 0])
     dark, dark_error = _continued(made.total, made.windows, tally.weights[near], tally.squares[near], at)
 
@@ -106,7 +106,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     return Parts(
         seen,
         math.sqrt(variance),
-        slack=float(np.abs(tally.weights[near]) @ made.left[at]),
+        slack=float(np.abs(tally.weights) @ np.append(made.slack[at], far[:, 3])),
         keys=(rough + more) ** 2 / (float(fourth @ guess**2) + more**2 + 1e-300),
         freedom=variance**2 / unsure,
         trend=max(float(trend @ (tally.squares * tally.weights / tally.keys)) + slope, 0.0) / variance,
@@ -127,7 +127,8 @@ class _Functionals:
     spread: Functional  # its variance
     trend: Functional  # how the two vary together
     noise: Floats  # for each token, the variance of the variance
-    left: Floats  # for each token, the bias that the sum has left
+    left: Function  # at each frequency, the bias that the sum has left
+    slack: Floats  # and for each token
     windows: list[Window]  # the number of keys just above the edge
 
 
@@ -137,24 +138,33 @@ def _functionals(scheme: Calibration, of: Function, keys: int, largest: int) -> 
     variance = total.covariance(total, largest)
     spread = Functional(scheme, lambda i: np.maximum(variance(i), 0.0), _SURER * keys)
     trend = Functional(scheme, total.covariance(spread, largest), _SURER * keys)
+    noise, left = scheme.laws @ spread.near**2, total.left(largest)
+    return _Functionals(
+        total,
+        spread,
+        trend,
+        noise=scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, noise)),
+        left=left,
+        slack=scheme.flat_table(left),
+        windows=_windows(scheme, keys) if (total.bias[scheme.dark] < 0).any() else [],
+    )
 
-    def flat(values: Floats, beyond: float) -> Floats:
-        return scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, values, right=beyond))
 
-    noise, bias = scheme.laws @ spread.near**2, np.where(scheme.dark, 0.0, np.abs(total.bias))
+@lru_cache(maxsize=16)
+def _windows(scheme: Calibration, keys: int) -> list[Window]:
+    """Functionals for the number of keys just above the edge, the same for every sum: all windows, or none."""
     windows: list[Window] = []
-    if (total.bias[scheme.dark] < 0).any():
-        # wide enough to tell frequencies apart
-        widen = max(1.0, 2.5 / (float(scheme.privacy.epsilon) * _WIDTH * scheme.edge))
-        for place, more in _WINDOWS:
-            centre = math.log(scheme.edge) + math.log(place) * widen
-            window = Functional(scheme, _around(centre, _WIDTH * widen), _ROUGH * keys)
-            inside = window.function(scheme.frequencies[~scheme.dark])
-            # keys of the dark that are reported look like keys at the edge
-            width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
-            if inside.any() and width > 0:
-                windows.append((window, width, more, centre))
-    return _Functionals(total, spread, trend, flat(noise, noise[-1]), flat(bias, 0.0), windows)
+    # wide enough to tell frequencies apart
+    widen = max(1.0, 2.5 / (float(scheme.privacy.epsilon) * _WIDTH * scheme.edge))
+    for place, more in _WINDOWS:
+        centre = math.log(scheme.edge) + math.log(place) * widen
+        window = Functional(scheme, _around(centre, _WIDTH * widen), _ROUGH * keys)
+        inside = window.function(scheme.frequencies[~scheme.dark])
+        # keys of the dark that are reported look like keys at the edge
+        width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
+        if inside.any() and width > 0:
+            windows.append((window, width, more, centre))
+    return windows if len(windows) == len(_WINDOWS) else []
 
 
 def _unreported(made: _Functionals, least: int) -> Floats:
@@ -172,7 +182,7 @@ def _continued(
     total: Functional, windows: list[Window], weights: Floats, squares: Floats, at: Ints
 ) -> tuple[float, float]:
     """What the dark adds to the sum if the density goes on below the edge as it is above, and its standard error."""
-    if len(windows) < len(_WINDOWS):
+    if not windows:
         return 0.0, 0.0
     density, error = np.zeros((2, len(windows)))
     for n, (window, width, _, _) in enumerate(windows):

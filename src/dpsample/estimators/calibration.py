@@ -9,7 +9,7 @@ frequencies: nothing has to be assumed about them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,14 +19,14 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.lives import life
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.tokens import lifetime, token_laws
+from dpsample.scheme.tokens import TokenLaw, lifetime, steady_from, token_law, token_laws
 
 _GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
 _STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _LARGEST = 20_000_000  # numbers in the table
 _KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
-_BLOCK = 1 << 18  # tokens times rows at once
+_BLOCK = 1 << 21  # tokens times rows at once: many, since each time a token's life is walked through anew
 _TRUST = 50.0  # how much a bias weighs against a variance, when as many keys as are reported had it
 
 Function = Callable[[Ints], Floats]
@@ -128,6 +128,21 @@ class Calibration:
             ]
         return table
 
+    def laws_beyond(self, frequencies: Ints) -> list[TokenLaw]:
+        """Return laws at ascending frequencies; where all are shifts of one another, one is computed."""
+        steady = steady_from(self._rows)
+        near = frequencies[frequencies < steady]
+        laws = list(token_laws(near, self.sampling, self.privacy, self.grid))
+        if len(near) == len(frequencies):
+            return laws
+        law = self._steady_law
+        moved = (frequencies[len(near) :] - steady).tolist()
+        return laws + [replace(law, frequency=steady + by, cells=law.cells + by * self.grid) for by in moved]
+
+    @cached_property
+    def _steady_law(self) -> TokenLaw:
+        return token_law(steady_from(self._rows), self.sampling, self.privacy, self.grid)
+
     @cached_property
     def bins(self) -> Ints:
         """The bin of each token that has a correction."""
@@ -173,26 +188,39 @@ class Calibration:
     def correction(self, targets: Floats, base: Floats, trust: float) -> Floats:
         """What to add to `base` in each bin, so that its bias goes.
 
-        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with weights that make all
-        frequencies matter alike.
+        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with the weights `matter`.
         """
         seen = ~self.dark
-        i = self.frequencies[seen]
-        pi = self._rows.probabilities(i)
-        spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
-        weight = 1 / (spread * i)
-        P = self.binned
+        weight, A, inverse, scale, empty = _normal(self, trust)
         bias = self.laws[seen] @ base - targets[seen]
-        square = weight @ P
-        empty = square <= 1e-14 * square.max()
-        A = (P.T * (weight * trust)) @ P
-        A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
-        scale = 1 / np.sqrt(np.diag(A))
-        A = A * scale * scale[:, None]
-        A[np.diag_indices_from(A)] += 1e-12
-        found: Floats = -scale * np.linalg.solve(A, scale * (P.T @ (weight * trust * bias)))
+        wanted = scale * (self.binned.T @ (weight * trust * bias))
+        found: Floats = inverse @ wanted
+        found += inverse @ (wanted - A @ found)  # an inverse is less exact than a solution: what it missed is added
+        found *= -scale
         found[empty] = 0
         return found
+
+    def matter(self) -> Floats:
+        """Return weights of the visible frequencies that make all of them matter alike."""
+        i = self.frequencies[~self.dark]
+        pi = self._rows.probabilities(i)
+        spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
+        found: Floats = 1 / (spread * i)
+        return found
+
+
+@lru_cache(maxsize=3)  # a sum has three degrees of trust; each may take many megabytes
+def _normal(scheme: Calibration, trust: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
+    """The normal equations of `correction`, which are the same for every function: costly, so kept."""
+    weight, P = scheme.matter(), scheme.binned
+    square = weight @ P
+    empty = square <= 1e-14 * square.max()
+    A = (P.T * (weight * trust)) @ P
+    A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
+    scale = 1 / np.sqrt(np.diag(A))
+    A = A * scale * scale[:, None]
+    A[np.diag_indices_from(A)] += 1e-12
+    return weight, A, np.linalg.inv(A).astype(np.float64, copy=False), scale, empty
 
 
 @lru_cache(maxsize=16)
@@ -235,23 +263,58 @@ class Functional:
         """Return the covariance of one key's two values as a function of its frequency, up to about the largest one."""
         scheme = self.scheme
         i, found = scheme.frequencies, scheme.laws @ (self.near * other.near) - self.mean * other.mean
-        if largest > i[-1]:
-            far = np.unique(np.geomspace(i[-1] + 1, min(largest, scheme.sampling.largest), _KNOTS).astype(np.int64))
-            laws = list(token_laws(far, scheme.sampling, scheme.privacy, scheme.grid))
-            # in a law of many tokens, with a small epsilon, values hardly bend between some of them
-            picks = [
-                law.cells[np.linspace(0, law.cells.size - 1, min(law.cells.size, _PICKS)).astype(np.int64)]
-                for law in laws
-            ]
-            ends = np.cumsum([len(pick) for pick in picks])[:-1]
-            ours, others = (np.split(one.values(np.concatenate(picks)), ends) for one in (self, other))
-            beyond = [_covariance(*each) for each in zip(laws, picks, ours, others, strict=True)]
-            i, found = np.append(i, far), np.append(found, beyond)
+        far, laws = self._beyond(largest)
+        if laws:
+            ours, others = self._between(laws), other._between(laws)
+            i, found = np.append(i, far), np.append(found, [_covariance(law, ours, others) for law in laws])
         return lambda frequencies: np.interp(frequencies, i, found)
 
+    def left(self, largest: int) -> Function:
+        """Return the bias that one key's value may have as a function of its frequency, from the edge on."""
+        i, found = self.scheme.frequencies, np.where(self.scheme.dark, 0.0, np.abs(self.bias))
+        far, laws = self._beyond(largest)
+        if laws:
+            known = self._between(laws)
+            means = np.array([law.probabilities @ known(law.cells) for law in laws])
+            # elsewhere the flat values have no bias to speak of
+            bias = np.where(np.isin(far, self._bend), np.abs(means - self.function(far)), 0.0)
+            i, found = np.append(i, far), np.append(found, bias)
+        return lambda frequencies: np.interp(frequencies, i, found, right=0.0)
 
-def _covariance(law: Any, at: Ints, ours: Floats, others: Floats) -> float:
-    """The covariance of two values of a token, given at some of its cells; 0 where it is not reported."""
-    a, b = np.interp(law.cells, at, ours), np.interp(law.cells, at, others)
+    def _beyond(self, largest: int) -> tuple[Ints, list[TokenLaw]]:
+        """Some frequencies beyond the table, up to about the largest one, and their laws."""
+        start, last = int(self.scheme.frequencies[-1]) + 1, min(largest, self.scheme.sampling.largest)
+        if last < start:
+            return np.empty(0, np.int64), []
+        bend = self._bend[(self._bend >= start) & (self._bend <= last)]
+        far = np.unique(np.append(np.geomspace(start, last, _KNOTS).astype(np.int64), bend))
+        return far, self.scheme.laws_beyond(far)
+
+    @cached_property
+    def _bend(self) -> Ints:
+        """Frequencies around which the function jumps or bends, so that its values cannot follow."""
+        kink = getattr(self.function, "kink", None)
+        if kink is None:
+            return np.empty(0, np.int64)
+        around = np.rint(np.linspace(-8, 8, 33) / float(self.scheme.privacy.epsilon)).astype(np.int64)
+        found: Ints = kink + np.append(around, -1)
+        return found
+
+    def _between(self, laws: list[TokenLaw]) -> Function:
+        """Return the values of tokens, by those of some: in a law of many, with a small epsilon, they hardly bend."""
+        picks, end = [], 0
+        for law in laws:  # ascending, so that of what several have only the first is looked at
+            cells = law.cells[law.cells > end]
+            size = min(cells.size, max(_PICKS * cells.size // law.cells.size, 2))
+            picks.append(cells[np.linspace(0, cells.size - 1, size).astype(np.int64)])
+            end = max(end, int(law.cells[-1]))
+        at = np.concatenate(picks)
+        known = self.values(at)
+        return lambda cells: np.interp(cells, at, known)
+
+
+def _covariance(law: TokenLaw, ours: Function, others: Function) -> float:
+    """The covariance of two values of a key's token; both are 0 if it is not reported."""
+    a, b = ours(law.cells), others(law.cells)
     m, n = law.probabilities @ a, law.probabilities @ b
     return float(law.probabilities @ ((a - m) * (b - n)) + law.not_reported * m * n)

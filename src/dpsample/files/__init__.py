@@ -14,15 +14,15 @@ rows that were left out, and not on the memory around them. Checksums find accid
     whole       a file that appears whole or not at all
     folders     a folder that appears whole or not at all
     csv         CSV that no spreadsheet runs
-    writing     write_table, commit_parts, check_output
+    writing     write_table, write_file, commit_parts, and checks before any work
     reading     read_table, kind_of
 """
 
 from dpsample.files.documents import PARTS, VERSION, PathLike
-from dpsample.files.folders import check_folder, whole_folder
+from dpsample.files.folders import cache_folder, check_folder, whole_folder
 from dpsample.files.reading import kind_of, read_table
 from dpsample.files.tables import ROWS, Content, is_text, plain_schema, rebatch
-from dpsample.files.writing import check_output, commit_parts, write_table
+from dpsample.files.writing import check_file, check_output, commit_parts, write_file, write_table
 
 __all__ = [
     "PARTS",
@@ -30,6 +30,8 @@ __all__ = [
     "VERSION",
     "Content",
     "PathLike",
+    "cache_folder",
+    "check_file",
     "check_folder",
     "check_output",
     "commit_parts",
@@ -39,5 +41,6 @@ __all__ = [
     "read_table",
     "rebatch",
     "whole_folder",
+    "write_file",
     "write_table",
 ]

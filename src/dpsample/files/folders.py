@@ -13,6 +13,12 @@ from dpsample.files.documents import PathLike, failures, resolved, sha256_of
 from dpsample.files.whole import lock, sync, taken
 
 
+def cache_folder() -> Path:
+    """Return where to keep what can be had again: in the user's cache folder, or where DPSAMPLE_CACHE says."""
+    told = os.environ.get("DPSAMPLE_CACHE")
+    return Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpsample"
+
+
 def check_folder(path: PathLike, mark: str | None = None, force: bool = False) -> Path:
     """Check, before any work, that a folder can be made.
 

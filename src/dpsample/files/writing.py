@@ -34,6 +34,36 @@ def check_output(path: PathLike, force: bool = False, format: str | None = None)
     _target(path, force, format)
 
 
+def check_file(path: PathLike, force: bool = False, form: str = "parquet") -> Path:
+    """Check that a file can be written, and return where; formats other than Parquet have a document beside them."""
+    target = resolved(path)
+    folder = target.parent
+    with failures(target):
+        if not folder.is_dir():
+            raise InvalidValue(
+                "the output's folder must exist", f"no folder {str(folder)!r}", "make it, or choose another"
+            )
+        if target.is_dir():
+            raise InvalidValue("the output is a file", f"a folder at {str(target)!r}", "give the name of a file in it")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidValue(
+                "the output's folder must be writable",
+                f"that {str(folder)!r} is not",
+                "choose another folder, or change its permissions",
+            )
+        _check_free(target, form, force)
+    return target
+
+
+def write_file(path: PathLike, content: bytes, force: bool = False) -> None:
+    """Write a file of any kind, whole or not at all."""
+    target = check_file(path, force)
+    with Temporary(target, None) as file:
+        file.write(content)
+        file.seal()
+        file.place(target, force)
+
+
 def write_table(
     path: PathLike,
     batches: Iterable[pa.RecordBatch],
@@ -100,23 +130,7 @@ def commit_parts(
 
 def _target(path: PathLike, force: bool, format: str | None) -> tuple[Path, str]:
     form = format_of(path, format)
-    target = resolved(path)
-    folder = target.parent
-    with failures(target):
-        if not folder.is_dir():
-            raise InvalidValue(
-                "the output's folder must exist", f"no folder {str(folder)!r}", "make it, or choose another"
-            )
-        if target.is_dir():
-            raise InvalidValue("the output is a file", f"a folder at {str(target)!r}", "give the name of a file in it")
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise InvalidValue(
-                "the output's folder must be writable",
-                f"that {str(folder)!r} is not",
-                "choose another folder, or change its permissions",
-            )
-        _check_free(target, form, force)
-    return target, form
+    return check_file(path, force, form), form
 
 
 def _check_free(target: Path, form: str, force: bool) -> None:

@@ -41,7 +41,7 @@ def build(
     chosen = [figure for name, figure in FIGURES.items() if not figures or name in figures]
     if own and not any(figure.needs_data for figure in chosen):
         raise InvalidValue("own data go with a figure of real data", f"{chosen[0].name!r}", "draw real or real-sampled")
-    check_drawing()
+    check_drawing("paper")
     with whole_folder(output, MARK, force, private=own is not None) as folder:
         sets, note = _data(chosen, quick, own, tell)
         drawn, images, found = [], {}, []

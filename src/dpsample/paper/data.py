@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from dpsample.demo import standard_library
 from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.files import cache_folder
 from dpsample.paper.reported import Spread, spread
 
 LIBRARY, NPM = "Python’s standard library", "npm dependencies"
@@ -37,12 +38,6 @@ class Unavailable(DpsampleError):  # noqa: N818 - named for what is wrong
     """A data set that this machine does not have and cannot get."""
 
 
-def cache() -> Path:
-    """Return the folder in which fetched data are kept."""
-    told = os.environ.get("DPSAMPLE_CACHE")
-    return Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpsample"
-
-
 def library() -> Spread:
     """Return how many identifiers of the standard library occur how often."""
     return _counted(standard_library()["word"])
@@ -50,7 +45,7 @@ def library() -> Spread:
 
 def npm(fetch: bool = True) -> Spread:
     """Return how many npm packages have how many packages that depend on them; fetched into the cache if need be."""
-    package = cache() / FILE
+    package = cache_folder() / FILE
     if not package.exists():
         if not fetch:
             raise Unavailable(f"{PACKAGE} is not in the cache")

@@ -1,0 +1,511 @@
+"""The report's content and HTML, without a browser: every number is the library's, and no text is trusted."""
+
+from __future__ import annotations
+
+import datetime
+import html
+import json
+import math
+import re
+import shlex
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import dpsample.pages.front_end as front_end
+import dpsample.report
+import dpsample.report.content as report_content
+from conftest import refused
+from dpsample import (
+    CustomSampling,
+    InvalidValue,
+    KeepAll,
+    Ppswor,
+    Privacy,
+    Release,
+    SampleSize,
+    new_ledger,
+    read_release,
+)
+from dpsample.baselines import StabilityHistogram
+from dpsample.charts import DARK, LIGHT, STYLES
+from dpsample.cli import cli
+from dpsample.errors import PrivacyViolation
+from dpsample.estimators.estimate import shown_number
+from dpsample.pages import Document, Markup, tag
+from dpsample.releases import Terms
+from dpsample.report import content_of, display, make_report
+from dpsample.report.content import Strength, steps
+from dpsample.scheme import reporting_probabilities
+from dpsample.shown import visible
+
+PRIVACY = Privacy(1, "1e-6")
+HOSTILE = sorted(
+    [
+        "<script>window.ran = 1; alert(1)</script>",
+        "</script><script>alert(2)</script>",
+        "<img src=x onerror=alert(3)>",
+        "<!-- --><svg onload=alert(4)>",
+        "javascript:alert(5)",
+        "\u202egnp.exe\u2066",
+        "a\0b",
+        "line\u2028end\u2029",
+        "'\"&amp;{{7*7}}${7*7}",
+        "=cmd|' /C calc'!A0",
+        "+1+1",
+        "@SUM(1)",
+        "\t=1",
+        "x" * 10_000,
+        "",
+        "   ",
+        "back\\u202eslash",
+        "נאבק العربية",
+    ],
+    key=str.encode,
+)
+
+
+def made(keys: dict[str, Any], sampling: Any = None, keys_only: bool = False, **terms: Any) -> Release:
+    """A release of these keys, with tokens that fall slowly."""
+    n = len(next(iter(keys.values())))
+    numbers = {} if keys_only else {"token": [20.0 + 2.0**m for m in range(n)], "estimate": [30.0] * n}
+    types = {"token": pa.float64(), "estimate": pa.float64()}
+    columns = {**keys, **{name: pa.array(values, types[name]) for name, values in numbers.items()}}
+    return Release(pa.table(columns), Terms(PRIVACY, sampling or KeepAll(), tuple(keys), keys_only=keys_only, **terms))
+
+
+def words(n: int = 400) -> Release:
+    """A release of n keys of many frequencies."""
+    tokens = [1.0 + 0.125 * (m % 30) + (m // 3) + (5000.0 if m % 40 == 0 else 0.0) for m in range(n)]
+    table = pa.table({"word": [f"w{m:04d}" for m in range(n)], "token": tokens, "estimate": [t + 12 for t in tokens]})
+    return Release(table, Terms(PRIVACY, KeepAll(), ("word",)))
+
+
+RELEASES: dict[str, Any] = {
+    "empty": lambda: made({"word": pa.array([], pa.string())}),
+    "one key": lambda: made({"word": ["a"]}),
+    "keys only": lambda: made({"word": ["a", "b"]}, keys_only=True),
+    "empty, keys only": lambda: made({"word": pa.array([], pa.string())}, keys_only=True),
+    "several columns": lambda: made({"city": ["Oslo", "Oslo", "Rome"], "item": ["a", "b", "a"]}),
+    "bytes": lambda: made({"blob": pa.array([b"", b"\x00<b>", b"\xff" * 1000])}),
+    "dates": lambda: made({"day": [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]}),
+    "integers": lambda: made({"id": [-5, 0, 2**62]}),
+    "hostile": lambda: made({"<b>key</b>": HOSTILE}),
+    "sampled": lambda: made({"word": ["a", "b"]}, Ppswor("0.01")),
+    "weighted": lambda: made({"word": ["a", "b"]}, Ppswor("0.01", power="0.5")),
+    "a sampling of one's own": lambda: made(
+        {"word": ["a"]}, CustomSampling([Fraction(min(i, 90), 100) for i in range(1, 200)])
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A release that protects users, of a chosen size, with a total, in a ledger."""
+    ledger = tmp_path_factory.mktemp("budget") / "pages.ledger"
+    new_ledger(ledger, "pages", Privacy(10, "1e-4"), unit="user")
+    rows = pa.table({"page": [f"p{n % 5}" for n in range(6000)], "user": [n // 4 for n in range(6000)]})
+    return dpsample.release(
+        rows,
+        "page",
+        user="user",
+        max_keys_per_user=4,
+        privacy=Privacy(3, "1e-5"),
+        size=SampleSize(1000),
+        total=True,
+        ledger=ledger,
+    )
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_every_kind_of_release_has_a_page(name: str) -> None:
+    release = RELEASES[name]()
+    page = make_report(release).html
+    text = seen(page)
+    assert f"{len(release):,}" in text
+    assert "Whom it protects" in text
+    for value in ("nan", "None", "inf", "object at", "&lt;span"):
+        assert not re.search(rf"\b{value}\b", re.sub(r"<pre.*?</pre>", "", page.split("<script")[0])), value
+    if release.keys_only:
+        assert "not how frequent they are" in text or not len(release)
+        assert 'id="top"' not in page
+    assert display(release).startswith("<div>")
+
+
+def seen(page: str) -> str:
+    """The text of a page, without its scripts and styles."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", " ", body))
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    """What is in the elements `pre` of a class."""
+    return [
+        html.unescape(text) for text in re.findall(rf'<pre tabindex="0" class="{kind}">(.*?)</pre>', page, re.DOTALL)
+    ]
+
+
+def data(page: str, name: str) -> Any:
+    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_users_sizes_totals_and_ledgers_are_told(users: Release) -> None:
+    text = seen(make_report(users).html)
+    assert "each user (all rows of one person), who counts in up to 4 keys" in text
+    assert users.terms.size is not None
+    assert users.total is not None
+    for part in (users.terms.keys_privacy.epsilon, users.terms.size.weights.epsilon, users.total.epsilon):
+        assert f" {dpsample.exact.text(part)} " in text
+    assert str(users.other()) in text
+    assert f"{users.total.value:,}" in text
+    assert str(users.terms.ledger) in text
+    assert "proved" in text
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("epsilon", ["0.01", "0.5", "1", "3", "20"])
+@pytest.mark.parametrize("delta", ["1e-12", "0.01"])
+def test_what_a_guess_can_reach(epsilon: str, delta: str) -> None:
+    """Against the pair of laws that is hardest to hide with (epsilon, delta): the best guess is right by 1/2 + TV/2."""
+    E, d = math.exp(float(epsilon)), float(delta)
+    here = [d, (1 - d) * E / (1 + E), (1 - d) / (1 + E), 0]
+    gone = here[::-1]
+    best = sum(max(a, b) for a, b in zip(here, gone, strict=True)) / 2
+    found = Strength.of(Privacy(epsilon, delta))
+    assert found.guess == pytest.approx(best, rel=1e-12)
+    assert found.factor == pytest.approx(E)
+    assert found.one_in == 1 / Fraction(delta)
+
+
+def test_bounds_are_rounded_so_that_they_hold() -> None:
+    text = seen(make_report(words(5)).html)  # exp(1) = 2.71828..., and 1 - (1 - delta) / (1 + exp(1)) = 0.731058...
+    assert "factor of 2.719," in text
+    assert "at most 73.2 %" in text
+    assert "1 in 1,000,000 (delta)" in text
+
+
+def test_the_content_is_what_the_library_answers() -> None:
+    release = words()
+    found = content_of(release, top=7)
+    assert found.top is not None
+    assert found.top.to_arrow().equals(release.top(7).to_arrow())
+    assert found.quantiles is not None
+    assert found.quantiles.to_arrow().equals(release.quantiles(list(report_content.SHARES)).to_arrow())
+    assert [i for i, _ in found.counts] == steps(14, max(release.each_key().numbers["value"].to_pylist()))
+    for i, counted in found.counts:
+        assert counted == release.count_keys(at_least=i)
+    curve = found.curve
+    ours, published, tight = curve.lines.values()
+    assert ours.tolist() == reporting_probabilities(curve.frequencies, KeepAll(), PRIVACY).tolist()
+    assert published.tolist() == StabilityHistogram(PRIVACY).reported(curve.frequencies).tolist()
+    assert tight.tolist() == StabilityHistogram(PRIVACY, tight=True).reported(curve.frequencies).tolist()
+    assert (ours >= tight - 1e-12).all()
+    assert ours[0] < 0.01
+    assert min(ours[-1], published[-1]) > 0.99
+
+
+def test_each_key_is_estimated_as_in_a_top_list() -> None:
+    release = words()
+    every = dict(release.each_key())
+    listed = list(release.top(len(release)))
+    assert len(every) == len(listed) == len(release)
+    for key, found in listed:
+        for name in ("value", "standard_error", "low", "high"):
+            assert getattr(every[key], name) == pytest.approx(getattr(found, name), rel=1e-12)
+    assert [key for key, _ in release.each_key("word < 'w0003'")] == ["w0000", "w0001", "w0002"]
+
+
+def test_the_search_has_the_numbers_of_each_key() -> None:
+    release = words()
+    found = data(make_report(release).html, "keys")
+    places = [n for n, run in enumerate(found["runs"]) for _ in range(run)]
+    every = dict(release.each_key())
+    tokens = dict(zip(release.table["word"].to_pylist(), release.table["token"].to_pylist(), strict=True))
+    assert sorted(found["keys"][0]) == release.table["word"].to_pylist()
+    for key, place in zip(found["keys"][0], places, strict=True):
+        assert found["tokens"][place] == tokens[key]
+        for name in ("value", "low", "high"):
+            assert shown_number(found[name][place]) == shown_number(getattr(every[key], name))
+    values = [found["value"][place] for place in places]
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_large_release_shows_the_most_frequent_keys_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = words(400)
+    monkeypatch.setattr(report_content, "LISTED", 50)
+    page = make_report(release).html
+    assert "The 50 most frequent of 400 reported keys" in seen(page)
+    shown = data(page, "keys")["keys"][0]
+    every = dict(release.each_key())
+    left = {key: found.value for key, found in every.items() if key not in shown}
+    assert len(left) == 350
+    assert max(left.values()) <= min(every[key].value for key in shown)
+    monkeypatch.setattr(report_content, "_BYTES", 400)
+    assert 0 < len(content_of(release).listing) < 50
+
+
+def test_steps_are_few_and_in_range() -> None:
+    for last in (14, 15, 100, 10**4, 10**6, 10**9, 2**62):
+        found = steps(14, last)
+        assert found[0] == 14
+        assert found == sorted(set(found))
+        assert found[-1] <= last
+        assert len(found) <= 20
+
+
+# Proof.
+
+
+def test_a_release_that_is_less_private_than_it_says_is_shown_as_such() -> None:
+    release = made({"word": ["a"]}, unit="user", max_keys=100, per_key=PRIVACY)
+    assert isinstance(content_of(release).proof, PrivacyViolation)
+    assert "FAILED" in seen(make_report(release).html)
+
+
+def test_a_proof_that_takes_long_is_left_to_the_command() -> None:
+    table = pa.table({"word": pa.array([], pa.string())})
+    slow = Release(table, Terms(Privacy("0.001", "1e-9"), KeepAll(), ("word",), keys_only=True))
+    assert content_of(slow).proof is None
+    assert "not run for this page" in seen(make_report(slow).html)
+    assert content_of(words(), prove=False).proof is None
+
+
+# Keys are untrusted.
+
+
+def test_hostile_keys_are_only_text() -> None:
+    page = make_report(RELEASES["hostile"](), title="<script>alert(9)</script>").html
+    ours = re.findall(r"<script[^>]*>", page)
+    assert (
+        ours
+        == ['<script type="application/json" id="keys">']
+        + [f'<script type="application/json" id="chart-{name}">' for name in ("reported", "frequencies")]
+        + ['<script type="module">'] * 3
+    )
+    body = page.split("</style>")[1].split('<script type="application/json"')[0]
+    for text in ("<img", "<!--", "<svg onload", "<b>key", "onerror=alert(3)>"):
+        assert text not in body
+    for text in ("\u202e", "\u2066", "\0", "\u2028", "\u2029"):
+        assert text not in page
+    assert "&lt;script&gt;window.ran" in body
+    assert r"\u202egnp.exe\u2066" in body
+    found = data(page, "keys")["keys"][0]
+    assert sorted(found) == sorted(map(visible, HOSTILE))
+    assert len(page.encode()) < 2_000_000  # a key of 10,000 characters is cut
+    for raw in re.findall(r'<script type="application/json" id="[a-z-]+">(.*?)</script>', page, re.DOTALL):
+        assert "<" not in raw
+
+
+def test_what_is_unseen_is_made_visible() -> None:
+    assert visible("a b") == "a b"
+    assert visible("") == "''"
+    assert visible(" a ") == r"\x20a\x20"
+    assert visible("\u202e\u200b\x1b[2J\xa0") == r"\u202e\u200b\x1b[2J\xa0"
+    assert visible("back\\u202e") == r"back\\u202e"  # not to be taken for the mark itself
+    assert visible("é 漢字 😀 العربية") == "é 漢字 😀 العربية"
+    assert visible("x" * 300) == "x" * 200 + "… (300 characters)"
+    assert all(text.isprintable() for text in map(visible, HOSTILE))
+
+
+def test_text_in_elements_is_escaped() -> None:
+    assert tag("p", "<b>", tag("i", "&"), title='"<') == '<p title="&quot;&lt;">&lt;b&gt;<i>&amp;</i></p>'
+    assert isinstance(tag("p"), Markup)
+
+
+# The document.
+
+
+def test_the_policy_names_the_very_scripts_and_styles() -> None:
+    import base64
+    import hashlib
+
+    page = make_report(words(20)).html
+    head = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert head is not None
+    policy = dict(part.split(" ", 1) for part in html.unescape(head[1]).split("; "))
+    assert policy["default-src"] == policy["connect-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+
+    def hashes(pattern: str) -> list[str]:
+        found = re.findall(pattern, page, re.DOTALL)
+        return [f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'" for code in found]
+
+    assert policy["script-src"].split() == hashes(r'<script type="module">(.*?)</script>')
+    assert policy["style-src"].split() == hashes(r"<style>(.*?)</style>")
+    assert not re.search(r"unsafe|https?:|nonce", head[1])
+    body = page.split("</style>")[1].split('<script type="application/json"')[0]
+    assert not re.search(r"<[^>]* (style|on[a-z]+)=", body)
+    assert not re.search(r"(src|href)=\"(?!#)", body)
+
+
+def test_a_served_page_may_talk_to_its_server_only() -> None:
+    page = Document("x", tag("main"), scripts=["1"], served=True).html()
+    assert "connect-src &#x27;self&#x27;" in page
+
+
+def contrast(a: str, b: str) -> float:
+    """As the guidelines for web content define it."""
+
+    def luminance(color: str) -> float:
+        parts = [int(color[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted([luminance(a), luminance(b)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_lines_can_be_seen_on_their_ground() -> None:
+    style = make_report(words(5)).html.split("</style>")[0]
+    grounds = re.findall(r"--ground: (#\w{6})", style)
+    assert len(grounds) == 2
+    for ground, colors in zip(grounds, (LIGHT, DARK), strict=True):
+        assert len(colors) == len(STYLES)
+        assert min(contrast(color, ground) for color in colors) >= 3
+
+
+# What the page tells to run.
+
+
+def test_what_the_page_tells_to_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: Release) -> None:
+    monkeypatch.chdir(tmp_path)
+    for n, release in enumerate((words(), users)):
+        name = f"it's {n}.private.parquet"
+        Path("report.html").unlink(missing_ok=True)
+        release.write(name)
+        done = CliRunner().invoke(cli, ["report", name, "-o", f"page{n}.html"])
+        assert done.exit_code == 0, done.output
+        page = (tmp_path / f"page{n}.html").read_text()
+        code, commands = blocks(page, "again python"), blocks(page, "again command") + blocks(page, "again")
+        assert len(code) >= 5
+        assert len(commands) >= 7
+        for text in code:
+            exec(text, {})
+        for text in commands:
+            for line in text.splitlines():
+                words_ = shlex.split(line)
+                assert words_[0] == "dpsample"
+                done = CliRunner().invoke(cli, words_[1:])
+                assert done.exit_code == 0, (line, done.output)
+
+
+# Files, notebooks, the command.
+
+
+def test_a_report_is_written_whole_and_never_over_another(tmp_path: Path) -> None:
+    report = words(30).report(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == report.html
+    with refused("not overwritten"):
+        report.write(tmp_path / "a.html")
+    report.write(tmp_path / "a.html", force=True)
+    with refused("folder must exist"):
+        report.write(tmp_path / "none" / "a.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_a_notebook_shows_a_report_in_a_frame_that_cannot_reach_it() -> None:
+    report = words(30).report()
+    frame = report._repr_html_()
+    found = re.fullmatch(r'<iframe title="[^"]*" sandbox="allow-scripts" [^<>]*srcdoc="([^"]*)"></iframe>', frame)
+    assert found is not None
+    assert html.unescape(found[1]) == report.html
+    assert len(repr(report)) < 100
+
+
+def test_a_notebook_shows_a_release_without_the_chart_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("altair", "vl_convert"):
+        monkeypatch.setitem(sys.modules, module, None)
+    release = words()
+    view = release._repr_html_()
+    assert "<script" not in view
+    top = sorted(zip(release.table["estimate"].to_pylist(), release.table["word"].to_pylist(), strict=True))[-10:]
+    rows = re.findall(r"<tr><td>(w\d+)</td>", view)
+    assert sorted(rows) == sorted(word for _, word in top)
+    assert "epsilon 1, delta 1e-06" in view
+    assert "<polyline" in view
+    with refused("drawn with Altair") as found:
+        release.report()
+    assert "pip install 'dpsample[report]'" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["missing.parquet", "-o", "page.html"], "must exist to be read"),
+        (["words.parquet", "-o", "taken.html"], "not overwritten"),
+        (["words.parquet", "-o", "none/page.html"], "folder must exist"),
+        (["words.parquet", "-o", "page.html", "--top", "0"], "from 1 on"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be(
+    arguments: list[str], rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words(5).write("words.parquet")
+    Path("taken.html").write_text("mine")
+    done = CliRunner().invoke(cli, ["report", *arguments])
+    assert isinstance(done.exception, InvalidValue)
+    assert rule in str(done.exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken.html", "words.parquet"]
+    assert Path("taken.html").read_text() == "mine"
+
+
+def test_the_command_writes_the_page_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words(30).write("words.csv")
+    done = CliRunner().invoke(cli, ["report", "words.csv", "-o", "page.html", "--title", "My <words>", "--top", "3"])
+    assert done.exit_code == 0
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "<title>My &lt;words&gt;</title>" in page
+    assert page == make_report(read_release("words.csv"), title="My <words>", name="words.csv", top=3).html
+    assert str(tmp_path) not in page
+
+
+# The chart library's code.
+
+
+def test_kept_code_is_used_only_if_nobody_else_can_have_written_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Library:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def javascript_bundle(self) -> str:
+            self.calls += 1
+            return "code('</script><!--')"
+
+    library = Library()
+    monkeypatch.setattr(front_end, "converter", lambda: library)
+    monkeypatch.setenv("DPSAMPLE_CACHE", str(tmp_path / "cache"))
+
+    def asked() -> int:
+        front_end.chart_library.cache_clear()
+        before = library.calls
+        assert front_end.chart_library() == r"code('<\/script><\!--')"
+        return library.calls - before
+
+    try:
+        assert (asked(), asked()) == (1, 0)
+        (kept,) = (tmp_path / "cache").iterdir()
+        content = kept.read_bytes()
+        kept.write_bytes(content + b"alert(1)")  # damaged
+        assert (asked(), asked()) == (1, 0)
+        kept.chmod(0o666)
+        assert (asked(), asked()) == (1, 0)
+        kept.parent.chmod(0o777)
+        assert (asked(), asked()) == (1, 1)
+        kept.parent.chmod(0o700)
+        kept.unlink()
+        kept.symlink_to(tmp_path / "elsewhere")
+        assert asked() == 1
+    finally:
+        front_end.chart_library.cache_clear()
