@@ -31,7 +31,7 @@ from dpsample.scheme.tokens import lifetime, token_laws
 
 _GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
-_STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
+STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _LARGEST = 20_000_000  # numbers in the table
 _KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
 _BLOCK = 1 << 18  # tokens times rows at once
@@ -56,6 +56,7 @@ class Calibration:
     sampling: Sampling
     privacy: Privacy
     grid: int
+    spacing: float = STEP  # of the table, in 1/epsilon
 
     @cached_property
     def _rows(self) -> Any:
@@ -64,7 +65,7 @@ class Calibration:
     @cached_property
     def step(self) -> int:
         """The distance of the table's frequencies."""
-        return max(1, round(_STEP / float(self.privacy.epsilon)))
+        return max(1, round(self.spacing / float(self.privacy.epsilon)))
 
     @cached_property
     def _reach(self) -> tuple[int, int, int]:
@@ -116,7 +117,11 @@ class Calibration:
     @property
     def feasible(self) -> bool:
         """Whether the table fits into memory, which a very small epsilon makes large."""
-        return self.table_tokens * lifetime(self.privacy) <= _LARGEST
+        return self.fits(self.grid)
+
+    def fits(self, grid: int) -> bool:
+        """Whether it does with this grid."""
+        return int(self.frequencies[-1]) * grid * lifetime(self.privacy) <= _LARGEST
 
     @cached_property
     def _lives(self) -> tuple[Floats, Floats]:
@@ -143,7 +148,7 @@ class Calibration:
     @cached_property
     def bins(self) -> Ints:
         """The bin of each token that has a correction."""
-        width = max(1, round(_STEP / float(self.privacy.epsilon) * self.grid))
+        width = max(1, round(self.spacing / float(self.privacy.epsilon) * self.grid))
         return np.arange(self._reach[1] * self.grid, dtype=np.int64) // width
 
     @cached_property
@@ -208,9 +213,9 @@ class Calibration:
 
 
 @lru_cache(maxsize=16)
-def calibration(sampling: Sampling, privacy: Privacy, grid: int) -> Calibration:
+def calibration(sampling: Sampling, privacy: Privacy, grid: int, spacing: float = STEP) -> Calibration:
     """Return the calibration of a scheme, which is costly the first time that it is used."""
-    return Calibration(sampling, privacy, grid)
+    return Calibration(sampling, privacy, grid, spacing)
 
 
 class Functional:
@@ -306,7 +311,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Mea
     if not len(tally.cells):
         return Parts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     scheme = calibration(sampling, privacy, grid)
-    keys = int(10 ** (np.ceil(2 * np.log10(max(tally.total, 100))) / 2))
+    keys = rough(tally.total)
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
     total, spread, left, windows = _functionals(scheme, of, keys, largest)
     near = tally.cells <= len(total.near)
@@ -318,9 +323,13 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Mea
     each = guess * tally.squares / tally.keys
     freedom = float(tally.keys @ each) ** 2 / max(float(tally.keys @ each**2), 1e-300)
     dark, dark_error = _continued(total, windows, tally.weights[near], tally.squares[near], at)
-    cautious = max(dark - _CAUTION * dark_error, 0.0)
     slack = float(np.abs(tally.weights[near]) @ left[at])
-    return Parts(seen, math.sqrt(variance), slack, freedom, cautious, dark_error)
+    return Parts(seen, math.sqrt(variance), slack, freedom, dark, dark_error)
+
+
+def rough(keys: float) -> int:
+    """Round a number of reported keys up, so that few functionals serve all of them."""
+    return int(10 ** (np.ceil(2 * np.log10(max(keys, 100))) / 2))
 
 
 Window = tuple[Functional, float, float, float]
@@ -335,6 +344,12 @@ def _functionals(
     spread = Functional(scheme, total.variance(largest), 10 * keys)
     bias = np.where(scheme.dark, 0.0, np.abs(total.bias))
     left = scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, bias, right=0.0))
+    return total, spread, left, windows_of(total, keys)
+
+
+def windows_of(total: Functional, keys: float) -> list[Window]:
+    """Return what estimates the number of keys for each frequency just above the edge: all windows, or none."""
+    scheme = total.scheme
     windows: list[Window] = []
     if (total.bias[scheme.dark] < 0).any():
         # wide enough to tell frequencies apart
@@ -347,19 +362,24 @@ def _functionals(
             width = (float(inside.sum()) + float(window.mean[scheme.dark].sum())) * scheme.step
             if inside.any() and width > 0:
                 windows.append((window, width, more, centre))
-    return total, spread, left, windows
+    return windows if len(windows) == len(_WINDOWS) else []
 
 
 def _continued(
     total: Functional, windows: list[Window], weights: Floats, squares: Floats, at: Ints
 ) -> tuple[float, float]:
     """What the dark adds to the sum if the density goes on below the edge as it is above, and its standard error."""
-    if len(windows) < len(_WINDOWS):
+    if not windows:
         return 0.0, 0.0
     density, error = np.zeros((2, len(windows)))
     for n, (window, width, _, _) in enumerate(windows):
         b = window.near[at]
         density[n], error[n] = float(weights @ b) / width, math.sqrt(float(squares @ b**2)) / width
+    return continued(total, windows, density, error)
+
+
+def continued(total: Functional, windows: list[Window], density: Floats, error: Floats) -> tuple[float, float]:
+    """Continue these densities, of all windows, into the dark: what is surely to be added to the sum, and its error."""
     more, place = (np.array([window[n] for window in windows]) for n in (2, 3))
     n = int(np.argmin(more * (density - _CAUTION * error)))
     if density.min() <= 0:
@@ -372,7 +392,8 @@ def _continued(
     bend = float(slopes[0] - slopes[1])
     slope = float(slopes[0]) + (bend if bend <= _SHARPEST else 0.0) - _CAUTION * unsure
     missed = _missed(total, min(max(slope, 0.0), _STEEPEST))
-    return float(more[n] * density[n] * missed), float(more[n] * error[n] * missed)
+    added, unsure = float(more[n] * density[n] * missed), float(more[n] * error[n] * missed)
+    return max(added - _CAUTION * unsure, 0.0), unsure
 
 
 def _missed(total: Functional, slope: float) -> float:
