@@ -204,7 +204,7 @@ def accuracy(
 
 
 def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int], share: float) -> Accuracy:
-    """Return the accuracy of the estimate of a selection's elements, when each key is selected with probability `share`.
+    """Return the accuracy of a selection's estimated elements, when each key is selected with probability `share`.
 
     The truth is the selection's own number of elements, so what is off is ``B (estimate - frequency)``, summed over
     keys, with B = 1 for a selected key and 0 for others. With s = share, its mean and variance are
@@ -225,7 +225,7 @@ def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int
 def selected(errors: Errors, keys: Floats, share: float) -> Accuracy:
     """Do what `selection_accuracy` does, for the errors at each frequency and its number of keys."""
     found = covered(errors.frequencies, keys, errors.reported)
-    part = Coverage(*(share * number for number in vars(found).values()))  # type: ignore[arg-type]
+    part = Coverage(*(share * number for number in vars(found).values()))
     scatter = share * float(keys @ errors.variance) + share * (1 - share) * float(keys @ errors.bias**2)
     return Accuracy(part, share * float(keys @ errors.truth), share * float(keys @ errors.bias), scatter)
 

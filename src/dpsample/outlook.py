@@ -1,12 +1,13 @@
 """Outlook: what is to be expected of a release, before any budget is spent. Mathematics; sees no data.
 
-    Setting   what the release is to be: privacy, sampling or a sample size, keys per user, a total
-    outlook   frequencies, a setting -> how much is reported, from which frequency on, and how far sums are off
-    curve     how likely a key of each frequency is to be reported, next to the stability-based histogram
+Setting   what the release is to be: privacy, sampling or a sample size, keys per user, a total
+outlook   frequencies, a setting -> how much is reported, from which frequency on, and how far sums are off
+curve     how likely a key of each frequency is to be reported, next to the stability-based histogram
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -23,7 +24,7 @@ from dpsample.frequencies import Frequencies
 from dpsample.predicted import predicted
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
+from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, KeepAll, Sampling
 from dpsample.sizes import SampleSize
 
 PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and threshold", "not private"
@@ -90,14 +91,14 @@ class Expected:
     estimator: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outlook:
-    """What is to be expected of one setting, by PWS and by the baselines."""
+    """What is to be expected of one setting, by PWS and by the baselines; as private as the frequencies."""
 
     setting: Setting
     sampling: Sampling  # with its tau
+    frequencies: Frequencies
     share: float
-    private: bool  # whether it tells of private data
     methods: tuple[Expected, ...]
     notes: tuple[str, ...] = ()
 
@@ -106,16 +107,28 @@ class Outlook:
         """What dpsample releases."""
         return self.methods[0]
 
+    @property
+    def private(self) -> bool:
+        """Whether it tells of private data."""
+        return self.frequencies.private
+
+    def __repr__(self) -> str:
+        told = "NOT private" if self.private else f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
+        return f"Outlook({self.setting.privacy}, {self.sampling}: {told})"
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         setting = self.setting
         return {
+            "private_input": self.private,
             "epsilon": text(setting.privacy.epsilon),
             "delta": text(setting.privacy.delta),
             "max_keys_per_user": setting.max_keys_per_user,
             "per_key": setting.per_key.to_json(),
             "sampling": self.sampling.to_json(),
             "sample_size": setting.size.size if setting.size else None,
+            "keys": self.frequencies.total,
+            "elements": self.frequencies.elements,
             "share": self.share,
             "methods": [asdict(method) for method in self.methods],
             "notes": list(self.notes),
@@ -144,66 +157,52 @@ def outlook(
     SbH, tight cutoff     5,374 76.0% 19
     sample and threshold  1,325 64.3% 78
     """
-    made, share, notes = Frequencies.of(frequencies), check_selection(share), []
+    made, share = Frequencies.of(frequencies), check_selection(share)
+    notes: list[str] = []
     sampling, privacy = setting.scheme(made), setting.per_key
     i, keys = made.values, made.counts
 
-    def expected(name: str, method: Method) -> Expected:
-        if not errors:
-            found = covered(i, keys, method.reported(i))
-            return Expected(
-                name, found.reported_keys, found.share_of_keys, found.share_of_elements, lowest_visible(method)
-            )
-        each = method.errors(i)
-        whole = selected(each, keys, 1.0)
-        found = whole.coverage
-        return Expected(
-            name,
-            found.reported_keys,
-            found.share_of_keys,
-            found.share_of_elements,
-            lowest_visible(method),
-            whole.nrmse,
-            selected(each, keys, share).nrmse,
-        )
+    def expected(name: str, method: Method, visible: int | None) -> Expected:
+        """What is exact: everything but the errors of PWS."""
+        off: tuple[float | None, float | None] = (None, None)
+        if errors and name != PWS:
+            each = method.errors(i)
+            off = selected(each, keys, 1.0).nrmse, selected(each, keys, share).nrmse
+        found = covered(i, keys, method.reported(i))
+        return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible, *off)
 
-    ours = covered(i, keys, Pws(sampling, privacy).reported(i))
-    numbers, estimator = [None, None], None
+    ours = expected(PWS, Pws(sampling, privacy), frequency_reaching(LIKELY, sampling, privacy))
     if errors:
-        for n, part in enumerate((1.0, share)):
-            found, estimator = predicted(i, keys, sampling, privacy, part, quick)
-            numbers[n] = None if found is None else found.nrmse
+        (whole, estimator), (part, _) = (predicted(i, keys, sampling, privacy, s, quick) for s in (1.0, share))
+        off, part_off = (None if found is None else found.nrmse for found in (whole, part))
+        ours = replace(ours, nrmse=off, selection_nrmse=part_off, estimator=estimator)
         if estimator == "mle":
             notes.append(
                 "epsilon is too small for calibrated estimates: answers are by mle, and have no error bars"
-                + ("; how far they are off takes too long to compute" if numbers[0] is None else "")
+                + ("" if whole else "; how far they are off takes too long to compute")
             )
-    visible = frequency_reaching(LIKELY, sampling, privacy)
-    methods = [
-        Expected(
-            PWS, ours.reported_keys, ours.share_of_keys, ours.share_of_elements, visible, *numbers, estimator=estimator
-        )
-    ]
+    methods = [ours]
     if baselines:
         peers = dict(_peers(sampling, privacy))
-        methods += [expected(name, method) for name, method in peers.items()]
+        methods += [expected(name, peer, lowest_visible(peer, sampling.largest)) for name, peer in peers.items()]
         if SBH not in peers:
             notes.append("the stability-based histogram is not stated for this sampling")
-    return Outlook(setting, sampling, share, made.private, tuple(methods), tuple(notes))
+    return Outlook(setting, sampling, made, share, tuple(methods), tuple(notes))
+
+
+def _histograms(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
+    """The stability-based histograms, where they are stated for the sampling."""
+    with suppress(InvalidValue):
+        yield SBH, StabilityHistogram(privacy, sampling)
+        yield TIGHT, StabilityHistogram(privacy, sampling, tight=True)
 
 
 def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
-    """The baselines that go with a sampling: without any, sample-and-threshold; else the sample, not private."""
-    try:
-        yield SBH, StabilityHistogram(privacy, sampling)
-        yield TIGHT, StabilityHistogram(privacy, sampling, tight=True)
-    except InvalidValue:
-        pass
+    """The baselines: without sampling also sample-and-threshold, with it the sample as it is."""
+    yield from _histograms(sampling, privacy)
     if not isinstance(sampling, KeepAll):
         yield OPEN, NonPrivate(sampling)
-        return
-    method = _sample_and_threshold(privacy)
-    if method is not None:
+    elif (method := _sample_and_threshold(privacy)) is not None:
         yield SAMPLED, method
 
 
@@ -215,21 +214,20 @@ def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
         return None
 
 
-def lowest_visible(method: Method, level: float = LIKELY) -> int | None:
-    """Return the lowest frequency that a method reports with at least this probability; None if there is none.
+def lowest_visible(method: Method, largest: int = MAX_FREQUENCY) -> int | None:
+    """Return the lowest frequency, up to the largest, that a method is likely to report; None if there is none.
 
     >>> lowest_visible(StabilityHistogram(Privacy(1, 1e-6)))
     15
     """
-    high = 1
-    while float(method.reported([high])[0]) < level:
-        high *= 2
-        if high >= 1 << 62:
+    low, high = 0, 1
+    while float(method.reported([high])[0]) < LIKELY:
+        if high == largest:
             return None
-    low = high // 2
-    while high - low > 1:
+        low, high = high, min(2 * high, largest)
+    while high - low > 1:  # it does not decrease
         middle = (low + high) // 2
-        low, high = (middle, high) if float(method.reported([middle])[0]) < level else (low, middle)
+        low, high = (middle, high) if float(method.reported([middle])[0]) < LIKELY else (low, middle)
     return high
 
 
@@ -249,19 +247,16 @@ def curve(sampling: Sampling, privacy: Privacy, points: int = 200) -> Curve:
 
     `privacy` is that of one key, as a release's `per_key`.
 
-    >>> drawn = curve(KeepAll(), Privacy(1, 1e-6), points=5)
+    >>> drawn = curve(KeepAll(), Privacy(1, 1e-6), points=4)
     >>> drawn.frequencies, drawn.pws.round(3), drawn.sbh.round(3)
-    (array([  1,   3,  12,  41, 140]), array([0.   , 0.   , 0.095, 1.   , 1.   ]), array([0.  , 0.  , 0.03, 1.  , 1.  ]))
+    (array([  1,   5,  27, 140]), array([0., 0., 1., 1.]), array([0., 0., 1., 1.]))
     """
     pws = Pws(sampling, privacy)
     most = float(pws.reported([sampling.largest])[0])
     half = frequency_reaching(most / 2, sampling, privacy) or 1
     i = np.unique(np.rint(np.geomspace(1, min(10 * half, sampling.largest), points)).astype(np.int64))
-    peers = dict(_peers(sampling, privacy)) if not isinstance(sampling, KeepAll) else {
-        SBH: StabilityHistogram(privacy), TIGHT: StabilityHistogram(privacy, tight=True)
-    }
-    sbh, tight = (peers[name].reported(i) if name in peers else None for name in (SBH, TIGHT))
-    return Curve(i, pws.reported(i), sbh, tight, sampling.q(i))
+    peers = {name: peer.reported(i) for name, peer in _histograms(sampling, privacy)}
+    return Curve(i, pws.reported(i), peers.get(SBH), peers.get(TIGHT), sampling.q(i))
 
 
 def check_selection(share: float) -> float:

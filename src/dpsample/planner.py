@@ -196,7 +196,9 @@ def smallest_epsilon(
     if not aim.reached(best):
         value = aim.value(best)
         told = "one that no epsilon up to 20 reaches" if made.private or value is None else f"{value:.4g} at the best"
-        raise InvalidValue(f"a goal must be within reach, for epsilon up to {text(LARGEST)}", told, "choose a lesser one")
+        raise InvalidValue(
+            f"a goal must be within reach, for epsilon up to {text(LARGEST)}", told, "choose a lesser one"
+        )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if aim.reached(at(middle)) else (middle, high)

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
 from typing import Any
 
 import click
@@ -11,14 +12,9 @@ from dpsample.cli.printing import progress_bar, show
 from dpsample.exact import text
 
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
-PRIVATE = (
-    "NOT PRIVATE: this is computed from the data as they are. Do not publish it; what is chosen by it is not covered "
-    "by the privacy guarantee."
-)
-HISTOGRAM = (
-    "As private as the histogram: if that comes from private data, do NOT publish this, and what is chosen by it is "
-    "not covered by the privacy guarantee."
-)
+PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
+HISTOGRAM = "As private as the histogram: if that comes from private data, this is NOT private. Do not publish it."
+UNCOVERED = "What is chosen by looking at private data is not covered by the privacy guarantee."
 _COLUMNS = ("epsilon", "method", "keys", "of keys", "of elements", "seen from", "total +-", "selection +-")
 
 
@@ -72,7 +68,8 @@ def plan(form: str, **given: Any) -> None:
 
     goal = None if given["goal"] is None else Goal.of(given["goal"])
     share = check_selection(given["share"])
-    users = [_whole(k, "--max-keys-per-user") for k in lists["max_keys_per_user"]] or [None]
+    users: list[int | None] = [_whole(k, "--max-keys-per-user") for k in lists["max_keys_per_user"]]
+    users = users or [None]
     epsilons = ["1"] if goal else lists["epsilon"] or EPSILONS
     ways = _samplings(given, lists)
     total = given["total_share"] if given["with_total"] else False
@@ -89,14 +86,15 @@ def plan(form: str, **given: Any) -> None:
             todo = of(k, lists["delta"] or [default_delta(frequencies)])
             for n, setting in enumerate(todo):
                 found.append(
-                    smallest_epsilon(frequencies, setting, goal, share) if goal else outlook(frequencies, setting, share)
+                    smallest_epsilon(frequencies, setting, goal, share)
+                    if goal
+                    else outlook(frequencies, setting, share)
                 )
                 progress("planning", n + 1, len(todo))
     notice = PRIVATE if given["source"] else HISTOGRAM if given["histogram"] is not None else None
     command = _command(found[0], given)
     result: dict[str, Any] = {
         **({"NOT private": notice} if notice else {}),
-        "from_private_data": bool(given["source"]),
         "goal": None if goal is None else str(goal),
         "delta_by_number_of_elements": not lists["delta"],
         "outlooks": [each.to_json() for each in found],
@@ -105,8 +103,7 @@ def plan(form: str, **given: Any) -> None:
     lines = [
         *([notice, ""] if notice else []),
         *_tables(found),
-        "",
-        *_legend(share, goal, chosen=not lists["delta"], private=bool(notice)),
+        *_legend(found, share, goal, chosen=not lists["delta"], private=bool(notice)),
         "",
         f"Next: {command}",
         *([notice] if notice else []),
@@ -150,10 +147,12 @@ def _samplings(given: dict[str, Any], lists: dict[str, list[str]]) -> list[Any]:
     """How keys are sampled: all of the taus, then all of the sizes."""
     single = {"scheme": given["scheme"], "power": given["power"], "cap": given["cap"]}
     sizes = [
-        options.size_of({**single, "tau": None, "size_share": given["size_share"], "sample_size": _whole(n, "--sample-size")})
+        options.size_of(
+            {**single, "tau": None, "size_share": given["size_share"], "sample_size": _whole(n, "--sample-size")}
+        )
         for n in lists["sample_size"]
     ]
-    taus = lists["tau"] or ([] if sizes else [None])
+    taus: Sequence[str | None] = lists["tau"] or ([] if sizes else [None])
     return [options.sampling_of({**single, "tau": tau}) for tau in taus] + sizes
 
 
@@ -161,7 +160,7 @@ def _frequencies(given: dict[str, Any], max_keys: int | None, progress: Any) -> 
     from dpsample.planner import Frequencies, count
 
     if given["histogram"] is not None:
-        return Frequencies.read(given["histogram"])
+        return Frequencies.read(given["histogram"])  # as if private, since nobody says
     if given["zipf"] is not None:
         return Frequencies.zipf(given["zipf"], given["keys"], given["elements"])
     with options.engine_of(given) as engine:
@@ -170,46 +169,43 @@ def _frequencies(given: dict[str, Any], max_keys: int | None, progress: Any) -> 
 
 def _tables(found: list[Any]) -> list[str]:
     """One table for all settings that differ in epsilon only."""
+    tables = {title: [_COLUMNS, *chain(*map(_rows, group))] for title, group in groupby(found, _title)}
+    widths = [max(map(len, column)) for column in zip(*chain(*tables.values()), strict=True)]
+    lines = chain(*([title, *(_aligned(row, widths) for row in table), ""] for title, table in tables.items()))
+    notes = dict.fromkeys(note for each in found for note in each.notes)
+    return [*lines, *(f"Note: {note}." for note in notes), *([""] if notes else [])]
+
+
+def _title(each: Any) -> str:
+    """What all rows of a table have in common."""
     from dpsample.explain import explain_protected
 
-    lines: list[str] = []
-    before = None
-    rows: list[tuple[str, ...]] = []
-    titles: list[str] = []
-    tables: list[list[tuple[str, ...]]] = []
-    for each in found:
-        setting = each.setting
-        sized = f" (sample size {setting.size.size:,})" if setting.size else ""
-        title = f"delta {text(setting.privacy.delta)}, {each.sampling}{sized}, for {explain_protected(setting.max_keys_per_user)}"
-        if title != before:
-            rows = []
-            titles.append(title)
-            tables.append(rows)
-            before = title
-        rows += _rows(each)
-    widths = [max(len(row[n]) for table in [[_COLUMNS], *tables] for row in table) for n in range(len(_COLUMNS))]
-    for title, table in zip(titles, tables, strict=True):
-        lines += [title, *(_aligned(row, widths) for row in (_COLUMNS, *table)), ""]
-    notes = dict.fromkeys(note for each in found for note in each.notes)
-    return [*lines[:-1], *(f"Note: {note}." for note in notes)]
+    setting, how = each.setting, "all keys are kept"
+    if each.sampling.name != "keep all":
+        form = each.sampling.to_json()
+        weight = [f"{name} {form[name]}" for name in ("power", "cap") if form.get(name) not in (None, "1")]
+        how = ", ".join([f"{form['scheme']} with tau {form['tau']}", *weight])
+    sized = f" (for a sample of {setting.size.size:,} keys)" if setting.size else ""
+    return (
+        f"delta {text(setting.privacy.delta)}, for {explain_protected(setting.max_keys_per_user)}\n"
+        f"{each.frequencies.total:,} keys with {each.frequencies.elements:,} elements; {how}{sized}"
+    )
 
 
 def _rows(each: Any) -> list[tuple[str, ...]]:
-    rows = []
-    for n, method in enumerate(each.methods):
-        rows.append(
-            (
-                text(each.setting.privacy.epsilon) if n == 0 else "",
-                method.method,
-                f"{method.keys:,.0f}" if method.keys >= 10 else f"{method.keys:.2g}",
-                _percent(method.share_of_keys),
-                _percent(method.share_of_elements),
-                "never" if method.visible_from is None else f"{method.visible_from:,}",
-                _percent(method.nrmse),
-                _percent(method.selection_nrmse),
-            )
+    return [
+        (
+            text(each.setting.privacy.epsilon) if method is each.pws else "",
+            method.method,
+            f"{method.keys:,.0f}" if method.keys >= 10 else f"{method.keys:.2g}",
+            _percent(method.share_of_keys),
+            _percent(method.share_of_elements),
+            "never" if method.visible_from is None else f"{method.visible_from:,}",
+            _percent(method.nrmse),
+            _percent(method.selection_nrmse),
         )
-    return rows
+        for method in each.methods
+    ]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -219,28 +215,38 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.3g} %" if share < 10 else f"{share:.2g} times"
+    """Three figures."""
+    if share is None:
+        return "-"
+    return f"{100 * share:#.3g} %".replace(". %", " %") if share < 9.99 else f"{share:.3g} times"
 
 
-def _legend(share: float, goal: Any, chosen: bool, private: bool) -> list[str]:
-    lines = [
-        "keys          how many keys are expected to be reported; of keys: as a share of all keys",
-        "of elements   which share of all elements have a key that is reported",
-        "seen from     keys of this frequency or more are reported with probability 1/2 at least",
-        "total +-      error of the estimated number of all elements: root mean square, relative to the truth",
-        f"selection +-  the same for the elements of {100 * share:g} % of the keys, selected at random",
-        "PWS           what dpsample releases, with its default estimator; its errors are predicted, not exact",
-        "SbH           stability-based histogram (Laplace noise and a cutoff), by its usual and by its tight cutoff",
-        "others        sample and threshold: a sample of elements; not private: the weighted sample as it is",
-    ]
+def _legend(found: list[Any], share: float, goal: Any, chosen: bool, private: bool) -> list[str]:
+    """A sentence for each column, and for each method that is there."""
+    from dpsample.outlook import OPEN, PWS, SAMPLED, SBH, TIGHT
+
+    columns = {
+        "keys": "how many keys are expected to be reported; of keys: as a share of all keys",
+        "of elements": "which share of all elements have a key that is reported",
+        "seen from": "keys of this frequency or more are reported with probability 1/2 at least",
+        "total +-": "error of the estimated number of all elements: root mean square, relative to the truth",
+        "selection +-": f"the same for the elements of {100 * share:g} % of the keys, selected at random",
+    }
+    methods = {
+        PWS: "what dpsample releases; its errors are predicted, for its default estimator",
+        SBH: "stability-based histogram: Laplace noise, and a cutoff",
+        TIGHT: "the same with the lowest cutoff that is as private",
+        SAMPLED: "elements are sampled, and keys of which many are left are reported",
+        OPEN: "the weighted sample as it is",
+    }
+    there = {method.method for each in found for method in each.methods}
+    told = columns | {name: words for name, words in methods.items() if name in there}
+    lines = [f"{name:<20}  {words}" for name, words in told.items()]
     if goal is not None:
         lines.append(f"Each epsilon is the smallest, to 3 figures, with which PWS reaches {goal}.")
     if chosen:
-        lines.append(
-            "delta was chosen from the number of elements, a power of ten below a tenth of 1 / that number"
-            + ("; so it tells of the data: fix it without looking." if private else ".")
-        )
-    return lines
+        lines.append("delta was chosen by the number of elements: a power of ten, at most a tenth of 1 / that number.")
+    return [*lines, UNCOVERED] if private else lines
 
 
 def _command(each: Any, given: dict[str, Any]) -> str:
