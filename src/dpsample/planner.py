@@ -87,7 +87,7 @@ def count(
 
 
 def default_delta(frequencies: Frequencies) -> Fraction:
-    """Return the largest power of ten that is at most a tenth of 1 / (number of elements).
+    """Return the largest power of ten that is at most a tenth of 1 / (number of elements), and at most 0.01.
 
     It tells the magnitude of that number: of private data it is private.
 

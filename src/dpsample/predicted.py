@@ -21,7 +21,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
 
 from dpsample.accuracy import Accuracy, Coverage, Errors, Pws, covered, selected
-from dpsample.estimators.calibrated import STEP, Calibration, Functional, calibration, continued, rough, windows_of
+from dpsample.estimators.calibrated import STEP, Calibration, Functional, continued, rough, windows_of
 from dpsample.estimators.mle import mle
 from dpsample.measures import Measure
 from dpsample.privacy import Privacy
@@ -56,7 +56,7 @@ def predicted(
     if lifetime(privacy) > _LONGEST:
         return None, "mle"
     grid = default_grid(privacy)
-    scheme = calibration(sampling, privacy, *((max(1, grid // _COARSER), _COARSE) if quick else (grid, STEP)))
+    scheme = _scheme(sampling, privacy, *((max(1, grid // _COARSER), _COARSE) if quick else (grid, STEP)))
     pi = reporting_probabilities(frequencies, sampling, privacy)
     if not scheme.fits(grid):
         return _by_mle(frequencies, keys, sampling, privacy, share), "mle"
@@ -128,7 +128,12 @@ class _Table:
         return mean, float(p @ off**2) + 2 * float(p @ (off * (z @ ((along @ way) / size))))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=1)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it
+def _scheme(sampling: Sampling, privacy: Privacy, grid: int, spacing: float) -> Calibration:
+    return Calibration(sampling, privacy, grid, spacing)
+
+
+@lru_cache(maxsize=2)  # for all keys, and for a selection
 def _table(scheme: Calibration, keys: int) -> _Table:
     return _Table(scheme, keys)
 

@@ -213,9 +213,9 @@ class Calibration:
 
 
 @lru_cache(maxsize=16)
-def calibration(sampling: Sampling, privacy: Privacy, grid: int, spacing: float = STEP) -> Calibration:
+def calibration(sampling: Sampling, privacy: Privacy, grid: int) -> Calibration:
     """Return the calibration of a scheme, which is costly the first time that it is used."""
-    return Calibration(sampling, privacy, grid, spacing)
+    return Calibration(sampling, privacy, grid)
 
 
 class Functional:
