@@ -200,3 +200,9 @@ def test_a_tiny_epsilon_has_an_estimate_and_no_promise() -> None:
     assert found.value == mle([50_000, 70_000], KeepAll(), privacy).sum()
     assert (found.low, found.high, found.promised) == (-math.inf, math.inf, False)
     assert "too small" in found.notes[0]
+
+
+def test_a_delta_that_is_larger_than_epsilon_has_an_estimate() -> None:
+    privacy = Privacy("1e-6", "0.01")
+    found = estimate(Tally.of([50, 300]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
+    assert 0 <= found.low <= found.value <= found.high < math.inf

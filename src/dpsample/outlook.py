@@ -18,16 +18,18 @@ from numpy.typing import ArrayLike
 from dpsample.accuracy import Method, Pws, covered, selected
 from dpsample.baselines import NonPrivate, SampleAndThreshold, StabilityHistogram
 from dpsample.budget import Budget, Total, check_share
-from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.errors import InvalidValue
 from dpsample.exact import Number, text
 from dpsample.frequencies import Frequencies
 from dpsample.predicted import predicted
 from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.reporting import frequency_reaching, steps_to_one
 from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, KeepAll, Sampling
 from dpsample.sizes import SampleSize
 
 PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and threshold", "not private"
+_FAR = 3000  # frequencies up to certainty, beyond which sample-and-threshold is left out
+_SMALL, _LARGE = Fraction(1, 200), 20  # epsilons, for the same reason
 LIKELY = 0.5  # from this reporting probability on a key is likely to be seen
 
 
@@ -208,10 +210,12 @@ def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]
 
 @lru_cache(maxsize=64)
 def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
-    try:
-        return SampleAndThreshold.for_privacy(privacy)
-    except DpsampleError:  # delta is below what floats hold
+    """The method that goes with a privacy; none where it would take long to find, or beyond floats."""
+    if steps_to_one(privacy) > _FAR or not _SMALL <= privacy.epsilon <= _LARGE:
         return None
+    with suppress(InvalidValue):
+        return SampleAndThreshold.for_privacy(privacy)
+    return None
 
 
 def lowest_visible(method: Method, largest: int = MAX_FREQUENCY) -> int | None:

@@ -62,10 +62,15 @@ class Calibration:
     def _rows(self) -> Any:
         return reporting(self.sampling, self.privacy)
 
+    @property
+    def _width(self) -> float:
+        # a token's life is much longer than this, unless delta is about as large as epsilon
+        return min(self.spacing / float(self.privacy.epsilon), lifetime(self.privacy) / 16)
+
     @cached_property
     def step(self) -> int:
         """The distance of the table's frequencies."""
-        return max(1, round(self.spacing / float(self.privacy.epsilon)))
+        return max(1, round(self._width))
 
     @cached_property
     def _reach(self) -> tuple[int, int, int]:
@@ -148,7 +153,7 @@ class Calibration:
     @cached_property
     def bins(self) -> Ints:
         """The bin of each token that has a correction."""
-        width = max(1, round(self.spacing / float(self.privacy.epsilon) * self.grid))
+        width = max(1, round(self._width * self.grid))
         return np.arange(self._reach[1] * self.grid, dtype=np.int64) // width
 
     @cached_property
