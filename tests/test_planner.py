@@ -528,22 +528,9 @@ def test_a_plan_of_data_says_loudly_that_it_is_not_private(clicks: Path) -> None
 
 
 def test_the_suggested_command_runs_and_does_what_was_planned(clicks: Path) -> None:
-    options = ["--user", "who", "--max-keys-per-user", "3,21", "--delta", "1e-7", "--goal", "keys>=20"]
+    users = ["--user", "who", "--max-keys-per-user", "21", "--delta", "1e-7", "--goal", "keys>=20"]
     scheme = ["--scheme", "priority", "--sample-size", "6000", "--with-total"]
-    told = json.loads(
-        run(
-            str(clicks / "clicks.parquet"),
-            "-k",
-            "page",
-            *options[:2],
-            "--max-keys-per-user",
-            "21",
-            *options[4:],
-            *scheme,
-            "--format",
-            "json",
-        )
-    )
+    told = json.loads(run(str(clicks / "clicks.parquet"), "-k", "page", *users, *scheme, "--format", "json"))
     [planned] = told["outlooks"]
     words = shlex.split(told["release"])
     assert words[:2] == ["dpsample", "release"]
