@@ -241,3 +241,9 @@ def test_a_number_of_keys_far_beyond_the_table_has_an_honest_interval(sampling: 
         assert found.low < found.value < found.high
         missed += not found.low <= truth <= found.high
     assert missed <= 12
+
+
+def test_a_delta_that_is_larger_than_epsilon_has_an_estimate() -> None:
+    privacy = Privacy("1e-6", "0.01")
+    found = estimate(Tally.of([50, 300]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
+    assert 0 <= found.low <= found.value <= found.high < math.inf

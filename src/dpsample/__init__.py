@@ -24,6 +24,10 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     estimators  token -> estimate of the frequency; a tally of tokens -> a sum with its error
     accuracy    exact bias, variance and coverage of a method, for given frequencies
     baselines   other methods, to compare with
+    predicted   the accuracy of the default estimator, without simulation
+    frequencies how many keys have each frequency: made up, from a histogram, or counted
+    outlook     what is to be expected of a release; the reporting curve
+    planner     which epsilon, and what it brings, before any budget is spent
     selection   which keys a question is about, with which weight, in which groups
     expressions SQL that can touch nothing but the columns it is given
     statistics  sums, numbers of keys, means and quantiles from a release

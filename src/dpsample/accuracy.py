@@ -24,7 +24,7 @@ from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tokens import check_grid, default_grid, token_laws
 
-__all__ = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage"]
+__all__ = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage", "selection_accuracy"]
 
 _BLOCK = 1 << 20  # tokens at once
 _Sum = TypeVar("_Sum", "Coverage", "Accuracy")
@@ -173,7 +173,7 @@ def coverage(method: Method, frequencies: ArrayLike | Mapping[int, int]) -> Cove
     (1501, 500.64, 1.0)
     """
     i, keys, _, _ = _grouped(frequencies, None)
-    return _covered(i, keys, method.reported(i))
+    return covered(i, keys, method.reported(i))
 
 
 def accuracy(
@@ -196,11 +196,38 @@ def accuracy(
     i, keys, linear, squares = _grouped(frequencies, weights)
     errors = method.errors(i, of)
     return Accuracy(
-        _covered(i, keys, errors.reported),
+        covered(i, keys, errors.reported),
         float(linear @ errors.truth),
         float(linear @ errors.bias),
         float(squares @ errors.variance),
     )
+
+
+def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int], share: float) -> Accuracy:
+    """Return the accuracy of a selection's estimated elements, when each key is selected with probability `share`.
+
+    The truth is the selection's own number of elements, so what is off is ``B (estimate - frequency)``, summed over
+    keys, with B = 1 for a selected key and 0 for others. With s = share, its mean and variance are
+
+        s * sum of bias        s * sum of variance + s (1 - s) * sum of bias**2
+
+    and they are stated against the expected truth. With share = 1 it is what `accuracy` says of all keys.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> method, frequencies = Pws(KeepAll(), Privacy(1, 1e-6)), {10: 1000, 1000: 100}
+    >>> [round(selection_accuracy(method, frequencies, share).nrmse, 4) for share in (1, 0.1, 0.01)]
+    [0.0887, 0.0891, 0.0932]
+    """
+    i, keys, _, _ = _grouped(frequencies, None)
+    return selected(method.errors(i), keys, share)
+
+
+def selected(errors: Errors, keys: Floats, share: float) -> Accuracy:
+    """Do what `selection_accuracy` does, for the errors at each frequency and its number of keys."""
+    found = covered(errors.frequencies, keys, errors.reported)
+    part = Coverage(*(share * number for number in vars(found).values()))
+    scatter = share * float(keys @ errors.variance) + share * (1 - share) * float(keys @ errors.bias**2)
+    return Accuracy(part, share * float(keys @ errors.truth), share * float(keys @ errors.bias), scatter)
 
 
 def _grouped(
@@ -225,7 +252,8 @@ def _grouped(
     return i, counted[0], counted[1], counted[2]
 
 
-def _covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
+def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
+    """Return the coverage of so many keys of each frequency, reported with these probabilities."""
     elements = sum(a * int(n) for a, n in zip(i.tolist(), keys.tolist(), strict=True))
     return Coverage(int(keys.sum()), elements, float(keys @ reported), float((keys * i) @ reported))
 

@@ -83,7 +83,7 @@ def release(
     """
     made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
     request = Request.of(made, privacy, sampling, size, max_keys_per_user, max_elements_per_key, total, ledger)
-    with _running(engine) as using:
+    with running(engine) as using:
         terms, schema, batches = _released(request, keys_only, grid, way, using, progress, SecretCoins(), "(in memory)")
         with spent(terms):
             return Release(pa.Table.from_batches(batches, schema), terms)
@@ -134,7 +134,7 @@ def written(
 ) -> tuple[int, Terms]:
     """Carry out a request into a file; return the number of keys in it, and its terms."""
     check_output(output, force=force, format=format)
-    with _running(engine) as using:
+    with running(engine) as using:
         terms, schema, batches = _released(
             request, keys_only, grid, way, using, progress, SecretCoins(), fspath(output)
         )
@@ -166,10 +166,10 @@ def sample(
     """
     made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
     max_keys = check_users(made, max_keys_per_user)
-    with _running(engine) as using:
+    with running(engine) as using:
         schema = using.check(made).append(pa.field("frequency", pa.int64()))
         coins = SecretCoins()
-        made = _bounded(made, max_keys, using, coins)
+        made = bounded(made, max_keys, using, coins)
         batches = _sampled(made, sampling, way, using, progress, coins)
         if max_keys is not None:
             batches = _forgetting(batches, made, using)
@@ -209,7 +209,7 @@ def sanitized(
     budget = Budget(privacy, sample.max_keys)
     if ledger is not None:
         check_ledger(ledger, privacy, budget.unit)
-    with _running(engine) as using:
+    with running(engine) as using:
         terms = terms_of(budget, sample.sampling, sample.keys, keys_only, grid)
         schema = sample.table.schema
         schema = schema.remove(schema.get_field_index("frequency"))
@@ -250,7 +250,8 @@ def way_of(source: Source, sampling: Sampling, way: Way = "auto") -> Way:
 
 
 @contextmanager
-def _running(engine: Engine | None) -> Iterator[Engine]:
+def running(engine: Engine | None) -> Iterator[Engine]:
+    """Lend this engine, or one of our own for as long as it takes."""
     if engine is not None:
         yield engine
         return
@@ -308,7 +309,7 @@ def _released(
         request.source, asked.with_tau(Fraction(1)) if asked else request.sampling, way
     )  # refuses what is not possible
     keys = engine.check(request.source)
-    source = _bounded(request.source, budget.max_keys, engine, other)
+    source = bounded(request.source, budget.max_keys, engine, other)
     held, sampling, sized, total = None, request.sampling, None, None
     if asked is not None:
         if asked.by_frequency:
@@ -331,7 +332,7 @@ def _released(
     return terms, columns_of(keys, terms), batches
 
 
-def _bounded(source: Source, max_keys: int | None, engine: Engine, coins: Coins) -> Source:
+def bounded(source: Source, max_keys: int | None, engine: Engine, coins: Coins) -> Source:
     """What is counted: the source itself or, to protect users, a key for each user who keeps it."""
     if max_keys is None:
         return source
@@ -359,7 +360,7 @@ def _weighed(
 
     def weighed() -> Batches:
         nonlocal total
-        for batch in _told(engine.aggregated(source), "weighing keys", None, progress or _quietly):
+        for batch in told(engine.aggregated(source), "weighing keys", None, progress or quietly):
             total += size.total(batch.column("frequency").to_numpy())
             yield batch
 
@@ -396,16 +397,16 @@ def _sampled(
     source: Source, sampling: Sampling, way: Way, engine: Engine, progress: Progress | None, coins: Coins | Secret
 ) -> Batches:
     """A weighted sample: key, frequency."""
-    tell = progress or _quietly
+    tell = progress or quietly
     if way_of(source, sampling, way) == "aggregate":
-        yield from _kept(_told(engine.aggregated(source), "counting keys", None, tell), source.key, sampling, coins)
+        yield from _kept(told(engine.aggregated(source), "counting keys", None, tell), source.key, sampling, coins)
         return
     parts = []
-    for n, batch in enumerate(_told(engine.elements(source), "picking elements", engine.rows(source), tell)):
+    for n, batch in enumerate(told(engine.elements(source), "picking elements", engine.rows(source), tell)):
         parts.append(batch.take(pa.array(picked(batch.num_rows, sampling, coins.along(batch, (0, n))))))
     if parts:
         keys = pa.Table.from_batches(parts).group_by(list(source.key)).aggregate([])
-        yield from _told(engine.count(source, keys), "counting picked keys", keys.num_rows, tell)
+        yield from told(engine.count(source, keys), "counting picked keys", keys.num_rows, tell)
 
 
 def _kept(batches: Batches, key: Sequence[str], sampling: Sampling, coins: Coins | Secret) -> Batches:
@@ -413,11 +414,12 @@ def _kept(batches: Batches, key: Sequence[str], sampling: Sampling, coins: Coins
         yield sampled_batch(batch, sampling, coins.about(batch.select(key), "sample"))
 
 
-def _quietly(stage: str, done: int, total: int | None) -> None:
+def quietly(stage: str, done: int, total: int | None) -> None:
     """Progress that nobody asked for."""
 
 
-def _told(batches: Iterable[pa.RecordBatch], stage: str, total: int | None, tell: Progress) -> Batches:
+def told(batches: Iterable[pa.RecordBatch], stage: str, total: int | None, tell: Progress) -> Batches:
+    """Say how many rows went by."""
     done = 0
     for batch in batches:
         yield batch

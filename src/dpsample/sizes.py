@@ -92,9 +92,14 @@ class SampleSize:
         assert self.cap is not None
         return Fraction(self._rounded(self.cap) - self._rounded(self.cap - 1) + 4, _UNIT)
 
-    def total(self, frequencies: Ints) -> int:
-        """Return the sum of the weights, each rounded down, in units; a function of the frequencies alone."""
-        distinct, keys = np.unique(frequencies[frequencies > 0], return_counts=True)
+    def total(self, frequencies: Ints, keys: Ints | None = None) -> int:
+        """Return the sum of the weights, each rounded down, in units; a function of the frequencies alone.
+
+        With `keys`, there are so many of each of these distinct frequencies.
+        """
+        distinct = frequencies
+        if keys is None:
+            distinct, keys = np.unique(frequencies[frequencies > 0], return_counts=True)
         if self.cap is not None:
             distinct = np.minimum(distinct, self.cap)
         if self.power == 0:

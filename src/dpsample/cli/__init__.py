@@ -7,6 +7,7 @@ for bad usage or bad input.
     proving     info, verify, certify
     answers     query, top, quantiles
     ledger      ledger new, show, ...
+    planning    plan
     seeing      demo, paper, report
     options     options that commands share
     printing    what they print
@@ -22,6 +23,7 @@ import click
 from dpsample import __version__
 from dpsample.cli.answers import quantiles, query, top
 from dpsample.cli.ledger import ledger_commands
+from dpsample.cli.planning import plan
 from dpsample.cli.proving import certify_command, info, verify
 from dpsample.cli.releasing import release, sample, sanitize
 from dpsample.cli.seeing import demo_command, paper, report
@@ -69,6 +71,7 @@ for _command in (
     quantiles,
     report,
     ledger_commands,
+    plan,
     demo_command,
     paper,
 ):

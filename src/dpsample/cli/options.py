@@ -22,9 +22,7 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return add
 
 
-source = together(
-    click.argument("source", nargs=-1, required=True),
-    click.option("--key", "-k", multiple=True, required=True, help="Key column; repeat it for a key of several."),
+columns = together(
     click.option("--frequency", help="Column with the frequency, if rows are already aggregated."),
     click.option(
         "--drop-null", is_flag=True, help="Leave out rows whose key or user is NULL, instead of refusing them."
@@ -33,6 +31,11 @@ source = together(
     click.option("--query", help="SELECT to read from a database, instead of a table."),
     click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow, where the extension does not tell."),
     click.option("--user", help="Column that says whose row it is: protect users instead of elements."),
+)
+source = together(
+    click.argument("source", nargs=-1, required=True),
+    click.option("--key", "-k", multiple=True, required=True, help="Key column; repeat it for a key of several."),
+    columns,
 )
 max_keys = click.option("--max-keys-per-user", type=int, help="Each user keeps at most so many keys, chosen at random.")
 totals = together(
@@ -73,10 +76,13 @@ output = together(
     ),
     click.option("--force", is_flag=True, help="Replace an output that exists."),
 )
-machine = together(
+resources = together(
     click.option("--memory-limit", help="For example 1GB. Temporary files take what does not fit."),
     click.option("--threads", type=click.IntRange(min=1), help="At most so many."),
     click.option("--temp-dir", help="Folder for temporary files. They hold private data and are removed at the end."),
+)
+machine = together(
+    resources,
     click.option(
         "--way",
         type=click.Choice(["auto", "aggregate", "two-pass"]),

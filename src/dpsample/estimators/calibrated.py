@@ -82,7 +82,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     if not len(tally.cells):
         return Parts(*[0.0] * 9)
     scheme = calibration(sampling, privacy, grid)
-    keys = int(10 ** (np.ceil(2 * np.log10(max(tally.total, 100))) / 2))
+    keys = rough(tally.total)
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
     made = _functionals(scheme, of, keys, largest)
     near = tally.cells <= scheme.table_tokens
@@ -98,22 +98,27 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     size = math.sqrt(float(tally.squares.sum()) / tally.total)
     more, slope = (float(found) for found in size ** np.array([2, 3]) * _unreported(made, least))
     # the variance, by two estimates: a flat one, and one that has no bias but a variance of its own
-    rough, fine = float(tally.squares @ guess), float(tally.squares @ better)
+    flat, fine = float(tally.squares @ guess), float(tally.squares @ better)
     fourth = tally.squares**2 / tally.keys
     unsure = max(float(fourth @ better**2), _LEAST * float(fourth @ noise)) + more**2 + 1e-300
-    variance = more + max(fine, _LEAST * rough) + 1e-300
-    variance += max(rough - fine, 0.0) * _BLEND / (_BLEND + variance**2 / unsure)
+    variance = more + max(fine, _LEAST * flat) + 1e-300
+    variance += max(flat - fine, 0.0) * _BLEND / (_BLEND + variance**2 / unsure)
     return Parts(
         seen,
         math.sqrt(variance),
         slack=float(np.abs(tally.weights) @ np.append(made.slack[at], far[:, 3])),
-        keys=(rough + more) ** 2 / (float(fourth @ guess**2) + more**2 + 1e-300),
+        keys=(flat + more) ** 2 / (float(fourth @ guess**2) + more**2 + 1e-300),
         freedom=variance**2 / unsure,
         trend=max(float(trend @ (tally.squares * tally.weights / tally.keys)) + slope, 0.0) / variance,
         unseen=more / variance,
-        dark=max(dark - _CAUTION * dark_error, 0.0),
+        dark=dark,
         dark_error=dark_error,
     )
+
+
+def rough(keys: float) -> int:
+    """Round a number of reported keys up, so that few functionals serve all of them."""
+    return int(10 ** (np.ceil(2 * np.log10(max(keys, 100))) / 2))
 
 
 Window = tuple[Functional, float, float, float]
@@ -146,8 +151,14 @@ def _functionals(scheme: Calibration, of: Function, keys: int, largest: int) -> 
         noise=scheme.flat_table(lambda i: np.interp(i, scheme.frequencies, noise)),
         left=left,
         slack=scheme.flat_table(left),
-        windows=_windows(scheme, keys) if (total.bias[scheme.dark] < 0).any() else [],
+        windows=windows_of(total, keys),
     )
+
+
+def windows_of(total: Functional, keys: int) -> list[Window]:
+    """Return what estimates the number of keys for each frequency just above the edge, if the dark matters."""
+    dark = (total.bias[total.scheme.dark] < 0).any()
+    return _windows(total.scheme, keys) if dark else []
 
 
 @lru_cache(maxsize=16)
@@ -188,6 +199,11 @@ def _continued(
     for n, (window, width, _, _) in enumerate(windows):
         b = window.near[at]
         density[n], error[n] = float(weights @ b) / width, math.sqrt(float(squares @ b**2)) / width
+    return continued(total, windows, density, error)
+
+
+def continued(total: Functional, windows: list[Window], density: Floats, error: Floats) -> tuple[float, float]:
+    """Continue these densities, of all windows, into the dark: what is surely to be added to the sum, and its error."""
     more, place = (np.array([window[n] for window in windows]) for n in (2, 3))
     n = int(np.argmin(more * (density - _CAUTION * error)))
     if density.min() <= 0:
@@ -200,7 +216,8 @@ def _continued(
     bend = float(slopes[0] - slopes[1])
     slope = float(slopes[0]) + (bend if bend <= _SHARPEST else 0.0) - _CAUTION * unsure
     missed = _missed(total, min(max(slope, 0.0), _STEEPEST))
-    return float(more[n] * density[n] * missed), float(more[n] * error[n] * missed)
+    added, unsure = float(more[n] * density[n] * missed), float(more[n] * error[n] * missed)
+    return max(added - _CAUTION * unsure, 0.0), unsure
 
 
 def _missed(total: Functional, slope: float) -> float:

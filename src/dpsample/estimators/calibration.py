@@ -23,7 +23,7 @@ from dpsample.scheme.tokens import TokenLaw, lifetime, steady_from, token_law, t
 
 _GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth
 _SETTLED = 0.999  # of q: from here on the flat estimates need no correction, once a token's lifetime has passed
-_STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
+STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which are spread over 1.4 of it
 _LARGEST = 20_000_000  # numbers in the table
 _KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
 _BLOCK = 1 << 21  # tokens times rows at once: many, since each time a token's life is walked through anew
@@ -39,15 +39,21 @@ class Calibration:
     sampling: Sampling
     privacy: Privacy
     grid: int
+    spacing: float = STEP  # of the table, in 1/epsilon
 
     @cached_property
     def _rows(self) -> Any:
         return reporting(self.sampling, self.privacy)
 
+    @property
+    def _width(self) -> float:
+        # a token's life is much longer than this, unless delta is about as large as epsilon
+        return min(self.spacing / float(self.privacy.epsilon), lifetime(self.privacy) / 16)
+
     @cached_property
     def step(self) -> int:
         """The distance of the table's frequencies."""
-        return max(1, round(_STEP / float(self.privacy.epsilon)))
+        return max(1, round(self._width))
 
     @cached_property
     def _reach(self) -> tuple[int, int, int]:
@@ -104,7 +110,11 @@ class Calibration:
     @property
     def feasible(self) -> bool:
         """Whether the table fits into memory, which a very small epsilon makes large."""
-        return self.table_tokens * lifetime(self.privacy) <= _LARGEST
+        return self.fits(self.grid)
+
+    def fits(self, grid: int) -> bool:
+        """Whether it does with this grid."""
+        return int(self.frequencies[-1]) * grid * lifetime(self.privacy) <= _LARGEST
 
     @cached_property
     def _lives(self) -> tuple[Floats, Floats]:
@@ -146,7 +156,7 @@ class Calibration:
     @cached_property
     def bins(self) -> Ints:
         """The bin of each token that has a correction."""
-        width = max(1, round(_STEP / float(self.privacy.epsilon) * self.grid))
+        width = max(1, round(self._width * self.grid))
         return np.arange(self._reach[1] * self.grid, dtype=np.int64) // width
 
     @cached_property
@@ -250,6 +260,11 @@ class Functional:
         self.near[: len(scheme.bins)] += scheme.correction(targets, self.flat, _TRUST * keys)[scheme.bins]
         self.mean = scheme.laws @ self.near  # at the table's frequencies, as all that follows
         self.bias = self.mean - targets
+
+    @cached_property
+    def variances(self) -> Floats:
+        """The variance of one key's value at the table's frequencies."""
+        return self.scheme.laws @ self.near**2 - self.mean**2
 
     def values(self, cells: Ints) -> Floats:
         """Return the value of each token; of those beyond the table, the flat one."""

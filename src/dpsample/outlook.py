@@ -1,0 +1,270 @@
+"""Outlook: what is to be expected of a release, before any budget is spent. Mathematics; sees no data.
+
+Setting   what the release is to be: privacy, sampling or a sample size, keys per user, a total
+outlook   frequencies, a setting -> how much is reported, from which frequency on, and how far sums are off
+curve     how likely a key of each frequency is to be reported, next to the stability-based histogram
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.accuracy import Method, Pws, covered, selected
+from dpsample.baselines import NonPrivate, SampleAndThreshold, StabilityHistogram
+from dpsample.budget import Budget, Total, check_share
+from dpsample.errors import InvalidValue
+from dpsample.exact import Number, text
+from dpsample.frequencies import Frequencies
+from dpsample.predicted import predicted
+from dpsample.privacy import Privacy
+from dpsample.scheme.reporting import frequency_reaching, steps_to_one
+from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, KeepAll, Sampling
+from dpsample.sizes import SampleSize
+
+PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and threshold", "not private"
+_FAR = 3000  # frequencies up to certainty, beyond which sample-and-threshold is left out
+_SMALL, _LARGE = Fraction(1, 200), 20  # epsilons, for the same reason
+LIKELY = 0.5  # from this reporting probability on a key is likely to be seen
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a release is to be, with the arguments of `dpsample.release`.
+
+    >>> Setting(Privacy(1, 1e-6), max_keys_per_user=50).per_key
+    Privacy(epsilon='0.0335281', delta='1e-08')
+    """
+
+    privacy: Privacy
+    sampling: Sampling = field(default_factory=KeepAll)
+    size: SampleSize | None = None
+    max_keys_per_user: int | None = None
+    total: bool | Number = False
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not isinstance(self.sampling, KeepAll):
+            raise InvalidValue("either a scheme with its tau or a sample size is given", "both", "leave one out")
+        _ = self.budget  # checks the rest
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the privacy is spent on."""
+        return Budget(
+            self.privacy,
+            self.max_keys_per_user,
+            self.size.share if self.size is not None else Fraction(0),
+            check_share(self.total, "the total"),
+        )
+
+    @cached_property
+    def per_key(self) -> Privacy:
+        """What each key has, as in the release."""
+        return self.budget.per_key
+
+    def scheme(self, frequencies: Frequencies) -> Sampling:
+        """Return the sampling; for a sample size, with the tau that follows from the true total of the weights.
+
+        A release adds noise to that total, which hardly changes tau.
+        """
+        if self.size is None:
+            return self.sampling
+        size = self.size
+        units = size.total(frequencies.values, frequencies.keys)
+        return size.sampling(Total(units * size.unit, self.privacy.epsilon * size.share, size.sensitivity, size.unit))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is to be expected of one method; NRMSEs are None where they are not computed."""
+
+    method: str
+    keys: float  # reported
+    share_of_keys: float
+    share_of_elements: float
+    visible_from: int | None  # the lowest frequency that is reported with probability 1/2 or more
+    nrmse: float | None = None  # of the total: root mean square error, as a share of the truth
+    selection_nrmse: float | None = None  # of a random selection of `share` of the keys
+    estimator: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Outlook:
+    """What is to be expected of one setting, by PWS and by the baselines; as private as the frequencies."""
+
+    setting: Setting
+    sampling: Sampling  # with its tau
+    frequencies: Frequencies
+    share: float
+    methods: tuple[Expected, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def pws(self) -> Expected:
+        """What dpsample releases."""
+        return self.methods[0]
+
+    @property
+    def private(self) -> bool:
+        """Whether it tells of private data."""
+        return self.frequencies.private
+
+    def __repr__(self) -> str:
+        told = "NOT private" if self.private else f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
+        return f"Outlook({self.setting.privacy}, {self.sampling}: {told})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        setting = self.setting
+        return {
+            "private_input": self.private,
+            "epsilon": text(setting.privacy.epsilon),
+            "delta": text(setting.privacy.delta),
+            "max_keys_per_user": setting.max_keys_per_user,
+            "per_key": setting.per_key.to_json(),
+            "sampling": self.sampling.to_json(),
+            "sample_size": setting.size.size if setting.size else None,
+            "keys": self.frequencies.total,
+            "elements": self.frequencies.elements,
+            "share": self.share,
+            "methods": [asdict(method) for method in self.methods],
+            "notes": list(self.notes),
+        }
+
+
+def outlook(
+    frequencies: "Frequencies | ArrayLike",
+    setting: Setting,
+    share: float = 0.01,
+    *,
+    errors: bool = True,
+    baselines: bool = True,
+    quick: bool = False,
+) -> Outlook:
+    """Say what is to be expected of a release.
+
+    `share` is that of the keys which a question selects at random. Without `errors` there is no NRMSE, which makes it
+    fast; `quick` computes that of PWS on a coarser table. The baselines have the same privacy for each key.
+
+    >>> found = outlook(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
+    >>> for method in found.methods:
+    ...     print(f"{method.method:20} {method.keys:6,.0f} {method.share_of_elements:.1%} {method.visible_from}")
+    PWS                   5,512 76.2% 19
+    SbH                   5,177 75.7% 20
+    SbH, tight cutoff     5,374 76.0% 19
+    sample and threshold  1,325 64.3% 78
+    """
+    made, share = Frequencies.of(frequencies), check_selection(share)
+    notes: list[str] = []
+    sampling, privacy = setting.scheme(made), setting.per_key
+    i, keys = made.values, made.counts
+
+    def expected(name: str, method: Method, visible: int | None) -> Expected:
+        """What is exact: everything but the errors of PWS."""
+        off: tuple[float | None, float | None] = (None, None)
+        if errors and name != PWS:
+            each = method.errors(i)
+            off = selected(each, keys, 1.0).nrmse, selected(each, keys, share).nrmse
+        found = covered(i, keys, method.reported(i))
+        return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible, *off)
+
+    ours = expected(PWS, Pws(sampling, privacy), frequency_reaching(LIKELY, sampling, privacy))
+    if errors:
+        (whole, estimator), (part, _) = (predicted(i, keys, sampling, privacy, s, quick) for s in (1.0, share))
+        off, part_off = (None if found is None else found.nrmse for found in (whole, part))
+        ours = replace(ours, nrmse=off, selection_nrmse=part_off, estimator=estimator)
+        if estimator == "mle":
+            notes.append(
+                "epsilon is too small for calibrated estimates: answers are by mle, and have no error bars"
+                + ("" if whole else "; how far they are off takes too long to compute")
+            )
+    methods = [ours]
+    if baselines:
+        peers = dict(_peers(sampling, privacy))
+        methods += [expected(name, peer, lowest_visible(peer, sampling.largest)) for name, peer in peers.items()]
+        if SBH not in peers:
+            notes.append("the stability-based histogram is not stated for this sampling")
+    return Outlook(setting, sampling, made, share, tuple(methods), tuple(notes))
+
+
+def _histograms(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
+    """The stability-based histograms, where they are stated for the sampling."""
+    with suppress(InvalidValue):
+        yield SBH, StabilityHistogram(privacy, sampling)
+        yield TIGHT, StabilityHistogram(privacy, sampling, tight=True)
+
+
+def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
+    """The baselines: without sampling also sample-and-threshold, with it the sample as it is."""
+    yield from _histograms(sampling, privacy)
+    if not isinstance(sampling, KeepAll):
+        yield OPEN, NonPrivate(sampling)
+    elif (method := _sample_and_threshold(privacy)) is not None:
+        yield SAMPLED, method
+
+
+@lru_cache(maxsize=64)
+def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
+    """The method that goes with a privacy; none where it would take long to find, or beyond floats."""
+    if steps_to_one(privacy) > _FAR or not _SMALL <= privacy.epsilon <= _LARGE:
+        return None
+    with suppress(InvalidValue):
+        return SampleAndThreshold.for_privacy(privacy)
+    return None
+
+
+def lowest_visible(method: Method, largest: int = MAX_FREQUENCY) -> int | None:
+    """Return the lowest frequency, up to the largest, that a method is likely to report; None if there is none.
+
+    >>> lowest_visible(StabilityHistogram(Privacy(1, 1e-6)))
+    15
+    """
+    low, high = 0, 1
+    while float(method.reported([high])[0]) < LIKELY:
+        if high == largest:
+            return None
+        low, high = high, min(2 * high, largest)
+    while high - low > 1:  # it does not decrease
+        middle = (low + high) // 2
+        low, high = (middle, high) if float(method.reported([middle])[0]) < LIKELY else (low, middle)
+    return high
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """How likely a key of each frequency is to be reported; arrays of one length."""
+
+    frequencies: Ints
+    pws: Floats
+    sbh: Floats | None  # None where the stability-based histogram is not stated for the sampling
+    tight: Floats | None
+    sampled: Floats  # q, the most that any method could
+
+
+def curve(sampling: Sampling, privacy: Privacy, points: int = 200) -> Curve:
+    """Return the reporting probabilities at frequencies in equal ratios, up to where hardly more is reported.
+
+    `privacy` is that of one key, as a release's `per_key`.
+
+    >>> drawn = curve(KeepAll(), Privacy(1, 1e-6), points=4)
+    >>> drawn.frequencies, drawn.pws.round(3), drawn.sbh.round(3)
+    (array([  1,   5,  27, 140]), array([0., 0., 1., 1.]), array([0., 0., 1., 1.]))
+    """
+    pws = Pws(sampling, privacy)
+    most = float(pws.reported([sampling.largest])[0])
+    half = frequency_reaching(most / 2, sampling, privacy) or 1
+    i = np.unique(np.rint(np.geomspace(1, min(10 * half, sampling.largest), points)).astype(np.int64))
+    peers = {name: peer.reported(i) for name, peer in _histograms(sampling, privacy)}
+    return Curve(i, pws.reported(i), peers.get(SBH), peers.get(TIGHT), sampling.q(i))
+
+
+def check_selection(share: float) -> float:
+    """Check the share of keys that a question selects."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise InvalidValue("a share of the keys is above 0 and at most 1", repr(share), "choose one such as 0.01")
+    return float(share)
