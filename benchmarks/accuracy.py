@@ -102,9 +102,11 @@ def visible(edge: int, keys: int, generator: np.random.Generator) -> dict[str, I
 def coverage(releases: int) -> None:
     """Print how often 95 % intervals held the truth, where all keys have pi >= 0.5.
 
-    Of a sum of frequencies, of a number of keys, and of the frequencies of the ten keys with the largest tokens.
+    Of a sum of frequencies and of a number of keys, and of how many releases these errors rest on enough keys for a
+    promise; of the median and the 90 % quantile; and of the frequencies of the ten keys with the largest tokens.
     """
-    print(f"{'scheme':24} {'eps':>4} {'keys':>6} {'frequencies':14} {'sum':>6} {'number':>6} {'top 10':>6}")
+    print(f"{'scheme':22} {'eps':>4} {'keys':>6} {'frequencies':14}", end="")
+    print(f" {'sum':>6} {'sure':>5} {'number':>6} {'sure':>5} {'50 %':>6} {'90 %':>6} {'top 10':>6}")
     settings: list[tuple[Sampling, str]] = [(KeepAll(), "0.1"), (KeepAll(), "1"), (Priority("0.02"), "0.5")]
     for sampling, epsilon in settings:
         privacy = Privacy(epsilon, Fraction(1, 2**20))
@@ -114,24 +116,33 @@ def coverage(releases: int) -> None:
         sanitizer, coins = Sanitizer(sampling, privacy, grid), FastCoins(generator)
         for keys in (10, 100, 1000, 10000):
             for name, frequencies in visible(edge, keys, generator).items():
-                held, singles = np.zeros(2), []
+                held, sure, singles = np.zeros(4), np.zeros(2), []
+                shares = np.array([0.5, 0.9])
+                places = np.sort(frequencies)[np.ceil(shares * keys).astype(int) - 1]
                 for _ in range(releases):
                     sample = frequencies[sampled(frequencies, sampling, coins)]
                     rows, cells = sanitizer(sample, coins)
                     tally = Tally.of(cells)
                     for n, of in enumerate((Measure.of("frequency"), Measure.of("keys"))):
-                        low, high = parts(tally, sampling, privacy, grid, of).interval(0.95)
+                        made = parts(tally, sampling, privacy, grid, of)
+                        low, high = made.interval(0.95)
                         held[n] += low <= of(frequencies).sum() <= high
+                        sure[n] += made.sure
+                    if len(cells):
+                        found = spectrum(tally, sampling, privacy, grid)
+                        _, lows, highs = found.quantiles(shares, edge, 0.95)
+                        held[2:] += (lows <= places) & (places <= highs)
                     best = np.argsort(cells)[-10:]
                     if len(best):
-                        support, p = spectrum(tally, sampling, privacy, grid).posterior(cells[best])
+                        support, p = found.posterior(cells[best])
                         upto = np.cumsum(p, axis=1)
                         at = np.arange(len(best))
                         low_, high_ = (support[at, (upto < share).sum(1)] for share in (0.025, 0.975))
                         singles.append(np.mean((low_ <= sample[rows][best]) & (sample[rows][best] <= high_)))
+                sums = " ".join(f"{h / releases:6.1%} {s / releases:5.0%}" for h, s in zip(held[:2], sure, strict=True))
+                quantiles = " ".join(f"{h / releases:6.1%}" for h in held[2:])
                 print(
-                    f"{sampling!s:24} {epsilon:>4} {keys:6} {name:14} {held[0] / releases:6.1%} "
-                    f"{held[1] / releases:6.1%} {np.mean(singles):6.1%}",
+                    f"{sampling!s:22} {epsilon:>4} {keys:6} {name:14} {sums} {quantiles} {np.mean(singles):6.1%}",
                     flush=True,
                 )
 

@@ -28,6 +28,8 @@ _SHARPEST = 2.0  # change of that power from window to window; more than that is
 _SURER = 10.0  # times the trust, for what the error is made of
 _LEAST = 0.2  # of a flat estimate: what a calibrated one of the variance, or of its own, is not believed to be below
 _BLEND = 2.0  # freedom at which the flat and the calibrated estimate of the variance count alike
+_FEW = 30.0  # keys that an error rests on, below which no interval is promised
+_UNSEEN = 0.02  # of an error's square, that one key may have which was not reported, above which none is either
 _BETWEEN = 129  # frequencies at which a key may be that was not reported
 
 
@@ -42,6 +44,7 @@ class Parts:
     freedom: float  # the square of the error's square over its variance: how sure the error is
     trend: float  # how much larger its square is to be expected where `seen` is larger by one
     unseen: float  # the share of the error's square that a key has which may not have been reported
+    unseen_trend: float  # and its trend; both matter above `seen`, not below
     dark: float  # the other part
     dark_error: float  # its standard error, if the density goes on as it was
 
@@ -49,6 +52,11 @@ class Parts:
     def value(self) -> float:
         """The estimate."""
         return self.seen + self.dark
+
+    @property
+    def sure(self) -> bool:
+        """Whether the error rests on enough keys, and not on one that may have been missed, for a promise."""
+        return self.keys >= _FEW and self.unseen <= _UNSEEN
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return bounds of the sum over the visible keys: those sums from which `seen` is not unlikely.
@@ -58,9 +66,10 @@ class Parts:
         of what is unsure of the error is met by Student's distribution.
         """
         t = _student(0.5 + level / 2, 2 * self.freedom)
-        shift = t * t * self.trend / 2
-        half = math.sqrt((t * self.error) ** 2 + shift**2)
-        return self.seen + shift - half - self.slack, self.seen + shift + half + self.slack
+        down, up = t * t * self.trend / 2, t * t * (self.trend + self.unseen_trend) / 2
+        low = self.seen + down - math.sqrt((t * self.error) ** 2 * (1 - self.unseen) + down**2)
+        high = self.seen + up + math.sqrt((t * self.error) ** 2 + up**2)
+        return low - self.slack, high + self.slack
 
 
 def _student(share: float, freedom: float) -> float:
@@ -80,7 +89,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     (3027.32, 1.94)
     """
     if not len(tally.cells):
-        return Parts(*[0.0] * 9)
+        return Parts(*[0.0] * 10)
     scheme = calibration(sampling, privacy, grid)
     keys = rough(tally.total)
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
@@ -109,8 +118,9 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
         slack=float(np.abs(tally.weights) @ np.append(made.slack[at], far[:, 3])),
         keys=(flat + more) ** 2 / (float(fourth @ guess**2) + more**2 + 1e-300),
         freedom=variance**2 / unsure,
-        trend=max(float(trend @ (tally.squares * tally.weights / tally.keys)) + slope, 0.0) / variance,
+        trend=max(float(trend @ (tally.squares * tally.weights / tally.keys)), 0.0) / variance,
         unseen=more / variance,
+        unseen_trend=max(slope, 0.0) / variance,
         dark=dark,
         dark_error=dark_error,
     )

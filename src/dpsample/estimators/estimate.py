@@ -22,8 +22,6 @@ from dpsample.scheme.sampling import Sampling
 ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
 _NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
-_FEW = 20.0  # keys that an error rests on, below which no interval is promised
-_UNSEEN = 0.05  # of an error, in its square, that one key may have which was not reported; the same
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def estimate(
             "there were as many for each frequency as just above; the interval does not cover what else they hold"
         )
         high += found.dark + NormalDist().inv_cdf(0.5 + level / 2) * found.dark_error
-    if found.keys < _FEW or found.unseen > _UNSEEN:
+    if not found.sure:
         promised = False
         notes.append("the error rests on few keys: the interval is not promised")
     if (tally.weights == tally.keys).all():
