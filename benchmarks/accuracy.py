@@ -24,6 +24,7 @@ from dpsample.estimators.calibrated import parts
 from dpsample.estimators.spectrum import spectrum
 from dpsample.measures import Measure
 from dpsample.randomness import Coins, Words
+from dpsample.ranking import Law
 from dpsample.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid, reporting_probabilities, token_laws
 from dpsample.scheme.sampling import Ints
@@ -134,10 +135,8 @@ def coverage(releases: int) -> None:
                         held[2:] += (lows <= places) & (places <= highs)
                     best = np.argsort(cells)[-10:]
                     if len(best):
-                        support, p = found.posterior(cells[best])
-                        upto = np.cumsum(p, axis=1)
-                        at = np.arange(len(best))
-                        low_, high_ = (support[at, (upto < share).sum(1)] for share in (0.025, 0.975))
+                        law = Law(*found.posterior(tally.cells))
+                        low_, high_, _ = law.listed(np.searchsorted(tally.cells, cells[best]), tally.keys, 0.95)
                         singles.append(np.mean((low_ <= sample[rows][best]) & (sample[rows][best] <= high_)))
                 sums = " ".join(f"{h / releases:6.1%} {s / releases:5.0%}" for h, s in zip(held[:2], sure, strict=True))
                 quantiles = " ".join(f"{h / releases:6.1%}" for h in held[2:])

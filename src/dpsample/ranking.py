@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 _WORK = 4_000_000  # draws of a key's frequency
 _DRAWS = 40, 1000  # of all keys, at least and at most
-_SURE = 0.9  # probability from which on a key is in the top k by its frequency, not by chance
 
 
 def top(release: "Release", k: int, where: Where = None, level: float = 0.95, attributes: Any = None) -> Estimates:
     """List the k keys with the largest estimates, and for each the probability that it is in the top k.
 
     A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Estimates are the
-    means of the keys' laws, and intervals hold their middle part, as for keys that are named in advance: among many of
-    about the same frequency, those on top are there because their tokens are large, and are estimated too high.
+    means of the keys' laws. Among many of about the same frequency, those on top are there because their tokens are
+    large, and are estimated too high; so intervals are those of a level at which, of the keys listed, the given level
+    holds on average, however they came to be listed (Benjamini and Yekutieli, 2005).
     """
     level = check_level(level)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
@@ -54,15 +54,12 @@ def top(release: "Release", k: int, where: Where = None, level: float = 0.95, at
     order = np.lexsort((rows, -law.mean[place]))[:k]
     rows, place = rows[order], place[order]
     listed, back = np.unique(place, return_inverse=True)
-    low, high = law.interval(level)
-    columns = law.mean[place], law.deviation[place], low[place], high[place], contest.top(k, listed)[back]
+    low, high, rivals = law.listed(place, contest.counts, level)
+    columns = law.mean[place], law.deviation[place], low, high, contest.top(k, listed)[back]
     fewer = ", fewer than k," if len(rows) < k else ""
     note = f"top {k:,} among {len(field.cells):,} reported keys{fewer} and those that were not reported"
-    if (columns[-1] < _SURE).any():
-        note += (
-            "; keys of about the same frequency compete, and those on top may be estimated too high: no interval of "
-        )
-        note += "a key that is not surely among them is promised"
+    if rivals > len(rows):
+        note += f"; {rivals:,} compete for the list, and those on it may be estimated too high: intervals allow for it"
     return field.listing(rows, columns, level, note)
 
 
@@ -78,7 +75,7 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     size = max(1, _WORK // (lifetime(release.per_key) + 32))
     for start in range(0, len(cells), size):
         part = slice(start, start + size)
-        law = _Law(*field.spectrum.posterior(cells[part]))
+        law = Law(*field.spectrum.posterior(cells[part]))
         found[:, part] = law.mean, law.deviation, *law.interval(level)
     note = f"{len(field.cells):,} reported keys, each as if it alone had been asked for"
     return field.listing(field.rows, found[:, np.searchsorted(cells, field.cells)], level, note)
@@ -124,7 +121,7 @@ def compare(release: "Release", a: Any, b: Any) -> float:
     return float(probabilities[0] @ below[np.searchsorted(frequencies[1][order], frequencies[0], side="left")])
 
 
-class _Law:
+class Law:
     """The laws of the frequencies of keys, by token: [token, frequency], frequencies ascending."""
 
     def __init__(self, frequencies: Ints, probabilities: Floats) -> None:
@@ -146,6 +143,13 @@ class _Law:
             for share in ((1 - level) / 2, (1 + level) / 2 - 1e-12)
         )
         return low[:, 0], high[:, 0]
+
+    def listed(self, place: Ints, counts: Ints, level: float) -> tuple[Ints, Ints, int]:
+        """Return the intervals of listed keys, by the places of their tokens, and how many compete to be listed."""
+        low, high = self.interval(level)
+        rivals = max(int(counts[high >= low[place].min()].sum()), len(place))
+        low, high = self.interval(1 - (1 - level) * len(place) / rivals)
+        return low[place], high[place], rivals
 
     def reaching(self, frequency: int, tokens: Ints) -> Floats:
         """Return the probability that a key of each token has at least this frequency."""
@@ -212,7 +216,7 @@ class _Contest:
 
     def __init__(self, field: _Field, cells: Ints, counts: Ints, above: int, low: int, high: int | None) -> None:
         self.field, self.cells, self.counts, self.above = field, cells, counts, above
-        self.law = _Law(*field.spectrum.posterior(cells))
+        self.law = Law(*field.spectrum.posterior(cells))
         found, release = field.spectrum, field.release
         pi = reporting_probabilities(found.frequencies, release.sampling, release.per_key)
         hidden = (found.frequencies >= low) & (pi < 1) & (found.keys > 0)

@@ -26,6 +26,8 @@ from dpsample.selection import By, Selection, Weight, Where
 if TYPE_CHECKING:
     from dpsample.releases import Release
 
+_FEW = 30  # keys, below which no interval of a quantile is promised
+
 
 def total(
     release: "Release",
@@ -153,16 +155,18 @@ def quantiles(
     least, note, sure = _least(release, at_least)
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
     estimated = spectrum(tally, release.sampling, release.per_key, release.grid)
-    notes, some = [note], bool(estimated.keys[estimated.frequencies >= least].sum() > 0)
-    if some:
+    notes, keys = [note], float(estimated.keys[estimated.frequencies >= least].sum())
+    if keys > 0:
         found, low, high = estimated.quantiles(p, least, level)
         columns = [found, (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2)), low, high]
+        if keys < _FEW:
+            notes.append("these are few keys: no interval is promised")
     else:
         notes.append("no selected key is that frequent; at_least (--at-least) takes in rarer ones")
         columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]
     names = ("value", "standard_error", "low", "high")
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
-    promised = np.full(len(p), sure and some)
+    promised = np.full(len(p), sure and keys >= _FEW)
     table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "promised": promised})
     visible = frequency_reaching(0.5, release.sampling, release.per_key)
     return Estimates(pa.table({"quantile": p}), table, level, visible, tuple(notes))

@@ -58,9 +58,10 @@ class Spectrum:
             error = z * np.sqrt(np.maximum(variance, 0.0))
             for row, reached in enumerate((above >= 0, above + error >= 0, above - error >= 0)):
                 found[row, n] = i[np.argmax(reached)] if reached.any() else i[-1]
+        half, one = self._noise(np.array([NormalDist().cdf(0.5), NormalDist().cdf(1)]))
         noise = self._noise(shares.clip(1 / (total + 1), total / (total + 1)))
-        low, high = found[1] - np.maximum(noise, 0), found[2] - np.minimum(noise, 0)
-        [one] = self._noise(np.array([NormalDist().cdf(1)]))
+        # half of its deviation in any case: equally likely frequencies, as assumed, are not what most data have
+        low, high = found[1] - np.maximum(noise, half), found[2] - np.minimum(noise, -half)
         low = np.where(low <= self.scheme.edge + one, least, low)  # at the edge, where one frequency looks like another
         return found[0], np.minimum(low, found[0]).clip(min=least), np.maximum(high, found[0])
 
