@@ -13,10 +13,10 @@ from dpsample import Ppswor, Privacy, Source
 from dpsample.budget import Budget
 from dpsample.engine.spark import Spark
 from dpsample.keyed import Secret
-from dpsample.releases import Terms
 from dpsample.request import Request
 from dpsample.run import terms_of
 from dpsample.spark import _Job, _prepared
+from dpsample.terms import Terms
 
 
 def prepared_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[_Job, Terms]:

@@ -22,8 +22,9 @@ import dpsample
 from conftest import privacies, weighted
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Privacy
 from dpsample.files import ROWS, commit_parts
-from dpsample.releases import Release, Terms, read_release, write_release
+from dpsample.releases import Release, read_release, write_release
 from dpsample.samples import Sample
+from dpsample.terms import Terms
 
 FORMATS = ["parquet", "csv", "arrow"]
 CANARY = "canary-91c2"

@@ -38,11 +38,11 @@ from dpsample.cli import cli
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import shown_number
 from dpsample.pages import Document, Markup, tag
-from dpsample.releases import Terms
 from dpsample.report import content_of, display, make_report
 from dpsample.report.content import Strength, steps
 from dpsample.scheme import reporting_probabilities
 from dpsample.shown import visible
+from dpsample.terms import Terms
 
 PRIVACY = Privacy(1, "1e-6")
 HOSTILE = sorted(

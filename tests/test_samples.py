@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from conftest import schemes
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.releases import Release, Terms
+from dpsample.releases import Release
 from dpsample.samples import WARNING, Sample, read_sample
+from dpsample.terms import Terms
 
 FORMATS = ["parquet", "csv", "arrow"]
 CANARY = "canary-5d0e"

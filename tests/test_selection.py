@@ -20,8 +20,8 @@ import pytest
 from conftest import refused
 from dpsample import InvalidValue, KeepAll, Privacy, Release, expressions
 from dpsample.estimators.tally import Tally
-from dpsample.releases import Terms
 from dpsample.selection import Selection
+from dpsample.terms import Terms
 
 GRID = 8
 SHOPS = [(city, shop) for city in ("Nuuk", "Oslo", "Rome", "Ürgüp") for shop in range(-2, 9)]

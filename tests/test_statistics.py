@@ -23,8 +23,8 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.spectrum import Spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.measures import Measure
-from dpsample.releases import Terms
 from dpsample.scheme import frequency_reaching
+from dpsample.terms import Terms
 
 PRIVACY = Privacy("0.8", "0.01")
 GRID = 2

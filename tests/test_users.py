@@ -23,10 +23,10 @@ from dpsample.budget import Budget, Sized, Total
 from dpsample.composition import per_key
 from dpsample.engine.duckdb import DuckDB
 from dpsample.proof import prove, prove_release
-from dpsample.releases import Terms
 from dpsample.request import Request
 from dpsample.run import release_to_file
 from dpsample.scheme import reporting_probabilities, token_law
+from dpsample.terms import Terms
 
 PRIVACY = Privacy(1, 1e-10)
 

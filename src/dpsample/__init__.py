@@ -20,6 +20,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     sanitizer   frequencies and coins -> which keys are reported, with which token
     samples     a weighted sample with its scheme; NOT private
     releases    the only thing that may be published
+    terms       what it was made with
     measures    what is summed over keys: a function of the frequency
     estimators  token -> estimate of the frequency; a tally of tokens -> a sum with its error
     accuracy    exact bias, variance and coverage of a method, for given frequencies

@@ -15,10 +15,10 @@ from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.explain import explain_protected
 from dpsample.privacy import Privacy
-from dpsample.releases import Terms
 from dpsample.scheme.certify import Certificate, certify
 from dpsample.scheme.sampling import Ppswor, Priority, Sampling
 from dpsample.sizes import SampleSize
+from dpsample.terms import Terms
 
 Totals = tuple[tuple[str, Fraction, Fraction | None], ...]  # what, epsilon, scale of the noise if it is known
 

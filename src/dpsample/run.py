@@ -29,7 +29,7 @@ from dpsample.ledger import check_ledger, spend
 from dpsample.noise import discrete_laplace
 from dpsample.privacy import Privacy
 from dpsample.randomness import Coins, SecretCoins
-from dpsample.releases import Release, Terms, write_release
+from dpsample.releases import Release, write_release
 from dpsample.request import Request, check_users
 from dpsample.samples import Sample
 from dpsample.sanitizer import Sanitizer, picked, sampled_batch
@@ -37,6 +37,7 @@ from dpsample.scheme.sampling import Floats, Ppswor, Sampling
 from dpsample.scheme.tokens import default_grid
 from dpsample.sizes import SampleSize
 from dpsample.source import Source
+from dpsample.terms import Terms
 
 Way = Literal["auto", "aggregate", "two-pass"]
 Progress = Callable[[str, int, int | None], None]

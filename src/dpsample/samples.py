@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from dpsample.composition import check_keys_per_user
 from dpsample.errors import InvalidValue
 from dpsample.files import VERSION, PathLike, kind_of, plain_schema, read_table, rebatch, write_table
-from dpsample.releases import ascends, check_key_types, check_keys
+from dpsample.releases import ascends, check_key_types
 from dpsample.scheme.sampling import Sampling
+from dpsample.terms import check_keys
 
 WARNING: Final = (
     "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."

@@ -39,7 +39,7 @@ from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_
 from dpsample.keyed import KeyedCoins, Secret
 from dpsample.privacy import Privacy
 from dpsample.randomness import SecretCoins
-from dpsample.releases import Release, Terms, ascends, checked_rows, release_schema
+from dpsample.releases import Release, ascends, checked_rows, release_schema
 from dpsample.request import Request, check_users
 from dpsample.run import Estimates, Way, columns_of, noisy, paid, spent, terms_of, way_of
 from dpsample.samples import Sample
@@ -47,6 +47,7 @@ from dpsample.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.scheme.sampling import Sampling
 from dpsample.sizes import SampleSize
 from dpsample.source import Source
+from dpsample.terms import Terms
 
 __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session"]
 

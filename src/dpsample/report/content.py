@@ -17,12 +17,13 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.explain import visibility
 from dpsample.privacy import Privacy
 from dpsample.proof import Proof, prove_release
-from dpsample.releases import Release, Terms
+from dpsample.releases import Release
 from dpsample.remainder import Remainder
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
 from dpsample.scheme.tokens import lifetime
 from dpsample.shown import readable
+from dpsample.terms import Terms
 
 TOP = 100  # keys in the top list
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
