@@ -15,15 +15,16 @@ from dpsample.engine.spark import Spark
 from dpsample.keyed import Secret
 from dpsample.request import Request
 from dpsample.run import terms_of
-from dpsample.spark import _Job, _prepared
+from dpsample.spark import prepared
+from dpsample.spark.jobs import Job
 from dpsample.terms import Terms
 
 
-def prepared_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[_Job, Terms]:
+def prepared_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[Job, Terms]:
     """A release that protects users, who keep one of three keys each."""
     made = frame.selectExpr("k AS u", "explode(array(left(k, 5), right(k, 1), cast(length(k) AS string))) AS k")
     request = Request.of(Source(made, "k", user="u"), Privacy(0.5, 1e-3), max_keys_per_user=1)
-    return _prepared(engine, request, False, None, "auto", Secret(key))
+    return prepared(engine, request, False, None, "auto", Secret(key))
 
 
 def main(source: str, output: str, events: str, key: str) -> None:
@@ -46,8 +47,8 @@ def main(source: str, output: str, events: str, key: str) -> None:
     read = Source(session.read.parquet(f"file:{source}"), "k")
     terms = terms_of(Budget(Privacy(0.5, 1e-3)), Ppswor(0.01), ("k",), False, None)
     with Spark(partitions=3) as engine:
-        _Job(engine, read, Ppswor(0.01), "aggregate", Secret(bytes.fromhex(key))).release_to_folder(output, terms)
-        _Job(engine, read, Ppswor(0.01), "two-pass", Secret(bytes.fromhex(key))).release(terms)
+        Job(engine, read, Ppswor(0.01), "aggregate", Secret(bytes.fromhex(key))).release_to_folder(output, terms)
+        Job(engine, read, Ppswor(0.01), "two-pass", Secret(bytes.fromhex(key))).release(terms)
         job, terms = prepared_for_users(engine, read.data, bytes.fromhex(key))
         job.release_to_folder(f"{output}.users", terms)
     session.stop()

@@ -350,11 +350,11 @@ def by_duckdb(source: Source, sampling: Sampling, way: Way = "aggregate", keys_o
 
 def by_spark(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
     from dpsample.engine.spark import Spark
-    from dpsample.spark import _prepared
+    from dpsample.spark import prepared
 
     request = Request.of(source, PRIVACY, sampling, max_keys_per_user=MOST if source.user else None)
     with Spark() as engine:
-        job, terms = _prepared(engine, request, keys_only, None, way, SECRET)
+        job, terms = prepared(engine, request, keys_only, None, way, SECRET)
         return job.release(terms)
 
 

@@ -39,7 +39,7 @@ from dpsample.engine.spark import Spark
 from dpsample.engine.spark.engine import received
 from dpsample.keyed import Secret
 from dpsample.run import Way, terms_of
-from dpsample.spark import _Job
+from dpsample.spark.jobs import Job
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -50,14 +50,14 @@ KEY = bytes(range(100, 132))
 def drawn(source: Source, sampling: Sampling, way: Way, key: bytes = KEY, **options: Any) -> Release:
     """A release with a given secret."""
     with Spark(**options) as engine:
-        job = _Job(engine, source, sampling, way, Secret(key))
+        job = Job(engine, source, sampling, way, Secret(key))
         return job.release(terms_of(Budget(PRIVACY), sampling, source.key, False, None))
 
 
 def written(folder: Path, source: Source, sampling: Sampling, way: Way) -> Release:
     """A release with a given secret, by way of a folder."""
     with Spark() as engine:
-        job = _Job(engine, source, sampling, way, Secret(KEY))
+        job = Job(engine, source, sampling, way, Secret(KEY))
         rows, _ = job.release_to_folder(folder, terms_of(Budget(PRIVACY), sampling, source.key, False, None))
     found = dpsample.read_release(folder)
     assert len(found) == rows
@@ -123,14 +123,14 @@ class TestFaults:
     def test_a_worker_is_killed_while_it_writes(
         self, cluster: Cluster, events: Path, phases: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dpsample.spark._PART", 200)
+        monkeypatch.setattr("dpsample.spark.jobs._PART", 200)
         calm = written(phases / "calm", Source(events, "k"), KeepAll(), "aggregate")
-        write = dpsample.spark._write
+        write = dpsample.spark.jobs._write
 
         def halting(folder: str, columns: pa.Schema, terms: Any) -> faults.Kernel:
             return faults.halting(write(folder, columns, terms), str(phases), "writing the release", 1)
 
-        monkeypatch.setattr("dpsample.spark._write", halting)
+        monkeypatch.setattr("dpsample.spark.jobs._write", halting)
         found = self.killed(
             cluster, phases, lambda: written(phases / "out", Source(events, "k"), KeepAll(), "aggregate")
         )
@@ -161,7 +161,7 @@ class TestFaults:
         source = Source(spark.read.parquet(f"file:{events}"), "k")
         for sampling, way in ((Priority(0.01), "aggregate"), (Ppswor(0.01), "two-pass")):
             with Spark() as engine:
-                job = _Job(engine, source, sampling, way, Secret(KEY))  # type: ignore[arg-type]
+                job = Job(engine, source, sampling, way, Secret(KEY))  # type: ignore[arg-type]
                 reported = job._messages(terms_of(Budget(PRIVACY), sampling, ("k",), False, None))
                 runs = [pa.Table.from_batches(received(reported.collect())).sort_by("k") for _ in range(2)]
                 # another secret in the same session: nothing that Spark keeps is taken for its own
@@ -222,7 +222,7 @@ class TestSecret:
 
         texts: dict[str, bytes] = {}
         with Spark() as engine:
-            job = _Job(engine, Source(frame, "k"), KeepAll(), "aggregate", Secret(KEY))
+            job = Job(engine, Source(frame, "k"), KeepAll(), "aggregate", Secret(KEY))
             reported = job._messages(terms_of(Budget(PRIVACY), KeepAll(), ("k",), False, None))
             plan = reported._jdf.queryExecution()
             texts["plan"] = f"{plan}{plan.logical()}{plan.executedPlan()}{plan.logical().toJSON()}".encode()
@@ -274,7 +274,7 @@ class TestSecret:
                 sent.append(kernel)
 
         with Spark() as engine:
-            job = _Job(engine, Source(events, "k"), Ppswor(0.01), "aggregate", Secret(KEY))
+            job = Job(engine, Source(events, "k"), Ppswor(0.01), "aggregate", Secret(KEY))
             job._counted = lambda: Noted()  # type: ignore[method-assign]
             job._messages(terms_of(Budget(PRIVACY), Ppswor(0.01), ("k",), False, None))
         pickled: bytes = dumps(sent[0])  # type: ignore[no-untyped-call]
@@ -353,7 +353,7 @@ class TestPages:
         self, spark: Any, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         source = Source(events, "k")
-        monkeypatch.setattr("dpsample.spark._PART", 200)
+        monkeypatch.setattr("dpsample.spark.jobs._PART", 200)
         written(tmp_path / "out", source, Ppswor(0.01), "two-pass")
         spark.sparkContext.setJobDescription("mine")
         try:
@@ -391,12 +391,12 @@ class TestPages:
 class TestFolder:
     @pytest.mark.parametrize("keys_only", [False, True], ids=["tokens", "keys only"])
     def test_it_is_the_same_release(self, keys_only: bool, spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
-        monkeypatch.setattr("dpsample.spark._PART", 100)
+        monkeypatch.setattr("dpsample.spark.jobs._PART", 100)
         counts = [(f"k{i % 7}", i, 5 * i) for i in range(1000)]
         frame = spark.createDataFrame(counts, "a string, b int, n bigint")
         source = Source(frame, ["a", "b"], "n")
         with Spark() as engine:
-            job = _Job(engine, source, KeepAll(), "aggregate", Secret(KEY))
+            job = Job(engine, source, KeepAll(), "aggregate", Secret(KEY))
             terms = terms_of(Budget(PRIVACY), KeepAll(), source.key, keys_only, None)
             rows, _ = job.release_to_folder(tmp_path / "out", terms)
             assert dpsample.read_release(tmp_path / "out") == job.release(terms)
@@ -412,7 +412,7 @@ class TestFolder:
 
     def test_what_is_in_a_part_depends_on_the_release_alone(self, spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
         # the same reported keys out of other data, in other partitions: rare keys that are surely not reported
-        monkeypatch.setattr("dpsample.spark._PART", 100)
+        monkeypatch.setattr("dpsample.spark.jobs._PART", 100)
         keys = [(f"key {i}", 10_000) for i in range(500)]
         more = [(f"rare {i}", 0) for i in range(3000)]
         for name, rows, partitions in (("a", keys, 1), ("b", more + keys[::-1], 7)):
@@ -431,7 +431,7 @@ class TestFolder:
 
     def test_a_folder_that_is_not_shared(self, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # what a worker wrote is not where the driver looks
-        monkeypatch.setattr("dpsample.spark._drafted", faults.elsewhere)
+        monkeypatch.setattr("dpsample.spark.jobs._drafted", faults.elsewhere)
         with pytest.raises(SystemFailure, match="the folder must be one that the driver and all workers see"):
             dpsample.spark.release_to_folder(tmp_path / "out", Source(events, "k"), privacy=PRIVACY)
         assert list(tmp_path.iterdir()) == []
@@ -450,8 +450,8 @@ class TestFolder:
     ) -> None:
         frame = spark.read.parquet(f"file:{events}")
         if phase == "writing":
-            monkeypatch.setattr("dpsample.spark._PART", 200)
-            monkeypatch.setattr("dpsample.spark._write", lambda *_: faults.failing)
+            monkeypatch.setattr("dpsample.spark.jobs._PART", 200)
+            monkeypatch.setattr("dpsample.spark.jobs._write", lambda *_: faults.failing)
         else:
             frame = faults.rows_of(frame, faults.failing)
         with pytest.raises(SystemFailure, match="the Spark job must come to its end") as caught:
@@ -498,9 +498,9 @@ class TestFunctions:
         with pytest.raises(InvalidValue, match="what is read twice must be the same each time"):
             dpsample.spark.release(source, privacy=PRIVACY, sampling=Ppswor(0.01), way="two-pass")
         with Spark() as engine:
-            assert _Job(engine, source, Ppswor(0.01), "auto", Secret()).way == "aggregate"
+            assert Job(engine, source, Ppswor(0.01), "auto", Secret()).way == "aggregate"
             steady = Source(spark.range(1000).toDF("k"), "k")
-            assert _Job(engine, steady, Ppswor(0.01), "auto", Secret()).way == "two-pass"
+            assert Job(engine, steady, Ppswor(0.01), "auto", Secret()).way == "two-pass"
 
     def test_a_collation_does_not_merge_keys(self, spark: Any) -> None:
         if int(spark.version.split(".")[0]) < 4:

@@ -28,7 +28,8 @@ from dpsample.engine.spark import Spark
 from dpsample.engine.spark.frames import Frame
 from dpsample.keyed import Secret
 from dpsample.request import Request
-from dpsample.spark import _Job, _prepared
+from dpsample.spark import prepared
+from dpsample.spark.jobs import Job
 from test_spark import KEY, PRIVACY, phases
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -62,7 +63,7 @@ def kept(source: Source, limit: int, key: bytes = KEY, **options: Any) -> Counte
     """The numbers of users who keep each key."""
     with Spark(**options) as engine:
         bounded = engine.bound(source, limit, Secret(key), often=False)
-        table = _Job(engine, bounded, KeepAll(), "aggregate", Secret(key)).sample().table
+        table = Job(engine, bounded, KeepAll(), "aggregate", Secret(key)).sample().table
         return Counter(dict(zip(table["k"].to_pylist(), table["frequency"].to_pylist(), strict=True)))
 
 
@@ -70,7 +71,7 @@ def drawn(source: Source, **options: Any) -> Release:
     """A release with a given secret."""
     request = Request.of(source, PRIVACY, max_keys_per_user=3, **options)
     with Spark() as engine:
-        job, terms = _prepared(engine, request, False, None, "auto", Secret(KEY))
+        job, terms = prepared(engine, request, False, None, "auto", Secret(KEY))
         return job.release(terms)
 
 
@@ -199,7 +200,7 @@ class TestLedger:
     def test_it_is_spent_when_all_is_drawn(self, clicks: Path, tmp_path: Path, monkeypatch: Any) -> None:
         book, source = tmp_path / "book", Source(clicks, "k")
         dpsample.new_ledger(book, "clicks", Privacy(1, 1e-2))
-        monkeypatch.setattr("dpsample.spark._drafted", faults.elsewhere)
+        monkeypatch.setattr("dpsample.spark.jobs._drafted", faults.elsewhere)
         with pytest.raises(SystemFailure) as early:
             dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
         assert not getattr(early.value, "__notes__", [])
