@@ -24,7 +24,7 @@ from dpsample.estimators.calibrated import parts
 from dpsample.estimators.spectrum import spectrum
 from dpsample.measures import Measure
 from dpsample.randomness import Coins, Words
-from dpsample.ranking import Law
+from dpsample.ranking import listed
 from dpsample.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid, reporting_probabilities, token_laws
 from dpsample.scheme.sampling import Ints
@@ -135,8 +135,8 @@ def coverage(releases: int) -> None:
                         held[2:] += (lows <= places) & (places <= highs)
                     best = np.argsort(cells)[-10:]
                     if len(best):
-                        law = Law(*found.posterior(tally.cells))
-                        low_, high_, _ = law.listed(np.searchsorted(tally.cells, cells[best]), tally.keys, 0.95)
+                        place = np.searchsorted(tally.cells, cells[best])
+                        low_, high_, _ = listed(found, tally.cells, tally.keys, place, 0.95)
                         singles.append(np.mean((low_ <= sample[rows][best]) & (sample[rows][best] <= high_)))
                 sums = " ".join(f"{h / releases:6.1%} {s / releases:5.0%}" for h, s in zip(held[:2], sure, strict=True))
                 quantiles = " ".join(f"{h / releases:6.1%}" for h in held[2:])

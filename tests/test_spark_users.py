@@ -211,7 +211,7 @@ class TestLedger:
             (tmp_path / "out").mkdir()
             (tmp_path / "out" / "else").touch()  # somebody else is faster: the folder cannot get its name
 
-        monkeypatch.setattr("dpsample.spark.commit_parts", full)
+        monkeypatch.setattr("dpsample.spark.jobs.commit_parts", full)
         with pytest.raises(InvalidValue) as late:
             dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
         assert late.value.__notes__ == ["its privacy is spent: it stays in the ledger"]

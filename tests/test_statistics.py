@@ -20,7 +20,7 @@ from dpsample.budget import Total
 from dpsample.estimators.calibrated import Parts
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import Estimate
-from dpsample.estimators.spectrum import Spectrum
+from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.measures import Measure
 from dpsample.scheme import frequency_reaching
@@ -47,6 +47,16 @@ def law(cell: int, sampling: Sampling) -> dict[int, float]:
     return {i: p / sum(joint.values()) for i, p in joint.items()}
 
 
+def ends(cell: int, sampling: Sampling, level: float) -> list[int]:
+    """The frequencies for which neither so large a token of a reported key, nor so small a one, is too unlikely."""
+    held = []
+    for i, row in enumerate(laws(sampling)):
+        at_least, at_most = (sum(p for c, p in row.items() if side(c)) for side in (cell.__le__, cell.__ge__))
+        if row and min(at_least, at_most) >= (1 - level) / 2 * sum(row.values()):
+            held.append(i)
+    return [min(held), max(held)]
+
+
 @dataclass
 class Known:
     """A prior that is known, so that what follows from it can be computed by hand."""
@@ -57,6 +67,9 @@ class Known:
 
     def __post_init__(self) -> None:
         self.frequencies = np.array(SUPPORT if self.frequencies is None else self.frequencies)
+
+    def interval(self, cells: Any, level: float) -> Any:
+        return np.array([ends(int(cell), self.sampling, level) for cell in cells]).T
 
     def posterior(self, cells: Any) -> tuple[Any, Any]:
         rows = [law(int(cell), self.sampling) for cell in cells]
@@ -144,15 +157,23 @@ def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monk
         assert sum(p for r, p in ranks[name].items() if answer.low < r < answer.high) < 0.96
 
 
+def test_the_interval_of_a_key_by_brute_force(sampling: Sampling) -> None:
+    found = spectrum(Tally.of([3, 12]), sampling, PRIVACY, GRID)
+    for level in (0.5, 0.8, 0.94):  # at 0.95 one of the shares is just the tail
+        for cell in (1, 2, 3, 7, 12, 19):
+            [low], [high] = found.interval([cell], level)
+            first, last = ends(cell, sampling, level)
+            assert low == first
+            assert high == last if last < 20 else high >= 20  # the oracle goes no further
+
+
 def test_intervals_and_comparisons_by_brute_force(sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, sampling, NOBODY)
     release = made(CELLS, sampling)
     for level in (0.5, 0.95):
         for name, estimate in release.top(5, level=level):
             each = sorted(law(CELLS[name], sampling).items())
-            assert sum(p for i, p in each if estimate.low <= i <= estimate.high) >= level - 1e-9
-            assert sum(p for i, p in each if i < estimate.low) <= (1 - level) / 2 + 1e-9
-            assert sum(p for i, p in each if i > estimate.high) <= (1 - level) / 2 + 1e-9
+            assert (estimate.low, estimate.high) == tuple(ends(CELLS[name], sampling, level))
             mean = sum(i * p for i, p in each)
             assert estimate.standard_error == pytest.approx(math.sqrt(sum((i - mean) ** 2 * p for i, p in each)))
     for a, b in itertools.permutations(CELLS, 2):

@@ -53,9 +53,9 @@ def top(release: "Release", k: int, where: Where = None, level: float = 0.95, at
     rows, place = field.rows[inside], place[inside]
     order = np.lexsort((rows, -law.mean[place]))[:k]
     rows, place = rows[order], place[order]
-    listed, back = np.unique(place, return_inverse=True)
-    low, high, rivals = law.listed(place, contest.counts, level)
-    columns = law.mean[place], law.deviation[place], low, high, contest.top(k, listed)[back]
+    tokens, back = np.unique(place, return_inverse=True)
+    low, high, rivals = listed(field.spectrum, contest.cells, contest.counts, place, level)
+    columns = law.mean[place], law.deviation[place], low, high, contest.top(k, tokens)[back]
     fewer = ", fewer than k," if len(rows) < k else ""
     note = f"top {k:,} among {len(field.cells):,} reported keys{fewer} and those that were not reported"
     if rivals > len(rows):
@@ -75,8 +75,8 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     size = max(1, _WORK // (lifetime(release.per_key) + 32))
     for start in range(0, len(cells), size):
         part = slice(start, start + size)
-        law = Law(*field.spectrum.posterior(cells[part]))
-        found[:, part] = law.mean, law.deviation, *law.interval(level)
+        law = _Law(*field.spectrum.posterior(cells[part]))
+        found[:, part] = law.mean, law.deviation, *field.spectrum.interval(cells[part], level)
     note = f"{len(field.cells):,} reported keys, each as if it alone had been asked for"
     return field.listing(field.rows, found[:, np.searchsorted(cells, field.cells)], level, note)
 
@@ -121,7 +121,15 @@ def compare(release: "Release", a: Any, b: Any) -> float:
     return float(probabilities[0] @ below[np.searchsorted(frequencies[1][order], frequencies[0], side="left")])
 
 
-class Law:
+def listed(spectrum: Spectrum, cells: Ints, counts: Ints, place: Ints, level: float) -> tuple[Ints, Ints, int]:
+    """Return the intervals of listed keys, by the places of their tokens, and how many keys compete to be listed."""
+    low, high = spectrum.interval(cells, level)
+    rivals = max(int(counts[high >= low[place].min()].sum()), len(place))
+    low, high = spectrum.interval(cells[place], 1 - (1 - level) * len(place) / rivals)
+    return low, high, rivals
+
+
+class _Law:
     """The laws of the frequencies of keys, by token: [token, frequency], frequencies ascending."""
 
     def __init__(self, frequencies: Ints, probabilities: Floats) -> None:
@@ -133,23 +141,6 @@ class Law:
         base = self.frequencies[:, :1]  # frequencies may be large, and their differences small
         self.mean = base[:, 0] + ((self.frequencies - base) * self.p).sum(1)
         self.deviation = np.sqrt((((self.frequencies - base) - (self.mean - base[:, 0])[:, None]) ** 2 * self.p).sum(1))
-
-    def interval(self, level: float) -> tuple[Ints, Ints]:
-        """Return the smallest frequencies that the lower, and all but the upper, tail do not exceed."""
-        low, high = (
-            np.take_along_axis(
-                self.frequencies, (self.upto < share).sum(1, keepdims=True).clip(max=self.p.shape[1] - 1), 1
-            )
-            for share in ((1 - level) / 2, (1 + level) / 2 - 1e-12)
-        )
-        return low[:, 0], high[:, 0]
-
-    def listed(self, place: Ints, counts: Ints, level: float) -> tuple[Ints, Ints, int]:
-        """Return the intervals of listed keys, by the places of their tokens, and how many compete to be listed."""
-        low, high = self.interval(level)
-        rivals = max(int(counts[high >= low[place].min()].sum()), len(place))
-        low, high = self.interval(1 - (1 - level) * len(place) / rivals)
-        return low[place], high[place], rivals
 
     def reaching(self, frequency: int, tokens: Ints) -> Floats:
         """Return the probability that a key of each token has at least this frequency."""
@@ -216,7 +207,7 @@ class _Contest:
 
     def __init__(self, field: _Field, cells: Ints, counts: Ints, above: int, low: int, high: int | None) -> None:
         self.field, self.cells, self.counts, self.above = field, cells, counts, above
-        self.law = Law(*field.spectrum.posterior(cells))
+        self.law = _Law(*field.spectrum.posterior(cells))
         found, release = field.spectrum, field.release
         pi = reporting_probabilities(found.frequencies, release.sampling, release.per_key)
         hidden = (found.frequencies >= low) & (pi < 1) & (found.keys > 0)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dpsample.estimators.calibration import Calibration, calibration
 from dpsample.estimators.tally import Tally
 from dpsample.privacy import Privacy
-from dpsample.scheme.lives import life
+from dpsample.scheme.lives import beyond, life
 from dpsample.scheme.reporting import reporting, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
@@ -34,6 +34,15 @@ class Spectrum:
     def posterior(self, cells: ArrayLike) -> tuple[Ints, Floats]:
         """Return, for n tokens, frequencies [n, m] and probabilities [n, m]: the law of the key's frequency."""
         return _posterior(self.scheme, as_frequencies(cells).reshape(-1))
+
+    def interval(self, cells: ArrayLike, level: float) -> tuple[Ints, Ints]:
+        """Return the frequencies at which no token of a reported key is so unlikely to be as large, or as small."""
+        rows = reporting(self.scheme.sampling, self.scheme.privacy)
+        frequencies, above, at_least = beyond(as_frequencies(cells).reshape(-1), rows, self.scheme.grid)
+        n, tail = np.arange(len(frequencies)), (1 - level) / 2
+        low, high = (at_least < tail).sum(1), (above <= 1 - tail).sum(1) - 1
+        end = frequencies.shape[1] - 1
+        return frequencies[n, low.clip(0, end)], frequencies[n, high.clip(0, end)]
 
     def quantiles(self, shares: Floats, least: int, level: float) -> tuple[Floats, Floats, Floats]:
         """Return quantiles of the frequencies of all keys from the least one on, and their intervals.

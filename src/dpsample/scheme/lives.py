@@ -49,6 +49,25 @@ def life(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats]:
     return np.where(defined, frequencies, rows.sampling.largest), np.where(defined, mass, 0.0)
 
 
+def beyond(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
+    """Return, for any n tokens, the frequencies [n, m] from its birth on, and two probabilities that a reported key of
+    each has a token above it, or at least it [n, m]. Both grow with the frequency, to 1.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> from dpsample.scheme.reporting import reporting
+    >>> frequencies, above, from_it = beyond(np.array([30]), reporting(KeepAll(), Privacy(1, 1e-6)), grid=1)
+    >>> int(frequencies[0, np.argmax(from_it[0] >= 0.025)])  # of rarer keys, tokens are hardly ever as large
+    40
+    """
+    mass, above, place = _whole(cells, rows, grid, lifetime(rows.privacy))
+    last = int((np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(initial=1))
+    frequencies = -(-cells // grid)[:, None] + np.arange(last, dtype=np.int64)
+    frequencies = np.minimum(frequencies, rows.sampling.largest)
+    pi = np.maximum(rows.probabilities(frequencies), 1e-300)
+    shares = (np.minimum(part[:last].T[place] / pi, 1.0) for part in (above, above + mass))
+    return frequencies, *shares
+
+
 def _whole(cells: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats, Ints]:
     """As `_lives`, until all have died out; and where each token is found in it."""
     # born where pi is constant: a shift of the first such row
