@@ -64,7 +64,7 @@ class Spectrum:
         for n, p in enumerate(shares):
             above = upto - max(np.ceil(p * total - 1e-6), 1.0) + 0.5  # numbers of keys are whole
             variance = self.spread[seen] + p**2 * start + (1 - 2 * p) * missed + p**2 * missed[-1]
-            error = z * np.sqrt(np.maximum(variance, 0.0))
+            error = z * np.sqrt(np.maximum(variance, 0.0)) + 0.2  # a normal law is too sure of a single key
             for row, reached in enumerate((above >= 0, above + error >= 0, above - error >= 0)):
                 found[row, n] = i[np.argmax(reached)] if reached.any() else i[-1]
         half, one = self._noise(np.array([NormalDist().cdf(0.5), NormalDist().cdf(1)]))
