@@ -65,6 +65,7 @@ def explore(**given: Any) -> None:
     from dpsample.explore import Choices, Explorer, Server
     from dpsample.explore.choices import USERS
     from dpsample.explore.page import page
+    from dpsample.explore.state import PARTS
     from dpsample.outlook import check_selection
     from dpsample.planner import Frequencies, default_delta
 
@@ -85,7 +86,7 @@ def explore(**given: Any) -> None:
     explorer = Explorer(counted, choices(first, given["delta"] or default_delta(first)), given["share"], source)
     notice = notice_of(given)
     server = Server(explorer, page(explorer, _origin(given, source), notice), given["port"], idle)
-    for part in ("first", "whole"):
+    for part in PARTS:  # so that what is slow once is done before anybody waits
         explorer.answer(part, explorer.choices.start)
     explorer.ahead()
     if notice:

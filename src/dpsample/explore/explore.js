@@ -1,13 +1,13 @@
 // Shows what Python answers for where the sliders stand. Nothing is computed here.
-const { start, labels, by } = window.dpsample.data("choices");
+const { start, labels, by, parts } = window.dpsample.data("choices");
 const at = (id) => document.getElementById(id);
 const sliders = Object.keys(labels).map(at).filter(Boolean);
 const controls = [...sliders, at("how")];
 
-// A change is asked for in two parts: what is quick to compute, and then the rest. Each part is asked for once at a
-// time, always for the newest place; an answer for an older place than the one that is shown never appears.
+// A change is asked for in parts, the quick one first. Each part is asked for once at a time, always for the newest
+// place; only the first one is shown while the sliders have moved on, and then always a newer one than before.
 let newest = 0;
-const busy = { first: false, whole: false };
+const busy = {};
 
 function place() {
   const found = { ...start };
@@ -37,12 +37,13 @@ async function ask(part) {
   }
   busy[part] = false;
   at("trouble").textContent = answer.refused ?? "";
-  if (answer.refused === undefined && (part === "first" || asked === newest)) {
-    show[part](answer);
+  const good = answer.refused === undefined, next = parts[parts.indexOf(part) + 1];
+  if (good && (part === parts[0] || asked === newest)) {
+    show[part](answer, asked);
     document.body.dataset[part] = asked; // which move it belongs to
   }
   if (asked !== newest) ask(part);
-  else if (part === "first" && answer.refused === undefined) ask("whole");
+  else if (good && next) ask(next);
 }
 
 function put({ values, words = {} }) {
@@ -58,25 +59,27 @@ function put({ values, words = {} }) {
 }
 
 const show = {
-  first(answer) {
+  seen(answer, asked) {
     at("say-sampling").textContent = "";
     put(answer);
     for (const late of [at("fact-total"), at("fact-selection"), others]) late.classList.add("waiting");
     at("command").textContent = answer.command;
     at("python").textContent = answer.python;
     said = [answer.summary];
-    draw(answer);
+    draw(answer, asked);
   },
-  whole(answer) {
+  errors(answer) {
     put(answer);
+    said.push(answer.summary);
+    clearTimeout(saying); // one sentence when a move has ended, not one for each step of it
+    saying = setTimeout(() => { at("summary").textContent = said.join(" "); }, 600);
+  },
+  others(answer) {
     others.replaceChildren(...answer.methods.map((cells) => row(cells, "th")));
     others.classList.remove("waiting");
     at("notes").replaceChildren(
       ...answer.notes.map((text) => Object.assign(document.createElement("p"), { className: "quiet", textContent: text })),
     );
-    said.push(answer.summary);
-    clearTimeout(saying); // one sentence when a move has ended, not one for each step of it
-    saying = setTimeout(() => { at("summary").textContent = said.join(" "); }, 600);
   },
 };
 const others = document.querySelector("#others tbody");
@@ -97,12 +100,12 @@ function row(cells, first, rest = "td") {
 const frame = document.querySelector("[data-chart]");
 let drawn = { shape: "" }, drawing = false, latest;
 
-async function draw(answer) {
-  latest = answer;
+async function draw(answer, asked) {
+  latest = { ...answer, asked };
   if (drawing) return;
   drawing = true;
   while (latest) {
-    const { shape, chart, rows, described, heads, points } = latest;
+    const { shape, chart, rows, described, heads, points, asked } = latest;
     latest = undefined;
     const named = JSON.stringify(shape);
     if (drawn.shape !== named) {
@@ -116,6 +119,7 @@ async function draw(answer) {
     head.append(row(heads, "th", "th"));
     body.append(...points.map((cells) => row(cells, "th")));
     at("points").replaceChildren(head, body);
+    document.body.dataset.curve = asked;
   }
   drawing = false;
 }
@@ -123,7 +127,7 @@ async function draw(answer) {
 function moved() {
   newest++;
   label();
-  ask("first");
+  ask(parts[0]);
 }
 for (const control of controls) control.addEventListener("input", moved);
 document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());

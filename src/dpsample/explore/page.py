@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from dpsample import __version__
 from dpsample.explore.choices import SAMPLING, Choices
-from dpsample.explore.state import Explorer
+from dpsample.explore.state import PARTS, Explorer
 from dpsample.outlook import PWS
 from dpsample.pages import Document, Markup, figure, join, table, tag
 from dpsample.planned import COLUMNS, EVENTS, KEY, METHODS, UNCOVERED, USER, columns
@@ -20,8 +20,8 @@ _SLIDERS = {
 }
 _FACTS = {
     "keys": "keys reported",
-    "elements": "of elements",
-    "seen": "seen from frequency",
+    "elements": "of elements covered",
+    "seen": "lowest frequency likely seen",
     "total": "error of a total",
     "selection": "error of a selection",
 }
@@ -59,7 +59,7 @@ def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document
             ),
         ]
     )
-    data = {"start": explorer.choices.start._asdict(), "labels": explorer.choices.labels(), "by": _by()}
+    data = {"start": explorer.choices.start._asdict(), "labels": explorer.choices.labels(), "by": _by(), "parts": PARTS}
     title = f"{'NOT PRIVATE: ' if notice else ''}What would a release bring?"
     return Document(title, body, {"choices": data}, {}, [_own("explore.js")], [_own("explore.css")], True, True)
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from dpsample.errors import InvalidValue
 from dpsample.explore.choices import Place
-from dpsample.explore.state import Explorer
+from dpsample.explore.state import PARTS, Explorer
 from dpsample.pages import Document
 
 ADDRESS = "127.0.0.1"
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if name == "":
                 return self._send(HTTPStatus.OK, server.page, "text/html", server.policy)
-            if name not in ("first", "whole"):
+            if name not in PARTS:
                 return self._refuse(HTTPStatus.NOT_FOUND)
             try:
                 place = self._place(asked.query)

@@ -1,13 +1,15 @@
 """State: what is shown at each place of the sliders, in texts and rows of a chart, computed once.
 
-An answer comes in two parts, since errors take ten times as long as the rest: `first` is what can be seen of PWS, and
-the reporting curve; `whole` are the errors, and the other methods. While nobody asks, those of places nearby are
-computed ahead. All of it is as private as the frequencies.
+An answer comes in parts, since some take ten times as long as others: `seen` is what can be seen of PWS, and the
+reporting curve; `errors` are those of PWS; `others` are the other methods. While nobody asks, those of places nearby
+are computed ahead. All of it is as private as the frequencies.
 """
 
+import math
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +30,7 @@ LINES = {
     TIGHT: "the same, with its tightest cutoff",
     "": "sampling alone, which is not private",
 }
+PARTS = ("seen", "errors", "others")
 LEVELS = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 _POINTS = 100  # of a curve
 _KEPT = 1000  # answers
@@ -47,8 +50,8 @@ class Explorer:
     ) -> None:
         self.frequencies, self.choices, self.source = frequencies, choices, source
         self.share = check_selection(share)
-        self.first = lru_cache(_KEPT)(self._first)
-        self.whole = lru_cache(_KEPT)(self._alone)
+        made = {"seen": self._seen, "errors": self._errors, "others": self._others}
+        self._parts = {part: lru_cache(_KEPT)(made[part]) for part in PARTS}
         self._one = threading.Lock()
         self._asked, self._took = threading.Event(), 0.0
         self._place = self._before = choices.start
@@ -60,12 +63,12 @@ class Explorer:
         if place != self._place:
             self._before, self._place = self._place, place
         try:
-            return self.first(place) if part == "first" else self.whole(place)
+            return self._parts[part](place)
         except InvalidValue as error:
             return {"refused": str(error)}
         finally:
             self._when = time.monotonic()
-            if part != "first":
+            if part == PARTS[-1]:
                 self._asked.set()
 
     def ahead(self) -> None:
@@ -77,28 +80,32 @@ class Explorer:
             self._asked.clear()
             place = self._place
             for near in self.choices.nearby(place, self._before):
-                while (rest := self._when + _QUIET - time.monotonic()) > 0:
-                    time.sleep(rest)
-                if self._place != place or self._took > _SLOW:
-                    break
-                try:
-                    self.first(near)
-                    self.whole(near)
-                except Exception:  # whoever asks for it is told
-                    continue
+                for part in PARTS:
+                    while (rest := self._when + _QUIET - time.monotonic()) > 0:
+                        time.sleep(rest)
+                    if self._place == place and self._took < _SLOW:
+                        with suppress(Exception):  # whoever asks for it is told
+                            self._parts[part](near)
 
-    def _outlook(self, setting: Setting, errors: bool) -> Outlook:
+    def _outlook(self, setting: Setting, **computed: bool) -> Outlook:
+        """One at a time, if it takes time: what is computed ahead must not take the time of who waits."""
         frequencies = self.frequencies[setting.max_keys_per_user]
-        return outlook(frequencies, setting, self.share, errors=errors, baselines=errors, quick=True)
+        if not computed["errors"]:
+            return outlook(frequencies, setting, self.share, **computed)
+        with self._one:
+            start = time.monotonic()
+            found = outlook(frequencies, setting, self.share, quick=True, **computed)
+            self._took = time.monotonic() - start
+        return found
 
-    def _first(self, place: Place) -> dict[str, Any]:
+    def _seen(self, place: Place) -> dict[str, Any]:
         setting = self.choices.setting(place)
-        found = self._outlook(setting, errors=False)
+        found = self._outlook(setting, errors=False, baselines=False)
         drawn = curve(found.sampling, setting.per_key, _POINTS)
         _, keys, of_keys, of_elements, seen, *_ = cells(found.pws)
         return {
             "values": {"keys": keys, "elements": of_elements, "seen": seen},
-            "words": _words(found, keys, of_keys),
+            "words": _words(found, keys, of_keys, of_elements),
             "summary": f"Epsilon {text(setting.privacy.epsilon)}, delta {text(setting.privacy.delta)}: about {keys} "
             f"of {found.frequencies.total:,} keys, {of_elements} of the elements, seen from frequency {seen}.",
             "command": command(setting, self.source),
@@ -106,37 +113,39 @@ class Explorer:
             **_chart(drawn, seen),
         }
 
-    def _alone(self, place: Place) -> dict[str, Any]:
-        """One at a time: what is computed ahead must not take the time of who waits."""
-        with self._one:
-            start = time.monotonic()
-            found = self._outlook(self.choices.setting(place), errors=True)
-            self._took = time.monotonic() - start
+    def _errors(self, place: Place) -> dict[str, Any]:
+        found = self._outlook(self.choices.setting(place), errors=True, baselines=False)
         *_, total, selection = cells(found.pws)
         return {
             "values": {"total": total, "selection": selection},
             "summary": f"A total is off by {total}, a selection by {selection}.",
+        }
+
+    def _others(self, place: Place) -> dict[str, Any]:
+        found = self._outlook(self.choices.setting(place), errors=True, baselines=True)
+        return {
             "methods": [cells(method) for method in found.methods],
             "notes": [f"{_sentence(note)}." for note in found.notes],
         }
 
 
-def _words(found: Outlook, keys: str, of_keys: str) -> dict[str, str]:
+def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[str, str]:
     """A sentence for each number, by the number or slider that it explains."""
     setting, pws, data = found.setting, found.pws, found.frequencies
     strength = Strength.of(setting.privacy)
     users = setting.max_keys_per_user
-    things = "elements" if users is None else "users"
+    one, things = ("one element", "elements") if users is None else ("one user", "users")
     sampled = found.sampling.name != "keep all"
     told = {
         "data": f"{data.total:,} keys with {data.elements:,} elements"
         + ("" if users is None else ", which are users, each once in a key"),
-        "epsilon": _sentence(strength.told(users, "that is published")),
-        "delta": f"Left aside: events with a probability of up to 1 in {strength.one_in:,}, in which more may be "
-        "revealed.",
+        "epsilon": f"Whether {one} is in the data changes the probability of anything that is published by at most a "
+        f"factor of {_up(strength.factor, 3):g}. A bet on it at even odds is right with at most "
+        f"{_up(100 * strength.guess, 1):g} %, instead of 50 %.",
+        "delta": f"Left aside: events with a probability of up to 1 in {strength.one_in:,}, which may reveal more.",
         "keys": f"About {keys} of {data.total:,} keys are expected to be in the release: {of_keys}.",
-        "elements": "of all elements have a key that is reported. The others are in keys that are too rare"
-        + (", or not sampled." if sampled else "."),
+        "elements": f"{of_elements} of all elements have a key that is reported. The others are in keys that are too "
+        + ("rare, or not sampled." if sampled else "rare."),
         "seen": "No key has an even chance to be reported, however frequent it is."
         if pws.visible_from is None
         else f"A key with {pws.visible_from:,} {things} or more has an even chance to be reported, or a better one. "
@@ -154,6 +163,11 @@ def _words(found: Outlook, keys: str, of_keys: str) -> dict[str, str]:
         else f" Each key has epsilon {float(setting.per_key.epsilon):.3g}, delta {float(setting.per_key.delta):.2g}."
     )
     return told
+
+
+def _up(value: float, digits: int) -> float:
+    """Round a bound up, so that it still holds."""
+    return float(math.ceil(value * 10**digits) / 10**digits)
 
 
 def _sentence(words: str) -> str:

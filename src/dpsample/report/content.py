@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpsample.answers import Estimates
 from dpsample.baselines import StabilityHistogram
 from dpsample.errors import InvalidValue, PrivacyViolation
-from dpsample.estimators.estimate import Estimate, shown_number
+from dpsample.estimators.estimate import Estimate
 from dpsample.explain import visibility
 from dpsample.privacy import Privacy
 from dpsample.proof import Proof, prove_release
@@ -53,21 +53,6 @@ class Strength:
         factor = math.exp(min(epsilon, 700.0))
         # the best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor)
         return Strength(factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta))
-
-    def told(self, max_keys: int | None = None, where: str = "in this release") -> str:
-        """Say it in words, rounded up so that it holds."""
-        one, rest = ("one user", "all other users") if max_keys else ("one element", "all other elements")
-        return (
-            f"whether {one} is in the data or not changes the probability of anything {where} by at most a factor of "
-            f"{shown_number(_up(self.factor, 3))}, which is exp(epsilon). Someone who knows {rest}, and bets at even "
-            f"odds on whether {one} is there, is right with a probability of at most {_up(100 * self.guess, 1):g} %, "
-            "instead of 50 %."
-        )
-
-
-def _up(value: float, digits: int) -> float:
-    """Round a bound up, so that it still holds."""
-    return math.ceil(value * 10**digits) / 10**digits if value < 1e12 else value
 
 
 @dataclass(frozen=True)

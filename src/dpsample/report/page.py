@@ -1,5 +1,6 @@
 """The report as HTML: sections of words, tables and charts. What it says is computed in `content`."""
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -64,6 +65,7 @@ def page(content: Content) -> str:
 
 def _privacy(content: Content) -> Markup:
     terms, strength = content.terms, content.strength
+    one, rest = ("one user", "all other users") if terms.max_keys else ("one element", "all other elements")
     facts = {
         "keys reported": f"{len(content.release):,}",
         "epsilon": text(terms.privacy.epsilon),
@@ -77,7 +79,10 @@ def _privacy(content: Content) -> Markup:
         tag(
             "p",
             tag("strong", "How strongly: "),
-            strength.told(terms.max_keys),
+            f"whether {one} is in the data or not changes the probability of anything in this release by at most a "
+            f"factor of {shown_number(_up(strength.factor, 3))}, which is exp(epsilon). Someone who knows {rest}, "
+            f"and bets at even odds on whether {one} is there, is right with a probability of at most "
+            f"{_up(100 * strength.guess, 1):g} %, instead of 50 %.",
         ),
         tag(
             "p",
@@ -103,6 +108,11 @@ def _privacy(content: Content) -> Markup:
         *([tag("p", f"Entered in a ledger of the data's budget as {terms.ledger}.")] if terms.ledger else []),
         class_="label",
     )
+
+
+def _up(value: float, digits: int) -> float:
+    """Round a bound up, so that it still holds."""
+    return math.ceil(value * 10**digits) / 10**digits if value < 1e12 else value
 
 
 def _spent(privacy: Privacy) -> list[str]:
