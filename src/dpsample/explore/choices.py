@@ -130,7 +130,7 @@ class Choices:
 
     def nearby(self, place: Place, before: Place) -> Iterator[Place]:
         """Yield places that are likely to be next, the likeliest first: onward, back, and other sliders."""
-        by = _HOW[place.how][1]
+        place, by = self.place(*place), _HOW[place.how][1]
         names = ["epsilon", "delta", *([by] if by else []), *(["users"] if len(self.users) > 1 else [])]
         moved = next((name for name in names if getattr(place, name) != getattr(before, name)), "epsilon")
         onward = -1 if getattr(place, moved) < getattr(before, moved) else 1

@@ -38,6 +38,10 @@ async function ask(part) {
   busy[part] = false;
   at("trouble").textContent = answer.refused ?? "";
   const good = answer.refused === undefined, next = parts[parts.indexOf(part) + 1];
+  if (!good) { // nothing that is shown belongs to where the sliders stand
+    for (const fact of document.querySelectorAll("#numbers dd")) fact.classList.add("waiting");
+    for (const name of ["command", "python"]) at(name).textContent = "";
+  }
   if (good && (part === parts[0] || asked === newest)) {
     show[part](answer, asked);
     document.body.dataset[part] = asked; // which move it belongs to
@@ -125,7 +129,7 @@ async function draw(answer, asked) {
 }
 
 function moved() {
-  newest++;
+  document.body.dataset.asked = ++newest;
   label();
   ask(parts[0]);
 }

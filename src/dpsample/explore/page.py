@@ -14,7 +14,7 @@ from dpsample.planned import COLUMNS, EVENTS, KEY, METHODS, UNCOVERED, USER, col
 _SLIDERS = {
     "epsilon": "Epsilon",
     "delta": "Delta",
-    "tau": "Tau, the sampling threshold",
+    "tau": "Tau",
     "size": "Sample size",
     "users": "Keys per user",
 }
@@ -145,7 +145,7 @@ def _methods(share: float) -> Markup:
     return join(
         [
             table(
-                "All with the same privacy; PWS is what dpsample releases",
+                "At the same privacy, unless it says otherwise; PWS is what dpsample releases",
                 COLUMNS,
                 [],
                 [False, *(True for _ in COLUMNS[1:])],

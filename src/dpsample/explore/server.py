@@ -11,6 +11,7 @@ import secrets
 import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -36,7 +37,6 @@ class Server(ThreadingHTTPServer):
     """Serves one page, with the answers of an explorer, until nobody asks for `idle` seconds."""
 
     daemon_threads = True
-    allow_reuse_address = False
 
     def __init__(self, explorer: Explorer, page: Document, port: int = 0, idle: float = 1800) -> None:
         self.explorer, self.idle, self.token = explorer, idle, secrets.token_urlsafe(32)
@@ -52,6 +52,11 @@ class Server(ThreadingHTTPServer):
                 "leave --port out to take any",
             ) from None
         self.timeout = min(1.0, idle)
+
+    def server_bind(self) -> None:
+        """Bind without asking anybody for this machine's name."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = ADDRESS, self.server_address[1]
 
     @property
     def address(self) -> str:

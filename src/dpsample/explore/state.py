@@ -20,8 +20,9 @@ from dpsample.explain import explain_protected, explain_sampling
 from dpsample.explore.choices import Choices, Place
 from dpsample.frequencies import Frequencies
 from dpsample.outlook import PWS, SBH, TIGHT, Curve, Outlook, Setting, check_selection, curve, outlook
-from dpsample.planned import cells, command, percent, python
+from dpsample.planned import cells, command, python
 from dpsample.report.content import Strength
+from dpsample.scheme.tokens import lifetime
 from dpsample.source import Source
 
 LINES = {
@@ -32,10 +33,13 @@ LINES = {
 }
 PARTS = ("seen", "errors", "others")
 LEVELS = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+_ENDS = [step * 10**power for power in range(6) for step in (1, 2, 5)][2:]  # of the axis, mostly
 _POINTS = 100  # of a curve
 _KEPT = 1000  # answers
 _QUIET = 0.1  # seconds after a question, before anything is computed ahead
-_SLOW = 0.4  # seconds for one answer, with which nothing is
+_LONGEST = 2400  # lifetime of a token, beyond which errors take more than seconds, and are not for sliders
+_LATER = "With so small an epsilon for each key, errors take long to compute: dpsample plan does it."
+_SOON = 1000  # lifetime of a token, beyond which nothing is computed ahead
 
 
 class Explorer:
@@ -53,13 +57,13 @@ class Explorer:
         made = {"seen": self._seen, "errors": self._errors, "others": self._others}
         self._parts = {part: lru_cache(_KEPT)(made[part]) for part in PARTS}
         self._one = threading.Lock()
-        self._asked, self._took = threading.Event(), 0.0
-        self._place = self._before = choices.start
+        self._asked = threading.Event()
+        self._place = self._before = choices.place(*choices.start)
         self._when = time.monotonic()
 
     def answer(self, part: str, place: Place) -> dict[str, Any]:
         """Return one part of what is shown at a place; a setting that cannot be is told in words."""
-        self._when = time.monotonic()
+        self._when, place = time.monotonic(), self.choices.place(*place)
         if place != self._place:
             self._before, self._place = self._place, place
         try:
@@ -76,16 +80,24 @@ class Explorer:
         threading.Thread(target=self._ahead, name="ahead", daemon=True).start()
 
     def _ahead(self) -> None:
+        for lines in (tuple(LINES.values())[:-1], tuple(LINES.values())):
+            for end in _ENDS:
+                self._rest()
+                _specification(end, lines)
         while self._asked.wait():
             self._asked.clear()
             place = self._place
             for near in self.choices.nearby(place, self._before):
                 for part in PARTS:
-                    while (rest := self._when + _QUIET - time.monotonic()) > 0:
-                        time.sleep(rest)
-                    if self._place == place and self._took < _SLOW:
-                        with suppress(Exception):  # whoever asks for it is told
+                    self._rest()
+                    with suppress(Exception):  # whoever asks for it is told
+                        if self._place == place and _in_time(self.choices.setting(near), _SOON):
                             self._parts[part](near)
+
+    def _rest(self) -> None:
+        """Wait until nobody has asked for a moment."""
+        while (rest := self._when + _QUIET - time.monotonic()) > 0:
+            time.sleep(rest)
 
     def _outlook(self, setting: Setting, **computed: bool) -> Outlook:
         """One at a time, if it takes time: what is computed ahead must not take the time of who waits."""
@@ -93,10 +105,7 @@ class Explorer:
         if not computed["errors"]:
             return outlook(frequencies, setting, self.share, **computed)
         with self._one:
-            start = time.monotonic()
-            found = outlook(frequencies, setting, self.share, quick=True, **computed)
-            self._took = time.monotonic() - start
-        return found
+            return outlook(frequencies, setting, self.share, quick=True, **computed)
 
     def _seen(self, place: Place) -> dict[str, Any]:
         setting = self.choices.setting(place)
@@ -114,19 +123,25 @@ class Explorer:
         }
 
     def _errors(self, place: Place) -> dict[str, Any]:
-        found = self._outlook(self.choices.setting(place), errors=True, baselines=False)
+        setting = self.choices.setting(place)
+        found = self._outlook(setting, errors=_in_time(setting), baselines=False)
         *_, total, selection = cells(found.pws)
         return {
             "values": {"total": total, "selection": selection},
-            "summary": f"A total is off by {total}, a selection by {selection}.",
+            "summary": f"A total is off by {total}, a selection by {selection}." if total != "-" else _LATER,
         }
 
     def _others(self, place: Place) -> dict[str, Any]:
-        found = self._outlook(self.choices.setting(place), errors=True, baselines=True)
+        setting = self.choices.setting(place)
+        found = self._outlook(setting, errors=_in_time(setting), baselines=True)
         return {
             "methods": [cells(method) for method in found.methods],
-            "notes": [f"{_sentence(note)}." for note in found.notes],
+            "notes": [f"{_sentence(note)}." for note in found.notes] + [_LATER] * (not _in_time(setting)),
         }
+
+
+def _in_time(setting: Setting, longest: int = _LONGEST) -> bool:
+    return lifetime(setting.per_key) <= longest
 
 
 def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[str, str]:
@@ -140,7 +155,7 @@ def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[st
         "data": f"{data.total:,} keys with {data.elements:,} elements"
         + ("" if users is None else ", which are users, each once in a key"),
         "epsilon": f"Whether {one} is in the data changes the probability of anything that is published by at most a "
-        f"factor of {_up(strength.factor, 3):g}. A bet on it at even odds is right with at most "
+        f"factor of {_up(strength.factor, 3):,.3f}. A bet on it at even odds is right with at most "
         f"{_up(100 * strength.guess, 1):g} %, instead of 50 %.",
         "delta": f"Left aside: events with a probability of up to 1 in {strength.one_in:,}, which may reveal more.",
         "keys": f"About {keys} of {data.total:,} keys are expected to be in the release: {of_keys}.",
@@ -156,13 +171,13 @@ def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[st
         how = _sentence(explain_sampling(found.sampling).replace(" was ", " is "))
         told["sampling"] = f"{how}: about {q:,.0f} keys in all."
         if setting.size:
-            told["sampling"] += f" Finding tau costs {percent(float(setting.size.share))} of epsilon."
+            told["sampling"] += f" Finding tau costs {100 * float(setting.size.share):g} % of epsilon."
     told["users"] = f"Protected is {explain_protected(users)}." + (
         ""
         if users is None
         else f" Each key has epsilon {float(setting.per_key.epsilon):.3g}, delta {float(setting.per_key.delta):.2g}."
     )
-    return told
+    return {name: words.replace(" %", "\u00a0%") for name, words in told.items()}  # no line begins with a %
 
 
 def _up(value: float, digits: int) -> float:
