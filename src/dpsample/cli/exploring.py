@@ -3,8 +3,6 @@
 import os
 import re
 import sys
-import tempfile
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,6 +132,9 @@ def _opened(address: str, wanted: bool | None) -> Iterator[None]:
     if not (display if wanted is None else wanted):
         yield
         return
+    import tempfile
+    import webbrowser
+
     with tempfile.TemporaryDirectory(prefix="dpsample-") as folder:
         file = Path(folder, "explore.html")
         file.write_text(f'<!DOCTYPE html><title>dpsample</title><meta http-equiv="refresh" content="0; url={address}">')
