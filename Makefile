@@ -32,6 +32,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/accuracy.py --quick
 	$(BIN)/python benchmarks/accuracy.py --coverage --quick
 	$(BIN)/python benchmarks/spark.py

@@ -29,6 +29,8 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     frequencies how many keys have each frequency: made up, from a histogram, or counted
     outlook     what is to be expected of a release; the reporting curve
     planner     which epsilon, and what it brings, before any budget is spent
+    planned     a plan in words, and the command or the Python that makes the release
+    explore     the planner as a page with sliders, served to this machine only
     selection   which keys a question is about, with which weight, in which groups
     expressions SQL that can touch nothing but the columns it is given
     statistics  sums, numbers of keys, means and quantiles from a release

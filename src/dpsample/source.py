@@ -188,6 +188,14 @@ twice; name each column once
         return f"<{len(self.data)} paths>"
 
     @property
+    def paths(self) -> list[str]:
+        """The files, folders and globs as they were named, or the database without user and password."""
+        if self.kind == "database":
+            return [_public(self.data)]
+        data = [self.data] if isinstance(self.data, str | os.PathLike) else self.data
+        return [os.fspath(path) for path in data] if self.kind == "files" else []
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read: the key, then the frequency or the user if there is one."""
         return (*self.key, *(name for name in (self.frequency, self.user) if name is not None))

@@ -8,6 +8,7 @@ for bad usage or bad input.
     answers     query, top, quantiles
     ledger      ledger new, show, ...
     planning    plan
+    exploring   explore
     seeing      demo, paper, report
     options     options that commands share
     printing    what they print
@@ -22,6 +23,7 @@ import click
 
 from dpsample import __version__
 from dpsample.cli.answers import quantiles, query, top
+from dpsample.cli.exploring import explore, with_one_thread
 from dpsample.cli.ledger import ledger_commands
 from dpsample.cli.planning import plan
 from dpsample.cli.proving import certify_command, info, verify
@@ -72,6 +74,7 @@ for _command in (
     report,
     ledger_commands,
     plan,
+    explore,
     demo_command,
     paper,
 ):
@@ -85,6 +88,8 @@ def _interrupt(signum: int, frame: Any) -> None:
 def main() -> None:
     """Run the command; what goes wrong becomes one line without private values, and an exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if sys.argv[1:2] == ["explore"]:
+        with_one_thread()
     try:
         code = cli(prog_name="dpsample", standalone_mode=False)
     except click.ClickException as error:

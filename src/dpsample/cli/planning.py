@@ -1,6 +1,5 @@
 """The command that looks ahead: plan."""
 
-import shlex
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from typing import Any
@@ -12,20 +11,23 @@ from dpsample.cli.printing import progress_bar, show
 from dpsample.exact import text
 
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
-PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
-HISTOGRAM = "As private as the histogram: if that comes from private data, this is NOT private. Do not publish it."
-UNCOVERED = "What is chosen by looking at private data is not covered by the privacy guarantee."
-_COLUMNS = ("epsilon", "method", "keys", "of keys", "of elements", "seen from", "total +-", "selection +-")
+
+# where frequencies come from: the data, a formula, or a file
+frequencies = options.together(
+    click.argument("source", nargs=-1),
+    click.option("--key", "-k", multiple=True, help="Key column of SOURCE; repeat it for a key of several."),
+    click.option("--zipf", type=float, metavar="ALPHA", help="No data: frequencies proportional to rank ** -ALPHA."),
+    click.option("--keys", type=int, help="With --zipf: how many keys."),
+    click.option("--elements", type=int, help="With --zipf: about how many elements; else the last key has one."),
+    click.option(
+        "--histogram", help="No data: a file with the columns frequency and keys (Parquet, CSV, Arrow, JSON)."
+    ),
+    options.columns,
+)
 
 
 @click.command()
-@click.argument("source", nargs=-1)
-@click.option("--key", "-k", multiple=True, help="Key column of SOURCE; repeat it for a key of several.")
-@click.option("--zipf", type=float, metavar="ALPHA", help="No data: frequencies proportional to rank ** -ALPHA.")
-@click.option("--keys", type=int, help="With --zipf: how many keys.")
-@click.option("--elements", type=int, help="With --zipf: about how many elements; else the last key has one.")
-@click.option("--histogram", help="No data: a file with the columns frequency and keys (Parquet, CSV, Arrow, JSON).")
-@options.columns
+@frequencies
 @click.option("--epsilon", "-e", multiple=True, help=f"One or several, as 0.1,0.5,1.  [default: {','.join(EPSILONS)}]")
 @click.option("--delta", "-d", multiple=True, help="One or several; by the number of elements unless told.")
 @click.option("--max-keys-per-user", multiple=True, help="One or several; frequencies are then numbers of users.")
@@ -59,16 +61,17 @@ def plan(form: str, **given: Any) -> None:
       dpsample plan events.parquet --key query --epsilon 0.5,1 --scheme ppswor --sample-size 1000,10000
       dpsample plan clicks.parquet -k page --user user_id --max-keys-per-user 5,20 --goal "keys>=1000"
     """
-    _check_input(given)
-    lists = {name: _listed(given[name]) for name in ("epsilon", "delta", "max_keys_per_user", "tau", "sample_size")}
+    check_input(given)
+    lists = {name: listed(given[name]) for name in ("epsilon", "delta", "max_keys_per_user", "tau", "sample_size")}
     if given["goal"] is not None and lists["epsilon"]:
         raise click.UsageError("--goal finds the epsilon; found --epsilon as well; leave one of them out")
     from dpsample.outlook import check_selection
+    from dpsample.planned import command
     from dpsample.planner import Goal, Outlook, Setting, default_delta, outlook, settings, smallest_epsilon
 
     goal = None if given["goal"] is None else Goal.of(given["goal"])
     share = check_selection(given["share"])
-    users: list[int | None] = [_whole(k, "--max-keys-per-user") for k in lists["max_keys_per_user"]]
+    users: list[int | None] = [whole(k, "--max-keys-per-user") for k in lists["max_keys_per_user"]]
     users = users or [None]
     epsilons = ["1"] if goal else lists["epsilon"] or EPSILONS
     ways = _samplings(given, lists)
@@ -82,36 +85,35 @@ def plan(form: str, **given: Any) -> None:
     found: list[Outlook] = []
     with progress_bar() as progress:
         for k in users:
-            frequencies = _frequencies(given, k, progress)
-            todo = of(k, lists["delta"] or [default_delta(frequencies)])
+            counted = frequencies_of(given, k, progress)
+            todo = of(k, lists["delta"] or [default_delta(counted)])
             for n, setting in enumerate(todo):
                 found.append(
-                    smallest_epsilon(frequencies, setting, goal, share)
-                    if goal
-                    else outlook(frequencies, setting, share)
+                    smallest_epsilon(counted, setting, goal, share) if goal else outlook(counted, setting, share)
                 )
                 progress("planning", n + 1, len(todo))
-    notice = PRIVATE if given["source"] else HISTOGRAM if given["histogram"] is not None else None
-    command = _command(found[0], given)
+    notice = notice_of(given)
+    release = command(found[0].setting, options.source_of(given) if given["source"] else None)
     result: dict[str, Any] = {
         **({"NOT private": notice} if notice else {}),
         "goal": None if goal is None else str(goal),
         "delta_by_number_of_elements": not lists["delta"],
         "outlooks": [each.to_json() for each in found],
-        "release": command,
+        "release": release,
     }
     lines = [
         *([notice, ""] if notice else []),
         *_tables(found),
         *_legend(found, share, goal, chosen=not lists["delta"], private=bool(notice)),
         "",
-        f"Next: {command}",
+        f"Next: {release}",
         *([notice] if notice else []),
     ]
     show(result, lines, form)
 
 
-def _check_input(given: dict[str, Any]) -> None:
+def check_input(given: dict[str, Any]) -> None:
+    """Refuse anything but one way to get frequencies."""
     ways = {"SOURCE": bool(given["source"]), "--zipf": given["zipf"] is not None, "--histogram": given["histogram"]}
     named = [name for name, there in ways.items() if there]
     if len(named) != 1:
@@ -131,12 +133,13 @@ def _check_input(given: dict[str, Any]) -> None:
         raise click.UsageError(f"{option} does not go with {named[0]}; leave {option} out")
 
 
-def _listed(values: Iterable[str]) -> list[str]:
+def listed(values: Iterable[str]) -> list[str]:
     """What an option lists, by commas or by repeating it; each once."""
     return list(dict.fromkeys(part.strip() for value in values for part in value.split(",")))
 
 
-def _whole(value: str, option: str) -> int:
+def whole(value: str, option: str) -> int:
+    """Read a whole number."""
     try:
         return int(value)
     except ValueError:
@@ -148,7 +151,7 @@ def _samplings(given: dict[str, Any], lists: dict[str, list[str]]) -> list[Any]:
     single = {"scheme": given["scheme"], "power": given["power"], "cap": given["cap"]}
     sizes = [
         options.size_of(
-            {**single, "tau": None, "size_share": given["size_share"], "sample_size": _whole(n, "--sample-size")}
+            {**single, "tau": None, "size_share": given["size_share"], "sample_size": whole(n, "--sample-size")}
         )
         for n in lists["sample_size"]
     ]
@@ -156,7 +159,8 @@ def _samplings(given: dict[str, Any], lists: dict[str, list[str]]) -> list[Any]:
     return [options.sampling_of({**single, "tau": tau}) for tau in taus] + sizes
 
 
-def _frequencies(given: dict[str, Any], max_keys: int | None, progress: Any) -> Any:
+def frequencies_of(given: dict[str, Any], max_keys: int | None, progress: Any) -> Any:
+    """Read, count or make up the frequencies."""
     from dpsample.planner import Frequencies, count
 
     if given["histogram"] is not None:
@@ -167,9 +171,18 @@ def _frequencies(given: dict[str, Any], max_keys: int | None, progress: Any) -> 
         return count(options.source_of(given), max_keys_per_user=max_keys, engine=engine, progress=progress)
 
 
+def notice_of(given: dict[str, Any]) -> str | None:
+    """What must be said of how private the frequencies are."""
+    from dpsample.planned import HISTOGRAM, PRIVATE
+
+    return PRIVATE if given["source"] else HISTOGRAM if given["histogram"] is not None else None
+
+
 def _tables(found: list[Any]) -> list[str]:
     """One table for all settings that differ in epsilon only."""
-    tables = {title: [_COLUMNS, *chain(*map(_rows, group))] for title, group in groupby(found, _title)}
+    from dpsample.planned import COLUMNS
+
+    tables = {title: [("epsilon", *COLUMNS), *chain(*map(_rows, group))] for title, group in groupby(found, _title)}
     widths = [max(map(len, column)) for column in zip(*chain(*tables.values()), strict=True)]
     lines = chain(*([title, *(_aligned(row, widths) for row in table), ""] for title, table in tables.items()))
     notes = dict.fromkeys(note for each in found for note in each.notes)
@@ -193,19 +206,9 @@ def _title(each: Any) -> str:
 
 
 def _rows(each: Any) -> list[tuple[str, ...]]:
-    return [
-        (
-            text(each.setting.privacy.epsilon) if method is each.pws else "",
-            method.method,
-            f"{method.keys:,.0f}" if method.keys >= 10 else f"{method.keys:.2g}",
-            _percent(method.share_of_keys),
-            _percent(method.share_of_elements),
-            "never" if method.visible_from is None else f"{method.visible_from:,}",
-            _percent(method.nrmse),
-            _percent(method.selection_nrmse),
-        )
-        for method in each.methods
-    ]
+    from dpsample.planned import cells
+
+    return [(text(each.setting.privacy.epsilon) if m is each.pws else "", *cells(m)) for m in each.methods]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -214,65 +217,15 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def _percent(share: float | None) -> str:
-    """Three figures."""
-    if share is None:
-        return "-"
-    return f"{100 * share:#.3g} %".replace(". %", " %") if share < 9.99 else f"{share:.3g} times"
-
-
 def _legend(found: list[Any], share: float, goal: Any, chosen: bool, private: bool) -> list[str]:
     """A sentence for each column, and for each method that is there."""
-    from dpsample.outlook import OPEN, PWS, SAMPLED, SBH, TIGHT
+    from dpsample.planned import METHODS, UNCOVERED, columns
 
-    columns = {
-        "keys": "how many keys are expected to be reported; of keys: as a share of all keys",
-        "of elements": "which share of all elements have a key that is reported",
-        "seen from": "keys of this frequency or more are reported with probability 1/2 at least",
-        "total +-": "error of the estimated number of all elements: root mean square, relative to the truth",
-        "selection +-": f"the same for the elements of {100 * share:g} % of the keys, selected at random",
-    }
-    methods = {
-        PWS: "what dpsample releases; its errors are predicted, for its default estimator",
-        SBH: "stability-based histogram: Laplace noise, and a cutoff",
-        TIGHT: "the same with the lowest cutoff that is as private",
-        SAMPLED: "elements are sampled, and keys of which many are left are reported",
-        OPEN: "the weighted sample as it is",
-    }
     there = {method.method for each in found for method in each.methods}
-    told = columns | {name: words for name, words in methods.items() if name in there}
+    told = columns(share) | {name: words for name, words in METHODS.items() if name in there}
     lines = [f"{name:<20}  {words}" for name, words in told.items()]
     if goal is not None:
         lines.append(f"Each epsilon is the smallest, to 3 figures, with which PWS reaches {goal}.")
     if chosen:
         lines.append("delta was chosen by the number of elements: a power of ten, at most a tenth of 1 / that number.")
     return [*lines, UNCOVERED] if private else lines
-
-
-def _command(each: Any, given: dict[str, Any]) -> str:
-    """The command that makes this release."""
-    setting = each.setting
-    words = ["dpsample", "release", *(given["source"] or ["EVENTS"])]
-    for key in given["key"] or ["KEY"]:
-        words += ["--key", key]
-    for name in ("frequency", "table", "query", "input_format", "user"):
-        if given[name] is not None:
-            words += [f"--{name.replace('_', '-')}", given[name]]
-    words += ["--drop-null"] * given["drop_null"]
-    if setting.max_keys_per_user is not None:
-        words += [] if given["user"] else ["--user", "USER"]
-        words += ["--max-keys-per-user", str(setting.max_keys_per_user)]
-    words += ["--epsilon", text(setting.privacy.epsilon), "--delta", text(setting.privacy.delta)]
-    how = setting.size or setting.sampling
-    if given["scheme"] != "all":
-        words += ["--scheme", given["scheme"]]
-        if setting.size:
-            words += ["--sample-size", str(how.size)]
-            words += ["--size-share", text(how.share)] if given["size_share"] != "0.05" else []
-        else:
-            words += ["--tau", text(how.tau)]
-        words += ["--power", text(how.power)] if how.power != 1 else []
-        words += ["--cap", str(how.cap)] if how.cap is not None else []
-    if given["with_total"]:
-        words += ["--with-total", *(["--total-share", given["total_share"]] if given["total_share"] != "0.05" else [])]
-    return f"{shlex.join(words)} -o OUTPUT.private.parquet"

@@ -45,12 +45,10 @@ class Document:
 
     def html(self) -> str:
         """Return the whole document."""
-        library = [chart_library()] if self.charts or self.draws else []
-        scripts = [*library, *([_own("page.js")] if library else []), *self.scripts]
-        style = "\n".join([_colors(), _own("page.css"), *self.styles])
+        scripts, style = self._code()
         head = [
             tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=policy(scripts, [style], self.served)),
+            tag("meta", http_equiv="Content-Security-Policy", content=self.policy()),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", name="referrer", content="no-referrer"),
@@ -62,6 +60,16 @@ class Document:
         code = [tag("script", Markup(script), type="module") for script in scripts]
         page = tag("html", tag("head", *head), tag("body", self.body, *blocks, *code), lang="en")
         return f"<!DOCTYPE html>\n{page}\n"
+
+    def policy(self) -> str:
+        """Return its content policy, for a server to send along."""
+        scripts, style = self._code()
+        return policy(scripts, [style], self.served)
+
+    def _code(self) -> tuple[list[str], str]:
+        """All scripts, and the style sheet."""
+        library = [chart_library(), _own("page.js")] if self.charts or self.draws else []
+        return [*library, *self.scripts], "\n".join([_colors(), _own("page.css"), *self.styles])
 
 
 def figure(name: str, caption: object, described: str, alternative: Markup) -> Markup:

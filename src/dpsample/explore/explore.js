@@ -1,0 +1,153 @@
+// Shows what Python answers for where the sliders stand. Nothing is computed here.
+const { start, labels, by, parts } = window.dpsample.data("choices");
+const at = (id) => document.getElementById(id);
+const sliders = Object.keys(labels).map(at).filter(Boolean);
+const controls = [...sliders, at("how")];
+
+// A change is asked for in parts, the quick one first. Each part is asked for once at a time, always for the newest
+// place; only the first one is shown while the sliders have moved on, and then always a newer one than before.
+let newest = 0;
+const busy = {};
+
+function place() {
+  const found = { ...start };
+  for (const control of controls) found[control.id] = control.value;
+  return new URLSearchParams(found);
+}
+
+function label() {
+  for (const slider of sliders) {
+    const text = labels[slider.id][slider.value];
+    at(`value-${slider.id}`).textContent = text;
+    slider.setAttribute("aria-valuetext", text);
+    if (slider.id === "tau" || slider.id === "size") slider.parentElement.hidden = by[at("how").value] !== slider.id;
+  }
+}
+
+async function ask(part) {
+  if (busy[part]) return;
+  busy[part] = true;
+  const asked = newest;
+  let answer;
+  try {
+    const reply = await fetch(`${part}?${place()}`, { cache: "no-store", credentials: "omit", redirect: "error" });
+    answer = reply.ok ? await reply.json() : { refused: (await reply.text()).trim() };
+  } catch {
+    answer = { refused: "The server has stopped. Start it again with: dpsample explore" };
+  }
+  busy[part] = false;
+  at("trouble").textContent = answer.refused ?? "";
+  const good = answer.refused === undefined, next = parts[parts.indexOf(part) + 1];
+  if (!good) { // nothing that is shown belongs to where the sliders stand
+    for (const fact of document.querySelectorAll("#numbers dd")) fact.classList.add("waiting");
+    for (const name of ["command", "python"]) at(name).textContent = "";
+  }
+  if (good && (part === parts[0] || asked === newest)) {
+    show[part](answer, asked);
+    document.body.dataset[part] = asked; // which move it belongs to
+  }
+  if (asked !== newest) ask(part);
+  else if (good && next) ask(next);
+}
+
+function put({ values, words = {} }) {
+  for (const [name, text] of Object.entries(values)) {
+    const fact = at(`fact-${name}`);
+    fact.textContent = text;
+    fact.classList.remove("waiting");
+  }
+  for (const [name, text] of Object.entries(words)) {
+    const place = at(`say-${name}`);
+    if (place) place.textContent = text;
+  }
+}
+
+const show = {
+  seen(answer, asked) {
+    at("say-sampling").textContent = "";
+    put(answer);
+    for (const late of [at("fact-total"), at("fact-selection"), others]) late.classList.add("waiting");
+    at("command").textContent = answer.command;
+    at("python").textContent = answer.python;
+    said = [answer.summary];
+    draw(answer, asked);
+  },
+  errors(answer) {
+    put(answer);
+    said.push(answer.summary);
+    clearTimeout(saying); // one sentence when a move has ended, not one for each step of it
+    saying = setTimeout(() => { at("summary").textContent = said.join(" "); }, 600);
+  },
+  others(answer) {
+    others.replaceChildren(...answer.methods.map((cells) => row(cells, "th")));
+    others.classList.remove("waiting");
+    at("notes").replaceChildren(
+      ...answer.notes.map((text) => Object.assign(document.createElement("p"), { className: "quiet", textContent: text })),
+    );
+  },
+};
+const others = document.querySelector("#others tbody");
+let said = [], saying;
+
+function row(cells, first, rest = "td") {
+  const made = document.createElement("tr");
+  cells.forEach((text, n) => {
+    const cell = made.appendChild(document.createElement(n === 0 ? first : rest));
+    cell.textContent = text;
+    if (cell.tagName === "TH") cell.scope = rest === "th" ? "col" : "row";
+    if (n > 0) cell.className = "number";
+  });
+  return made;
+}
+
+// The chart: drawn anew only if its axis or its lines change, else its rows are put into it.
+const frame = document.querySelector("[data-chart]");
+let drawn = { shape: "" }, drawing = false, latest;
+
+async function draw(answer, asked) {
+  latest = { ...answer, asked };
+  if (drawing) return;
+  drawing = true;
+  while (latest) {
+    const { shape, chart, rows, described, heads, points, asked } = latest;
+    latest = undefined;
+    const named = JSON.stringify(shape);
+    if (drawn.shape !== named) {
+      drawn.view?.finalize();
+      drawn = { shape: named, ...(await window.dpsample.draw(frame, { ...chart, datasets: { curve: rows } })) };
+    } else {
+      await drawn.view.data("curve", rows).runAsync();
+    }
+    frame.setAttribute("aria-label", described);
+    const head = document.createElement("thead"), body = document.createElement("tbody");
+    head.append(row(heads, "th", "th"));
+    body.append(...points.map((cells) => row(cells, "th")));
+    at("points").replaceChildren(head, body);
+    document.body.dataset.curve = asked;
+  }
+  drawing = false;
+}
+
+function moved() {
+  document.body.dataset.asked = ++newest;
+  label();
+  ask(parts[0]);
+}
+for (const control of controls) control.addEventListener("input", moved);
+document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+
+for (const button of document.querySelectorAll("[data-copies]")) {
+  const text = at(button.dataset.copies), told = button.nextElementSibling;
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      told.textContent = "Copied.";
+    } catch {
+      getSelection().selectAllChildren(text);
+      told.textContent = "Selected: copy it with Ctrl-C.";
+    }
+    setTimeout(() => { told.textContent = ""; }, 3000);
+  });
+}
+
+moved();
