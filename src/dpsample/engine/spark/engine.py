@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 MESSAGES: Final = "message binary, rows bigint"
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _COALESCE = "spark.sql.adaptive.coalescePartitions.enabled"
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class Spark:
@@ -178,6 +179,8 @@ class Spark:
     def _named(self, what: str, work: Callable[[], _T]) -> _T:
         session = self.session()
         settings = {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
+        if session.conf.get(_BATCH) == "10000":  # as Spark has it: small, where each batch is a call
+            settings[_BATCH] = "65536"
         before = {name: session.conf.get(name) for name in settings}
         described = _description(session)
         tag = "dpsample-" + what.replace(" ", "-")
