@@ -180,7 +180,7 @@ class Job:
 
         # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
         found = self.engine.keep(made.rows().mapInArrow(pick_elements, made.fields()))
-        size = self.engine.job("picking elements", self.source.columns, found.count)
+        size = self.engine.job("picking elements", self.source.columns, found.count, large=True)
         return made.grouped(made.wanted(found, size))
 
     def _pivots(self, reported: Any, draft: str, rows: int) -> pa.Table:

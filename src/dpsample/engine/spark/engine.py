@@ -172,14 +172,17 @@ class Spark:
         adaptive = session.conf.get("spark.sql.adaptive.enabled") == "true" and session.conf.get(_COALESCE) == "true"
         return f"{session.conf.get(_SHUFFLE)}{', fewer where they are small' if adaptive else ''}"
 
-    def job(self, what: str, keys: Sequence[str], work: Callable[[], _T]) -> _T:
-        """Do what computes something, named on Spark's pages, with keys divided as told, and errors put into words."""
-        return translated(lambda: self._named(what, work), keys)
+    def job(self, what: str, keys: Sequence[str], work: Callable[[], _T], large: bool = False) -> _T:
+        """Do what computes something, named on Spark's pages, with keys divided as told, and errors put into words.
 
-    def _named(self, what: str, work: Callable[[], _T]) -> _T:
+        With `large`, rows go to Python in larger batches than usual: for a kernel that lets few of them through.
+        """
+        return translated(lambda: self._named(what, work, large), keys)
+
+    def _named(self, what: str, work: Callable[[], _T], large: bool) -> _T:
         session = self.session()
         settings = {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
-        if session.conf.get(_BATCH) == "10000":  # as Spark has it: small, where each batch is a call
+        if large and session.conf.get(_BATCH) == "10000":  # as Spark has it, unless told
             settings[_BATCH] = "65536"
         before = {name: session.conf.get(name) for name in settings}
         described = _description(session)
