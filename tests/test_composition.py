@@ -41,7 +41,7 @@ def test_the_bound_is_the_brute_force_sum(keys: int, epsilon: Fraction, delta: F
     each = Privacy(epsilon, min(delta, Fraction(1, 100)))
     whole = keys * epsilon * part
     found, true = decimal(composed_delta(each, keys, whole)), brute_force(each, keys, whole)
-    assert found >= true * (1 - Decimal("1e-100"))  # a bound, up to the brute force's own 120 digits, and
+    assert Fraction(found) >= Fraction(true) * (1 - Fraction(1, 10**100))  # a bound; the brute force has 120 digits
     assert found <= true * (1 + Decimal("1e-9")) + Decimal("1e-60") + decimal(4 * (keys * each.delta) ** 4)
 
 
