@@ -20,6 +20,7 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
 _POINTS = 33  # of the law of a frequency far beyond the edge
 _MANY = 1 << 22  # points at most, for all of these
+_FINE = 2048  # steps of the noise of tokens, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +78,10 @@ class Spectrum:
     def _noise(self, shares: Floats) -> Ints:
         """Quantiles of how far the frequency that a token suggests is above that of its key."""
         law = _posterior(self.scheme, np.array([self.scheme.table_tokens]))[1][0]
+        step = -(-len(law) // _FINE)
+        law = np.add.reduceat(law, np.arange(0, len(law), step))
         upto = np.cumsum(np.convolve(law, law[::-1]))
-        found: Ints = np.searchsorted(upto, shares * upto[-1]) - len(law) + 1
+        found: Ints = (np.searchsorted(upto, shares * upto[-1]) - len(law) + 1) * step
         return found
 
 
