@@ -10,7 +10,7 @@ demo: .venv/ready
 test: check browser
 	$(BIN)/pytest -n auto --dist loadgroup
 
-# Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so.
+# Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { \
