@@ -81,13 +81,18 @@ for _command in (
     cli.add_command(_command)
 
 
+class _Interrupted(KeyboardInterrupt):
+    """Python kills itself for a plain KeyboardInterrupt that passed through a late import, even if it was handled."""
+
+
 def _interrupt(signum: int, frame: Any) -> None:
-    raise KeyboardInterrupt
+    raise _Interrupted
 
 
 def main() -> None:
     """Run the command; what goes wrong becomes one line without private values, and an exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, _interrupt)
     if sys.argv[1:2] == ["explore"]:
         with_one_thread()
     try:
