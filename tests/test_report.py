@@ -204,7 +204,9 @@ def test_the_content_is_what_the_library_answers() -> None:
     for i, counted in found.counts:
         assert counted == release.count_keys(at_least=i)
     curve = found.curve
-    ours, published, tight = curve.lines.values()
+    ours, published, tight = curve.pws, curve.sbh, curve.tight
+    assert published is not None
+    assert tight is not None
     assert ours.tolist() == reporting_probabilities(curve.frequencies, KeepAll(), PRIVACY).tolist()
     assert published.tolist() == StabilityHistogram(PRIVACY).reported(curve.frequencies).tolist()
     assert tight.tolist() == StabilityHistogram(PRIVACY, tight=True).reported(curve.frequencies).tolist()

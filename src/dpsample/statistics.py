@@ -159,8 +159,11 @@ def quantiles(
     if keys > 0:
         found, low, high = estimated.quantiles(p, least, level)
         columns = [found, (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2)), low, high]
-        if keys < _FEW:
-            notes.append("these are few keys: no interval is promised")
+        notes.append(
+            "these are few keys: no interval is promised"
+            if keys < _FEW
+            else "these intervals hold more often than they say: how much of the spread is noise of tokens is not known"
+        )
     else:
         notes.append("no selected key is that frequent; at_least (--at-least) takes in rarer ones")
         columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]

@@ -1,6 +1,5 @@
 """All that a report says, as values, computed from the release alone."""
 
-import contextlib
 import math
 import shlex
 from dataclasses import dataclass
@@ -11,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.answers import Estimates
-from dpsample.baselines import StabilityHistogram
-from dpsample.errors import InvalidValue, PrivacyViolation
+from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
 from dpsample.explain import visibility
+from dpsample.outlook import Curve, curve
 from dpsample.privacy import Privacy
 from dpsample.proof import Proof, prove_release
 from dpsample.releases import Release
 from dpsample.remainder import Remainder
-from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
-from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
+from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import Floats
 from dpsample.scheme.tokens import lifetime
 from dpsample.shown import readable
 from dpsample.terms import Terms
@@ -32,7 +31,6 @@ _BYTES = 3_800_000  # that they may take in the page
 _EACH, _TOKEN = 3, 34  # about so many of a key beyond its text, and of the numbers of a token
 _LONG = 1500  # rows of a token's life, as with a small epsilon, above which a proof takes more than seconds
 _POINTS = 160  # of a curve
-OURS, PUBLISHED, TIGHT = "this release", "stability-based histogram", "the same, with its tightest cutoff"
 
 
 @dataclass(frozen=True)
@@ -54,14 +52,6 @@ class Strength:
         factor = math.exp(min(epsilon, 700.0))
         # the best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor)
         return Strength(factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta))
-
-
-@dataclass(frozen=True)
-class Curve:
-    """How likely a key of each frequency was to be reported, by this release and by others at the same privacy."""
-
-    frequencies: Ints
-    lines: dict[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -138,7 +128,7 @@ def content_of(
         top=release.top(top) if tokens else None,
         counts=_counts(release, visible_from, listed),
         quantiles=release.quantiles(SHARES) if spread else None,
-        curve=_curve(sampling, each),
+        curve=curve(sampling, each, _POINTS),
         other=release.other() if tokens and release.total is not None else None,
         listing=_listing(release, listed),
     )
@@ -171,22 +161,6 @@ def steps(first: int, last: float, few: bool = False) -> list[int]:
     between = (1,) if few or decades > 5.5 else (1, 3) if decades > 2.5 else (1, 2, 5)
     powers = range(int(math.log10(first)), int(math.log10(last)) + 1)
     return [first, *(i for power in powers for step in between if first < (i := step * 10**power) <= last)]
-
-
-def _curve(sampling: Sampling, privacy: Privacy) -> Curve:
-    histograms = {}
-    with contextlib.suppress(InvalidValue):  # it has no sampled form for some schemes
-        for name, tight in ((PUBLISHED, False), (TIGHT, True)):
-            histograms[name] = StabilityHistogram(privacy, sampling, tight)
-    first = frequency_reaching(1e-3, sampling, privacy) or 1
-    last = frequency_reaching(0.999, sampling, privacy) or min(sampling.largest, 100 * first)
-    if isinstance(sampling, KeepAll):  # their noise has longer tails
-        last = max(last, *(math.ceil(h.cutoff + 7 / float(privacy.epsilon)) for h in histograms.values()))
-    else:
-        last = min(2 * last, sampling.largest)
-    i = np.unique(np.geomspace(max(first - 1, 1), max(last, first + 1), _POINTS).astype(np.int64))
-    lines = {OURS: reporting_probabilities(i, sampling, privacy)}
-    return Curve(i, lines | {name: histogram.reported(i) for name, histogram in histograms.items()})
 
 
 def _listing(release: Release, listed: Estimates | None) -> Listing:

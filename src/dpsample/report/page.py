@@ -19,8 +19,8 @@ from dpsample.explain import (
 )
 from dpsample.pages import Document, Markup, figure, join, table, tag
 from dpsample.privacy import Privacy
-from dpsample.report.content import FILE, OURS, SHARES, Content, Listing
-from dpsample.scheme.sampling import KeepAll
+from dpsample.report.content import FILE, SHARES, Content, Listing
+from dpsample.scheme.sampling import Floats, KeepAll
 from dpsample.shown import readable, visible
 
 _FIRST = 15  # rows of the top list, before it is unfolded
@@ -311,13 +311,13 @@ def _frequencies_chart(content: Content) -> dict[str, object]:
 
 
 def _reported(content: Content) -> Markup:
-    curve = content.curve
-    ours = curve.lines[OURS]
+    curve, lines = content.curve, _lines(content)
+    ours = curve.pws
     picks = sorted({int((ours < level).sum()) for level in (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)})
     picks = [n for n in picks if n < len(ours)]
     at = curve.frequencies[picks].tolist()
-    rows = [[f"{curve.frequencies[n]:,}", *(f"{line[n]:.3g}" for line in curve.lines.values())] for n in picks]
-    compared = len(curve.lines) > 1
+    rows = [[f"{curve.frequencies[n]:,}", *(f"{line[n]:.3g}" for line in lines.values())] for n in picks]
+    compared = len(lines) > 1
     sampled = not isinstance(content.terms.sampling, KeepAll)
     more = (
         "" if content.terms.max_keys else "No private scheme reports keys of any frequency with a larger probability."
@@ -338,7 +338,7 @@ def _reported(content: Content) -> Markup:
     described = "Line chart of the probability to be reported, by frequency. " + (
         "It does not reach one half." if half is None else f"In this release it reaches one half at frequency {half:,}."
     )
-    names = ["frequency", *curve.lines]
+    names = ["frequency", *lines]
     numbers = table("Probability that a key is reported, by its frequency", names, rows, [True] * len(names))
     calls = [
         "from dpsample.scheme import reporting_probabilities",
@@ -359,11 +359,22 @@ def _reported(content: Content) -> Markup:
     )
 
 
+def _lines(content: Content) -> dict[str, Floats]:
+    """The curve of this release, and those of the stability-based histogram where it is stated for the sampling."""
+    curve = content.curve
+    named = {
+        "this release": curve.pws,
+        "stability-based histogram": curve.sbh,
+        "the same, with its tightest cutoff": curve.tight,
+    }
+    return {name: line for name, line in named.items() if line is not None}
+
+
 def _reported_chart(content: Content) -> dict[str, object]:
     i = content.curve.frequencies
     rows = [
         {"line": name, "x": int(x), "y": float(y), "frequency": f"{x:,}", "probability": f"{y:.3g}", "of": name}
-        for name, line in content.curve.lines.items()
+        for name, line in _lines(content).items()
         for x, y in zip(i, line, strict=True)
     ]
     return page_chart(rows, Panel("", "frequency", "probability", log_x=bool(i[-1] > 20 * i[0]), span_y=(0, 1)))
