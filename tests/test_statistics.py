@@ -247,7 +247,7 @@ def squared(tally: Tally, *terms: Any) -> Parts:
     """Its error, with a variance of the square of each share."""
     g = terms[3](tally.cells)
     error = math.sqrt(float(tally.squares @ g**2))
-    return Parts(float(tally.weights @ g), error, 0.0, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return Parts(float(tally.weights @ g), error, 0.0, 1e9, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("first", [1.0, -2.0, -4.0])

@@ -106,7 +106,7 @@ def mean(
         above = parts(tally, *terms, _Above(measure, value, least))
         low, high = (value + end / keys.value for end in above.interval(level))
         bias = (sums.bias - value * keys.bias) / keys.value
-        promised = sure and sums.promised and keys.promised
+        promised = sure and sums.promised and keys.promised and above.sure
         notes = (note, *dict.fromkeys(sums.notes + keys.notes))
         low, high = max(min(low, value), min(value, 0.0)), max(high, value)
         error = above.error / keys.value

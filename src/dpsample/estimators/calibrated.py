@@ -27,7 +27,8 @@ _STEEPEST = 4.0  # power with which a density may fall toward 0
 _SHARPEST = 2.0  # change of that power from window to window; more than that is an upper end, not a trend
 _SURER = 10.0  # times the trust, for what the error is made of
 _LEAST = 0.2  # of a flat estimate: what a calibrated one of the variance, or of its own, is not believed to be below
-_BLEND = 2.0  # freedom at which the flat and the calibrated estimate of the variance count alike
+_BLEND = 6.0  # square of the freedom at which the flat and the calibrated estimate of the variance count alike
+_FIRM = 3.0  # freedom of the latter, below which no interval is promised
 _FEW = 30.0  # keys that an error rests on, below which no interval is promised
 _UNSEEN = 0.02  # of an error's square, that one key may have which was not reported, above which none is either
 _BETWEEN = 129  # frequencies at which a key may be that was not reported
@@ -42,6 +43,7 @@ class Parts:
     slack: float  # the bias that it may have left at visible frequencies
     keys: float  # the number of keys that the error effectively rests on
     freedom: float  # the square of the error's square over its variance: how sure the error is
+    firm: float  # the same before anything was added to the error because it is not sure
     trend: float  # how much larger its square is to be expected where `seen` is larger by one
     unseen: float  # the share of the error's square that a key has which may not have been reported
     unseen_trend: float  # and its trend; both matter above `seen`, not below
@@ -56,7 +58,7 @@ class Parts:
     @property
     def sure(self) -> bool:
         """Whether the error rests on enough keys, and not on one that may have been missed, for a promise."""
-        return self.keys >= _FEW and self.unseen <= _UNSEEN
+        return self.keys >= _FEW and self.firm >= _FIRM and self.unseen <= _UNSEEN
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return bounds of the sum over the visible keys: those sums from which `seen` is not unlikely.
@@ -89,7 +91,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     (3027.32, 1.94)
     """
     if not len(tally.cells):
-        return Parts(*[0.0] * 10)
+        return Parts(*[0.0] * 11)
     scheme = calibration(sampling, privacy, grid)
     keys = rough(tally.total)
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
@@ -111,13 +113,15 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     fourth = tally.squares**2 / tally.keys
     unsure = max(float(fourth @ better**2), _LEAST * float(fourth @ noise)) + more**2 + 1e-300
     variance = more + max(fine, _LEAST * flat) + 1e-300
-    variance += max(flat - fine, 0.0) * _BLEND / (_BLEND + variance**2 / unsure)
+    firm = variance**2 / unsure
+    variance += max(flat - fine, 0.0) * _BLEND / (_BLEND + firm**2)
     return Parts(
         seen,
         math.sqrt(variance),
         slack=float(np.abs(tally.weights) @ np.append(made.slack[at], far[:, 3])),
         keys=(flat + more) ** 2 / (float(fourth @ guess**2) + more**2 + 1e-300),
         freedom=variance**2 / unsure,
+        firm=firm,
         trend=max(float(trend @ (tally.squares * tally.weights / tally.keys)), 0.0) / variance,
         unseen=more / variance,
         unseen_trend=max(slope, 0.0) / variance,
