@@ -12,6 +12,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     ledger      a dataset's budget over many releases
     scheme      the mathematics: sampling, reporting probabilities, token laws, certificates
     source      where elements live, and which columns are the key
+    objects     Python objects as Arrow
     engine      moves data, knows no mathematics; DuckDB is the embedded one, Spark the distributed one
     randomness  the only door to randomness
     bounding    each user keeps so many keys

@@ -6,15 +6,15 @@ rest. What it shows of itself is where and which columns, never what is in them.
 
 import glob
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from numbers import Integral
+from itertools import chain
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dpsample.errors import InvalidValue
+from dpsample.objects import CHUNK, batches, quietly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,6 @@ FORMATS = {
     "jsonl": (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"),
     "arrow": (".arrow", ".feather", ".ipc"),
 }
-_CHUNK = 1 << 16  # keys of an iterable that become one batch
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -277,7 +276,7 @@ twice; name each column once
         self.require(names)
         if not isinstance(data, pa.Table):
             frame = data[[name for name in data.columns if str(name) in self.columns]]
-            data = _quietly(lambda: pa.table(frame), "a DataFrame's column has values of one type", "mixed ones")
+            data = quietly(lambda: pa.table(frame), "a DataFrame's column has values of one type", "mixed ones")
         table = data.select(self.columns)
         # Arrow's own functions, which DuckDB calls to filter, know no views
         plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -289,16 +288,17 @@ twice; name each column once
 
         if self.kind in ("mapping", "keys"):
             self._take()
-            batches = self._from_keys()
-            first = next(batches, None)
+            items = self.data.items() if self.kind == "mapping" else self.data
+            found = batches(items, self.key, self.kind == "mapping", self.drop_null)
+            first = next(found, None)
             if first is None:
                 columns = [(name, pa.string()) for name in self.key]
                 return pa.schema(columns + [("frequency", pa.int64())] * self.aggregated), iter(())
-            return first.schema, chain([first], batches)
+            return first.schema, chain([first], found)
         if hasattr(self.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
             self.require(self.data.columns)
             names = ", ".join('"' + name.replace('"', '""') + '"' for name in self.columns)
-            reader = self.data.project(names).to_arrow_reader(_CHUNK)
+            reader = self.data.project(names).to_arrow_reader(CHUNK)
         else:
             self._take()
             reader = pa.RecordBatchReader.from_stream(self.data)
@@ -330,51 +330,6 @@ twice; name each column once
                 found,
                 "check the name" if shown else "check the name, and that the file says it (CSV: in a header line)",
             )
-
-    def _from_keys(self) -> Iterator["pa.RecordBatch"]:
-        import pyarrow as pa
-
-        items = iter(self.data.items() if self.kind == "mapping" else self.data)  # key, or (key, frequency)
-        families: list[str] = []
-        while chunk := list(islice(items, _CHUNK)):
-            columns = self._columns([item[0] for item in chunk] if self.kind == "mapping" else chunk)
-            if self.kind == "mapping":
-                columns.append([_whole(item[1]) for item in chunk])
-            gaps = [i for i, column in enumerate(columns) if None in column]
-            if gaps and not self.drop_null:
-                raise null_refusal(self.key[gaps[0]])
-            if gaps:
-                columns = list(zip(*(row for row in zip(*columns, strict=True) if None not in row), strict=True))
-            if not columns:
-                continue
-            found = [_family(column) for column in columns]
-            if families and found != families:
-                _refuse_mixed()
-            families = found
-            arrays = [_array(column, family) for column, family in zip(columns, families, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, [*self.key, "frequency"][: len(arrays)])
-
-    def _columns(self, keys: list[Any]) -> list[Sequence[Any]]:
-        """Turn keys into one sequence for each key column."""
-        width = len(self.key)
-        if width == 1:
-            return [keys]
-        if not all(isinstance(key, tuple) and len(key) == width for key in keys):
-            raise InvalidValue(
-                f"each key is a tuple of {width}, one for each key column",
-                "another one",
-                "name as many key columns as a key has places",
-            )
-        return list(zip(*keys, strict=True))
-
-
-def null_refusal(column: str) -> InvalidValue:
-    """Put a NULL in a key column into words."""
-    return InvalidValue(
-        f"the key column {column!r} must have no NULL",
-        "at least one row with NULL",
-        "leave such rows out with drop_null=True (--drop-null), or fill them in",
-    )
 
 
 def _kind(data: Any, named: bool) -> Kind:
@@ -459,62 +414,3 @@ def _format(path: str) -> str | None:
 
 def _hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in PurePath(path).parts)
-
-
-def _family(column: Collection[Any]) -> str:
-    families = set()
-    for kind in set(map(type, column)):
-        if issubclass(kind, bool):
-            families.add("bool")
-        elif issubclass(kind, Integral):
-            families.add("int")
-        elif issubclass(kind, str):
-            families.add("str")
-        elif issubclass(kind, bytes):
-            families.add("bytes")
-        else:
-            raise InvalidValue(
-                "a key is a str, int, bytes or bool, or a tuple of these",
-                f"one of type {kind.__qualname__}",
-                "convert the keys to text, or name the columns of a composite key",
-            )
-    if len(families) > 1:
-        _refuse_mixed()
-    return families.pop()
-
-
-def _refuse_mixed() -> NoReturn:
-    raise InvalidValue("all keys have one type", "several types", "convert the keys to text")
-
-
-def _array(column: Collection[Any], family: str) -> "pa.Array":
-    import pyarrow as pa
-
-    types = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "bytes": pa.binary()}
-    if family == "int":
-        column = [int(v) for v in column]
-    return _quietly(
-        lambda: pa.array(column, types[family]),
-        "integers are from -2**63 to 2**63 - 1, and text can be written in UTF-8",
-        "one that is not",
-    )
-
-
-def _whole(frequency: Any) -> int:
-    """Read a frequency of a mapping as an integer, or refuse it."""
-    try:
-        whole = int(frequency)
-        if whole == frequency and not isinstance(frequency, str):
-            return whole
-    except (ValueError, TypeError, OverflowError, ArithmeticError):
-        pass
-    raise InvalidValue("frequencies are whole numbers", "one that is not", "count the elements of each key") from None
-
-
-def _quietly(convert: Callable[[], Any], rule: str, found: str) -> Any:
-    """Convert to Arrow; what Arrow says of a failure would show values."""
-    try:
-        return convert()
-    except (ValueError, TypeError, OverflowError, NotImplementedError, KeyError):  # Arrow's own are among these
-        pass
-    raise InvalidValue(rule, found, "convert the values to one type first")

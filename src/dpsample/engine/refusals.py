@@ -3,7 +3,7 @@
 from typing import Final
 
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.source import null_refusal
+from dpsample.objects import null_refusal
 
 MARK: Final = "dpsample-refused"
 WORDS = {

@@ -14,7 +14,8 @@ from dpsample.engine.duckdb.inputs import header_of, ipc_batches, require_agreem
 from dpsample.engine.duckdb.refusals import raise_sql
 from dpsample.engine.refusals import WORDS
 from dpsample.errors import InvalidValue
-from dpsample.source import Source, null_refusal
+from dpsample.objects import null_refusal
+from dpsample.source import Source
 
 if TYPE_CHECKING:
     from dpsample.engine.duckdb.engine import DuckDB
