@@ -218,6 +218,7 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = calibration(KeepAll(), PRIVACY, GRID)
     given = Spectrum(scheme, np.array(SUPPORT), np.array(counts), spread=np.full(6, 10.0))
     monkeypatch.setattr(statistics, "spectrum", lambda *_: given)
+    monkeypatch.setattr(statistics, "parts", squared)
     least = frequency_reaching(0.5, KeepAll(), PRIVACY)
     assert least == 6
     shares = [0, 0.05, 0.42, 0.5, 0.74, 0.95, 0.99, 1]

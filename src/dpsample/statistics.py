@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpsample.answers import Estimates
 from dpsample.errors import InvalidValue
+from dpsample.estimators import steps
 from dpsample.estimators.calibrated import parts
 from dpsample.estimators.estimate import Estimate, check_estimator, check_level, estimate
 from dpsample.estimators.spectrum import spectrum
@@ -105,6 +106,9 @@ def mean(
         # the mean is off by the mean of what keys are above it
         above = parts(tally, *terms, _Above(measure, value, least))
         low, high = (value + end / keys.value for end in above.interval(level))
+        # without the keys that look like those at the lower end, but are below, it is higher
+        most = parts(tally, *terms, _from(least)).taken(level)[1]
+        high += most * max(value - float(measure([least])[0]), 0.0) / keys.value
         bias = (sums.bias - value * keys.bias) / keys.value
         promised = sure and sums.promised and keys.promised and above.sure
         notes = (note, *dict.fromkeys(sums.notes + keys.notes))
@@ -154,22 +158,37 @@ def quantiles(
     assert release.grid is not None
     least, note, sure = _least(release, at_least)
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
-    estimated = spectrum(tally, release.sampling, release.per_key, release.grid)
+    terms = release.sampling, release.per_key, release.grid
+    estimated = spectrum(tally, *terms)
     notes, keys = [note], float(estimated.keys[estimated.frequencies >= least].sum())
     if keys > 0:
-        found, low, high = estimated.quantiles(p, least, level)
+        number = parts(tally, *terms, _from(least)) if sure and estimated.scheme.feasible else None
+        about, most = number.taken(level) if number else (0.0, 0.0)
+        found, low, high = estimated.quantiles(p, least, level, about, most)
+        for n, share in enumerate(p if number else ()):
+            inside = steps.bounds(tally, estimated.scheme, share, least, level, most, (low[n], high[n]))
+            low[n], high[n] = inside or (low[n], high[n])
+        found = found.clip(low, high)
         columns = [found, (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2)), low, high]
-        notes.append(
-            "these are few keys: no interval is promised"
-            if keys < _FEW
-            else "these intervals hold more often than they say: how much of the spread is noise of tokens is not known"
-        )
+        if number and not number.clear:
+            sure = False
+            notes.append(
+                f"keys below frequency {least:,} can hardly be told from those at it: no interval is promised; a "
+                "larger at_least (--at-least) leaves these out"
+            )
+        elif keys < _FEW:
+            sure = False
+            notes.append("these are few keys: no interval is promised")
+        else:
+            notes.append(
+                "these intervals hold more often than they say: how much of the spread is noise of tokens is not known"
+            )
     else:
         notes.append("no selected key is that frequent; at_least (--at-least) takes in rarer ones")
         columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]
     names = ("value", "standard_error", "low", "high")
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
-    promised = np.full(len(p), sure and keys >= _FEW)
+    promised = np.full(len(p), sure and keys > 0)
     table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "promised": promised})
     visible = frequency_reaching(0.5, release.sampling, release.per_key)
     return Estimates(pa.table({"quantile": p}), table, level, visible, tuple(notes))

@@ -31,6 +31,8 @@ _BLEND = 6.0  # square of the freedom at which the flat and the calibrated estim
 _FIRM = 3.0  # freedom of the latter, below which no interval is promised
 _FEW = 30.0  # keys that an error rests on, below which no interval is promised
 _UNSEEN = 0.02  # of an error's square, that one key may have which was not reported, above which none is either
+_NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
+_NOTHING = 1e-9  # of a key: a bias that only rounding has
 _BETWEEN = 129  # frequencies at which a key may be that was not reported
 
 
@@ -47,7 +49,7 @@ class Parts:
     trend: float  # how much larger its square is to be expected where `seen` is larger by one
     unseen: float  # the share of the error's square that a key has which may not have been reported
     unseen_trend: float  # and its trend; both matter above `seen`, not below
-    dark: float  # the other part
+    dark: float  # the other part; negative if keys of the dark that are not meant were counted
     dark_error: float  # its standard error, if the density goes on as it was
 
     @property
@@ -60,6 +62,28 @@ class Parts:
         """Whether the error rests on enough keys, and not on one that may have been missed, for a promise."""
         return self.keys >= _FEW and self.firm >= _FIRM and self.unseen <= _UNSEEN
 
+    @property
+    def clear(self) -> bool:
+        """Whether the dark does not matter."""
+        return abs(self.dark) <= _NEGLIGIBLE * self.error
+
+    def taken(self, level: float) -> tuple[float, float]:
+        """Return how many keys of the dark were counted that are not meant: about, and at most.
+
+        There are at most twice as many as if the density went on.
+        """
+        about = max(-self.dark, 0.0)
+        return about, 2 * about + NormalDist().inv_cdf(0.5 + level / 2) * self.dark_error * (about > 0)
+
+    def bounds(self, level: float) -> tuple[float, float]:
+        """Return bounds of the whole sum: the dark may hold nothing, or as much as is estimated."""
+        low, high = self.interval(level)
+        if self.clear:
+            return low, high
+        if self.dark < 0:
+            return low - self.taken(level)[1], high
+        return low, high + self.dark + NormalDist().inv_cdf(0.5 + level / 2) * self.dark_error
+
     def interval(self, level: float) -> tuple[float, float]:
         """Return bounds of the sum over the visible keys: those sums from which `seen` is not unlikely.
 
@@ -67,17 +91,18 @@ class Parts:
         the variance that is to be expected then, ``error**2 + trend d``, as in Wilson's interval of a share. The rest
         of what is unsure of the error is met by Student's distribution.
         """
-        t = _student(0.5 + level / 2, 2 * self.freedom)
+        t = float(student(0.5 + level / 2, np.array(2 * self.freedom)))
         down, up = t * t * self.trend / 2, t * t * (self.trend + self.unseen_trend) / 2
         low = self.seen + down - math.sqrt((t * self.error) ** 2 * (1 - self.unseen) + down**2)
         high = self.seen + up + math.sqrt((t * self.error) ** 2 + up**2)
         return low - self.slack, high + self.slack
 
 
-def _student(share: float, freedom: float) -> float:
+def student(share: float, freedom: Floats) -> Floats:
     """A quantile of Student's distribution, by its expansion around the normal one."""
-    z, n = NormalDist().inv_cdf(share), max(freedom, 2.0)
-    return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+    z, n = NormalDist().inv_cdf(share), np.maximum(freedom, 2.0)
+    found: Floats = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+    return found
 
 
 def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Function) -> Parts:
@@ -171,8 +196,8 @@ def _functionals(scheme: Calibration, of: Function, keys: int, largest: int) -> 
 
 def windows_of(total: Functional, keys: int) -> list[Window]:
     """Return what estimates the number of keys for each frequency just above the edge, if the dark matters."""
-    dark = (total.bias[total.scheme.dark] < 0).any()
-    return _windows(total.scheme, keys) if dark else []
+    matters = (np.abs(total.bias[total.scheme.dark]) > _NOTHING).any()
+    return _windows(total.scheme, keys) if matters else []
 
 
 @lru_cache(maxsize=16)
@@ -220,8 +245,11 @@ def continued(total: Functional, windows: list[Window], density: Floats, error: 
     """Continue these densities, of all windows, into the dark: what is surely to be added to the sum, and its error."""
     more, place = (np.array([window[n] for window in windows]) for n in (2, 3))
     n = int(np.argmin(more * (density - _CAUTION * error)))
+    all_missed = _missed(total, 0.0)
     if density.min() <= 0:
-        return 0.0, float(more[n] * error[n] * _missed(total, 0.0))
+        return 0.0, float(more[n] * error[n] * abs(all_missed))
+    if all_missed < 0:  # keys at the edge are meant, and those below look like them
+        return float(density[0] * all_missed), float(error[0] * -all_missed)
     # a density that surely falls toward the edge, or bends to, goes on doing so; one that rises stays what it was
     apart = np.diff(place)
     slopes = np.diff(np.log(density)) / apart
@@ -238,7 +266,7 @@ def _missed(total: Functional, slope: float) -> float:
     """What the sum misses if there is one key for each frequency at the edge, and ever fewer below."""
     scheme = total.scheme
     falling = (scheme.frequencies[scheme.dark] / scheme.edge) ** slope
-    return float(np.maximum(-total.bias[scheme.dark], 0.0) @ falling) * scheme.step
+    return -float(total.bias[scheme.dark] @ falling) * scheme.step
 
 
 def _around(centre: float, width: float) -> Function:

@@ -27,7 +27,7 @@ STEP = 0.1  # of 1/epsilon: the table's frequencies, and bins of tokens, which a
 _LARGEST = 20_000_000  # numbers in the table
 _KNOTS, _PICKS = 12, 512  # frequencies beyond the table, and tokens of each, by which variances are computed
 _BLOCK = 1 << 21  # tokens times rows at once: many, since each time a token's life is walked through anew
-_TRUST = 50.0  # how much a bias weighs against a variance, when as many keys as are reported had it
+TRUST = 50.0  # how much a bias weighs against a variance, when as many keys as are reported had it
 
 Function = Callable[[Ints], Floats]
 
@@ -195,19 +195,18 @@ class Calibration:
                 np.divide(sums, total, out=found[part, n], where=total > 0)
         return found
 
-    def correction(self, targets: Floats, base: Floats, trust: float) -> Floats:
-        """What to add to `base` in each bin, so that its bias goes.
+    def correction(self, bias: Floats, trust: float) -> Floats:
+        """What to add in each bin to values that have this bias at the visible frequencies, so that it goes.
 
-        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with the weights `matter`.
+        Minimises ``sum over visible i of w_i (trust * bias_i**2 + E_i[correction**2])``, with the weights `matter`. For
+        several biases, in rows, there are as many rows.
         """
-        seen = ~self.dark
         weight, A, inverse, scale, empty = _normal(self, trust)
-        bias = self.laws[seen] @ base - targets[seen]
-        wanted = scale * (self.binned.T @ (weight * trust * bias))
-        found: Floats = inverse @ wanted
-        found += inverse @ (wanted - A @ found)  # an inverse is less exact than a solution: what it missed is added
+        wanted = scale * ((weight * trust * bias) @ self.binned)
+        found: Floats = wanted @ inverse
+        found += (wanted - found @ A) @ inverse  # an inverse is less exact than a solution: what it missed is added
         found *= -scale
-        found[empty] = 0
+        found[..., empty] = 0
         return found
 
     def matter(self) -> Floats:
@@ -257,7 +256,8 @@ class Functional:
         targets = function(scheme.frequencies)
         self.flat = scheme.flat_table(function)  # of the table's tokens
         self.near = self.flat.copy()
-        self.near[: len(scheme.bins)] += scheme.correction(targets, self.flat, _TRUST * keys)[scheme.bins]
+        left = (scheme.laws @ self.flat - targets)[~scheme.dark]
+        self.near[: len(scheme.bins)] += scheme.correction(left, TRUST * keys)[scheme.bins]
         self.mean = scheme.laws @ self.near  # at the table's frequencies, as all that follows
         self.bias = self.mean - targets
 

@@ -3,7 +3,6 @@
 import html
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from dpsample.scheme.sampling import Sampling
 
 ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
-_NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
 
 
 @dataclass(frozen=True)
@@ -119,20 +117,22 @@ def estimate(
         note = f"epsilon is too small for calibrated estimates and errors: this is by {by_token.__name__}"
         return Estimate(value, math.nan, -math.inf, math.inf, level, math.nan, tally.total, visible, False, (note,))
     found = parts(tally, sampling, privacy, grid, of)
-    low, high = found.interval(level)
+    low, high = found.bounds(level)
     value, bias = found.value, 0.0
     if estimator != ESTIMATORS[0]:
         value = float(tally.weights @ _BY_TOKEN[estimator](tally.cells, sampling, privacy, grid, of))
         bias = value - found.value
     notes = []
-    promised = found.dark <= _NEGLIGIBLE * found.error
+    promised = found.clear
     if not promised:
         edge = calibration(sampling, privacy, grid).edge
         notes.append(
             f"keys below frequency {edge:,} can hardly be seen: {shown_number(found.dark)} is added for them, as if "
             "there were as many for each frequency as just above; the interval does not cover what else they hold"
+            if found.dark > 0
+            else f"keys below frequency {edge:,} can hardly be told from those at it: {shown_number(-found.dark)} is "
+            "taken off for them, as if there were as many for each frequency as just above"
         )
-        high += found.dark + NormalDist().inv_cdf(0.5 + level / 2) * found.dark_error
     if not found.sure:
         promised = False
         notes.append("the error rests on few keys: the interval is not promised")
