@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.privacy import Privacy
 from dpsample.scheme.lives import life
@@ -168,16 +169,12 @@ class Calibration:
     def flat_table(self, function: Function) -> Floats:
         """E[h / pi] given each of the table's tokens, as `flat`."""
         mass, weight = self._lives
-        births = np.arange(1, int(self.frequencies[-1]) + 1, dtype=np.int64)
-        reach = np.arange(1, int(self.frequencies[-1]) + mass.shape[1], dtype=np.int64)
-        values = function(np.minimum(reach, self.sampling.largest))
+        last, length = int(self.frequencies[-1]), mass.shape[1]
+        values = function(np.minimum(np.arange(1, last + length, dtype=np.int64), self.sampling.largest))
+        # those of one birth see the same values
+        sums = weight.reshape(last, self.grid, length) @ sliding_window_view(values, length)[:, :, None]
         seen = np.where(weight > 0, mass, 0.0).sum(1)
-        found = np.zeros(self.table_tokens)
-        for birth in births.tolist():
-            part = slice((birth - 1) * self.grid, birth * self.grid)
-            found[part] = weight[part] @ values[birth - 1 : birth - 1 + mass.shape[1]]
-        np.divide(found, seen, out=found, where=seen > 0)
-        return found
+        return np.divide(sums.reshape(-1), seen, out=np.zeros(self.table_tokens), where=seen > 0)
 
     def flat(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi] given each token, when all visible frequencies are equally likely: one column for each h."""

@@ -186,14 +186,16 @@ class Reporting:
     @cached_property
     def _delicate_slacks(self) -> Floats:
         """pi, a, c, d of the delicate rows, rounded only once: shape (4, rows)."""
-        E, scale = Fraction(self.E, 1 << self.ratio_bits), self.one
-        delta = self.privacy.delta * scale
+        n, m = self.privacy.delta.as_integer_ratio()
+        one, E, r = self.one, self.E, 1 << self.ratio_bits
+        delta = n * one * r  # as a, and E c, over m r one; Fractions would take nine times as long
         columns = []
         for i in self.delicate.tolist():
             before, now = self.pi(i - 1), self.pi(i)
-            a = E * before + delta - now
-            c = min(delta / E, scale - now - (scale - before - delta) / E)
-            columns.append([float(v / scale) for v in (Fraction(now), a, c, now - before / E + c)])
+            a = m * (E * before - r * now) + delta
+            c = min(delta, m * (E * (one - now) - r * (one - before)) + delta)
+            d = m * (E * now - r * before) + c
+            columns.append([now / one, a / (m * r * one), c / (m * E * one), d / (m * E * one)])
         return np.array(columns).reshape(-1, 4).T
 
     def slacks(self, rows: Ints) -> tuple[Floats, Floats, Floats, Floats]:
