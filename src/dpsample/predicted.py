@@ -38,12 +38,12 @@ _NODES = 5  # in each of three directions, over which the continuation is averag
 _KNOTS = 0.5  # of 1/epsilon: the distance of the frequencies at which mle is evaluated, where keys come into sight
 _FEW = 10  # of them below, and above
 _STRETCH = 0.1  # of 1/epsilon: of tokens
-_LONGEST = 6_000  # lifetime of a token, beyond which nothing is computed; calibrated ends at about half of it
+_LONGEST = 6_000  # lifetime of a token, beyond which only quick tables are; calibrated ends at about half of it
 
 
 def predicted(
     frequencies: Ints, keys: Floats, sampling: Sampling, privacy: Privacy, share: float = 1.0, quick: bool = False
-) -> tuple[Accuracy | None, str]:
+) -> tuple[Accuracy, str]:
     """Return the accuracy of a sum over a selection of the keys, and the estimator that a release would use for it.
 
     `frequencies` are distinct and ascending, with so many `keys` each, of which each is selected with probability
@@ -56,8 +56,7 @@ def predicted(
     >>> estimator, round(found.nrmse, 4)
     ('calibrated', 0.0002)
     """
-    if lifetime(privacy) > _LONGEST:
-        return None, "mle"
+    quick = quick or lifetime(privacy) > _LONGEST
     scheme, k = _scheme(sampling, privacy, quick)
     if not scheme.fits(default_grid(privacy) * k**2):
         return _by_mle(frequencies, keys, sampling, privacy, share, quick), "mle"

@@ -166,6 +166,12 @@ class Calibration:
         starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
         return np.add.reduceat(self.laws[~self.dark, : len(self.bins)], starts, axis=1)
 
+    @cached_property
+    def gram(self) -> Floats:
+        """Of each two bins, the sum over the visible frequencies of `matter` times both probabilities."""
+        found: Floats = (self.binned.T * self.matter) @ self.binned
+        return found
+
     def flat_table(self, function: Function) -> Floats:
         """E[h / pi] given each of the table's tokens, as `flat`."""
         mass, weight = self._lives
@@ -207,8 +213,9 @@ class Calibration:
         found[empty] = 0
         return found
 
+    @cached_property
     def matter(self) -> Floats:
-        """Return weights of the visible frequencies that make all of them matter alike."""
+        """Weights of the visible frequencies that make all of them matter alike."""
         i = self.frequencies[~self.dark]
         pi = self._rows.probabilities(i)
         spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
@@ -219,10 +226,10 @@ class Calibration:
 @lru_cache(maxsize=3)  # a sum has three degrees of trust; each may take many megabytes
 def _normal(scheme: Calibration, trust: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
     """The normal equations of `correction`, which are the same for every function: costly, so kept."""
-    weight, P = scheme.matter(), scheme.binned
-    square = weight @ P
+    weight = scheme.matter
+    square = weight @ scheme.binned
     empty = square <= 1e-14 * square.max()
-    A = (P.T * (weight * trust)) @ P
+    A = trust * scheme.gram
     A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
     scale = 1 / np.sqrt(np.diag(A))
     A = A * scale * scale[:, None]
