@@ -71,8 +71,9 @@ class Frequencies:
         knots = np.unique(np.concatenate([np.arange(1, _DENSE), spaced, [last]]))
         at = np.searchsorted(knots, self.values[:-1], "right")
         above = (self.values[:-1] - knots[at - 1]) / (knots[at] - knots[at - 1])
-        found = np.bincount(at - 1, self.counts[:-1] * (1 - above), len(knots))
-        found += np.bincount(at, self.counts[:-1] * above, len(knots))
+        found = np.zeros(len(knots))
+        for place, share in ((at - 1, 1 - above), (at, above)):
+            found += np.bincount(place, self.counts[:-1] * share, len(knots))
         found[-1] += self.counts[-1]
         return knots[found > 0], found[found > 0]
 

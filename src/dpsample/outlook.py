@@ -165,8 +165,8 @@ def outlook(
     sampling, privacy = setting.scheme(made), setting.per_key
     i, keys = made.thinned if quick else (made.values, made.counts)
 
-    def expected(name: str, found: Coverage, visible: int | None, *off: float) -> Expected:
-        return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible, *off)
+    def expected(name: str, found: Coverage, visible: int | None) -> Expected:
+        return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible)
 
     def peer(name: str, method: Method) -> Expected:
         visible = lowest_visible(method, sampling.largest)
@@ -174,7 +174,7 @@ def outlook(
             return expected(name, covered(i, keys, method.reported(i)), visible)
         each = method.errors(i)
         whole, part = (selected(each, keys, s) for s in (1.0, share))
-        return expected(name, whole.coverage, visible, whole.nrmse, part.nrmse)
+        return replace(expected(name, whole.coverage, visible), nrmse=whole.nrmse, selection_nrmse=part.nrmse)
 
     reported = covered(made.values, made.counts, Pws(sampling, privacy).reported(made.values))
     ours = expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy))

@@ -14,7 +14,7 @@ errors, and the rounded number of keys on which the values of tokens depend, are
 """
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -119,13 +119,19 @@ class _Table:
         if size[-1] <= 0:  # no key is near
             return 0.0, 0.0
         size = np.sqrt(np.maximum(size, 1e-14 * size[-1]))
-        at, weight = hermegauss(_NODES)
-        z = np.array(list(product(at, repeat=len(density))))
-        p = np.prod(np.array(list(product(weight / weight.sum(), repeat=len(density)))), axis=1)
-        D = np.array([continued(self.total, self.windows, d, error)[0] for d in density + (z * size) @ way.T])
+        z, p = _normal(len(density))
+        D, _ = continued(self.total, self.windows, density + (z * size) @ way.T, error)
         mean = float(p @ D)
         off = D - mean
         return mean, float(p @ off**2) + 2 * float(p @ (off * (z @ ((along @ way) / size))))
+
+
+@cache
+def _normal(dimensions: int) -> tuple[Floats, Floats]:
+    """Points, and their probabilities, that stand for the standard normal distribution."""
+    at, weight = hermegauss(_NODES)
+    points, weights = (np.array(list(product(x, repeat=dimensions))) for x in (at, weight / weight.sum()))
+    return points, np.prod(weights, axis=1)
 
 
 @lru_cache(maxsize=1)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it

@@ -118,18 +118,21 @@ class Calibration:
         return int(self.frequencies[-1]) * grid * lifetime(self.privacy) <= _LARGEST
 
     @cached_property
-    def _lives(self) -> tuple[Floats, Floats]:
-        """Of the table's tokens, in each row from its birth on: its probability, and this over pi from the edge on."""
+    def _lives(self) -> tuple[Floats, Floats, Floats]:
+        """Of the table's tokens, in each row from its birth on: its probability, and this over pi from the edge on;
+        and the sum of its probabilities from there on.
+        """
         cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
         frequencies, mass = life(cells, self._rows, self.grid)
         pi = self._rows.probabilities(frequencies)
-        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=(mass > 0) & (frequencies >= self.edge))
+        seen = (mass > 0) & (frequencies >= self.edge)
+        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=seen), mass.sum(1, where=seen)
 
     @cached_property
     def laws(self) -> Floats:
         """The probability of each token, in columns, at each of the table's frequencies."""
         table = np.zeros((len(self.frequencies), self.table_tokens))
-        mass, _ = self._lives
+        mass, _, _ = self._lives
         for birth in range(1, int(self.frequencies[-1]) + 1):
             first = -(-(birth - int(self.frequencies[0])) // self.step) if birth > self.frequencies[0] else 0
             age = int(self.frequencies[first]) - birth if first < len(self.frequencies) else mass.shape[1]
@@ -174,12 +177,11 @@ class Calibration:
 
     def flat_table(self, function: Function) -> Floats:
         """E[h / pi] given each of the table's tokens, as `flat`."""
-        mass, weight = self._lives
-        last, length = int(self.frequencies[-1]), mass.shape[1]
+        _, weight, seen = self._lives
+        last, length = int(self.frequencies[-1]), weight.shape[1]
         values = function(np.minimum(np.arange(1, last + length, dtype=np.int64), self.sampling.largest))
         # those of one birth see the same values
         sums = weight.reshape(last, self.grid, length) @ sliding_window_view(values, length)[:, :, None]
-        seen = np.where(weight > 0, mass, 0.0).sum(1)
         return np.divide(sums.reshape(-1), seen, out=np.zeros(self.table_tokens), where=seen > 0)
 
     def flat(self, cells: Ints, functions: Sequence[Function]) -> Floats:
