@@ -8,9 +8,10 @@ key's values (its truth subtracted from the first),
     mean = s * sum of E[u]        covariance = s * sum of E[u u'] - s**2 * sum of E[u] E[u]'
 
 These are exact at the table's frequencies. The rest is approximate: between the table's frequencies (a tenth of
-1/epsilon apart) moments are interpolated; beyond the table the bias is taken for 0, and a reported key for as well
-known as at the table's end; sums are taken for normally distributed, over which D is averaged; the densities' own
-errors, and the rounded number of keys on which the values of tokens depend, are taken for what is expected of them.
+1/epsilon apart, or more on a quick table) moments are interpolated; beyond the table the bias is taken for 0, and a
+reported key for as well known as at the table's end; sums are taken for normally distributed, over which D is averaged;
+the densities' own errors, and the rounded number of keys on which the values of tokens depend, are taken for what is
+expected of them.
 """
 
 import math
@@ -48,8 +49,11 @@ def predicted(
 
     `frequencies` are distinct and ascending, with so many `keys` each, of which each is selected with probability
     `share`; `privacy` is that of one key. With an epsilon that is too small for `calibrated`, answers are by `mle`, and
-    so is this; with one that is far too small, there is no accuracy. `quick` takes a coarser table, for pages that
-    must follow a slider: nearly always within 3 % of the other; an NRMSE below 0.02 may come out half as large again.
+    so is this. `quick`, for pages that must follow a slider, takes a coarser table, on `strides`, which is about as
+    large for each epsilon; an epsilon that is far too small takes it anyway. Over 2,816 settings (epsilon from 0.03 to
+    10, delta from 1e-12 to 1e-3, 4 samplings, 8 kinds of data, totals and selections of 1 %) an NRMSE from 0.02 on was
+    in 99.4 % of them within 3 % of the other, and always within 8 %; a smaller one in 97 %, and at most twice as large.
+    By `mle`, over 40 settings, it was within 1.5 %, or within 35 % where it was below 0.002.
 
     >>> from dpsample import KeepAll, Privacy
     >>> found, estimator = predicted(np.arange(1, 201), np.full(200, 1000.0), KeepAll(), Privacy("0.5", 1e-6))
@@ -141,7 +145,7 @@ def _scheme(sampling: Sampling, privacy: Privacy, quick: bool) -> tuple[Calibrat
         return Calibration(sampling, privacy, default_grid(privacy)), 1
     spacing = min(max(lifetime(privacy) * float(privacy.epsilon) / _ROWS, STEP), _COARSEST)
     sampling, privacy, k = strided(sampling, privacy, _ROWS)
-    grid = 1 << max(0, math.ceil(math.log2(float(privacy.epsilon) / spacing)))
+    grid = 1 << max(0, math.floor(math.log2(float(privacy.epsilon) / spacing)))
     return Calibration(sampling, privacy, min(grid, default_grid(privacy)), spacing), k
 
 
