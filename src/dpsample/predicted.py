@@ -34,6 +34,7 @@ from dpsample.scheme.strides import strided
 from dpsample.scheme.tokens import default_grid, lifetime
 
 _ROWS = 130  # of a quick table, for which a token lives
+_BINS = 320  # in it, beyond which it is made coarser: where sampling lets little settle
 _COARSEST = 0.5  # of 1/epsilon, the spacing of its bins
 _NODES = 5  # in each of three directions, over which the continuation is averaged
 _KNOTS = 0.5  # of 1/epsilon: the distance of the frequencies at which mle is evaluated, where keys come into sight
@@ -143,8 +144,14 @@ def _scheme(sampling: Sampling, privacy: Privacy, quick: bool) -> tuple[Calibrat
     """The table, and of how many frequencies each of its own is made."""
     if not quick:
         return Calibration(sampling, privacy, default_grid(privacy)), 1
-    spacing = min(max(lifetime(privacy) * float(privacy.epsilon) / _ROWS, STEP), _COARSEST)
-    sampling, privacy, k = strided(sampling, privacy, _ROWS)
+    made = _coarse(sampling, privacy, _ROWS)
+    bins = int(made[0].bins[-1]) + 1
+    return made if bins <= _BINS else _coarse(sampling, privacy, _ROWS * _BINS // bins)
+
+
+def _coarse(sampling: Sampling, privacy: Privacy, rows: int) -> tuple[Calibration, int]:
+    spacing = min(max(lifetime(privacy) * float(privacy.epsilon) / rows, STEP), _COARSEST)
+    sampling, privacy, k = strided(sampling, privacy, rows)
     grid = 1 << max(0, math.floor(math.log2(float(privacy.epsilon) / spacing)))
     return Calibration(sampling, privacy, min(grid, default_grid(privacy)), spacing), k
 
