@@ -53,7 +53,7 @@ def predicted(
     so is this. `quick`, for pages that must follow a slider, takes a coarser table, on `strides`, which is about as
     large for each epsilon; an epsilon that is far too small takes it anyway. Over 2,816 settings (epsilon from 0.03 to
     10, delta from 1e-12 to 1e-3, 4 samplings, 8 kinds of data, totals and selections of 1 %) an NRMSE from 0.02 on was
-    in 99.2 % of them within 3 % of the other, and always within 15 %; a smaller one in 97 %, and at most twice as large.
+    in 99.2 % of them within 3 % of the other, and always within 15 %; a smaller one in 97 %, at most twice as large.
     By `mle`, over 40 settings, it was within 1.5 %, or within 35 % where it was below 0.002.
 
     >>> from dpsample import KeepAll, Privacy
