@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import os
 import shlex
 import signal
@@ -177,11 +178,15 @@ def test_every_number_is_the_librarys(how: int, users: int) -> None:
     assert seen["words"]["data"].startswith(f"1,000 keys with {ZIPF.elements:,} elements")
 
 
-def test_errors_that_take_long_are_left_to_plan() -> None:
+def test_there_are_errors_however_small_epsilon_is() -> None:
     made = explorer()
     place = made.choices.place(0, 0, 0, 0, 0, 2)  # 200 keys share an epsilon of 0.05
-    assert made.answer("errors", place)["values"] == {"total": "-", "selection": "-"}
-    assert any("dpsample plan" in note for note in made.answer("others", place)["notes"])
+    values = made.answer("errors", place)["values"]
+    # no key is seen: all is missed, a selection's own elements included
+    squares = sum(n * i**2 for i, n in zip(ZIPF.values.tolist(), ZIPF.keys.tolist(), strict=True))
+    assert values["total"] == "100 %"
+    assert number(values["selection"]) == pytest.approx(math.sqrt(1 + 9 * squares / ZIPF.elements**2), rel=0.0051)
+    assert any("by mle" in note for note in made.answer("others", place)["notes"])
     assert number(made.answer("seen", place)["values"]["seen"]) > 1000
 
 

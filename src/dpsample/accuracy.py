@@ -254,8 +254,10 @@ def _grouped(
 
 def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
     """Return the coverage of so many keys of each frequency, reported with these probabilities."""
-    elements = sum(a * int(n) for a, n in zip(i.tolist(), keys.tolist(), strict=True))
-    return Coverage(int(keys.sum()), elements, float(keys @ reported), float((keys * i) @ reported))
+    elements = round(float(keys @ i))
+    if elements >= 2**53 and (keys % 1 == 0).all():  # which floats would round
+        elements = sum(a * int(n) for a, n in zip(i.tolist(), keys.tolist(), strict=True))
+    return Coverage(round(float(keys.sum())), elements, float(keys @ reported), float((keys * i) @ reported))
 
 
 def _added(a: _Sum, b: _Sum) -> _Sum:

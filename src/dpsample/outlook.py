@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.accuracy import Method, Pws, covered, selected
+from dpsample.accuracy import Coverage, Method, Pws, covered, selected
 from dpsample.baselines import NonPrivate, SampleAndThreshold, StabilityHistogram
 from dpsample.budget import Budget, Total, check_share
 from dpsample.errors import InvalidValue
@@ -149,7 +149,8 @@ def outlook(
     """Say what is to be expected of a release.
 
     `share` is that of the keys which a question selects at random. Without `errors` there is no NRMSE, which makes it
-    fast; `quick` computes that of PWS on a coarser table. The baselines have the same privacy for each key.
+    fast; `quick` computes that of PWS on a coarser table, and looks at some of many frequencies
+    (`Frequencies.thinned`), except for what is reported by PWS. The baselines have the same privacy for each key.
 
     >>> found = outlook(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
     >>> for method in found.methods:
@@ -162,31 +163,30 @@ def outlook(
     made, share = Frequencies.of(frequencies), check_selection(share)
     notes: list[str] = []
     sampling, privacy = setting.scheme(made), setting.per_key
-    i, keys = made.values, made.counts
+    i, keys = made.thinned if quick else (made.values, made.counts)
 
-    def expected(name: str, method: Method, visible: int | None) -> Expected:
-        """What is exact: everything but the errors of PWS."""
-        off: tuple[float | None, float | None] = (None, None)
-        if errors and name != PWS:
-            each = method.errors(i)
-            off = selected(each, keys, 1.0).nrmse, selected(each, keys, share).nrmse
-        found = covered(i, keys, method.reported(i))
-        return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible, *off)
+    def expected(name: str, found: Coverage, visible: int | None) -> Expected:
+        return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible)
 
-    ours = expected(PWS, Pws(sampling, privacy), frequency_reaching(LIKELY, sampling, privacy))
+    def peer(name: str, method: Method) -> Expected:
+        visible = lowest_visible(method, sampling.largest)
+        if not errors:
+            return expected(name, covered(i, keys, method.reported(i)), visible)
+        each = method.errors(i)
+        whole, part = (selected(each, keys, s) for s in (1.0, share))
+        return replace(expected(name, whole.coverage, visible), nrmse=whole.nrmse, selection_nrmse=part.nrmse)
+
+    reported = covered(made.values, made.counts, Pws(sampling, privacy).reported(made.values))
+    ours = expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy))
     if errors:
         (whole, estimator), (part, _) = (predicted(i, keys, sampling, privacy, s, quick) for s in (1.0, share))
-        off, part_off = (None if found is None else found.nrmse for found in (whole, part))
-        ours = replace(ours, nrmse=off, selection_nrmse=part_off, estimator=estimator)
+        ours = replace(ours, nrmse=whole.nrmse, selection_nrmse=part.nrmse, estimator=estimator)
         if estimator == "mle":
-            notes.append(
-                "epsilon is too small for calibrated estimates: answers are by mle, and have no error bars"
-                + ("" if whole else "; how far they are off takes too long to compute")
-            )
+            notes.append("epsilon is too small for calibrated estimates: answers are by mle, and have no error bars")
     methods = [ours]
     if baselines:
         peers = dict(_peers(sampling, privacy))
-        methods += [expected(name, peer, lowest_visible(peer, sampling.largest)) for name, peer in peers.items()]
+        methods += [peer(name, method) for name, method in peers.items()]
         if SBH not in peers:
             notes.append("the stability-based histogram is not stated for this sampling")
     return Outlook(setting, sampling, made, share, tuple(methods), tuple(notes))

@@ -8,12 +8,14 @@ key's values (its truth subtracted from the first),
     mean = s * sum of E[u]        covariance = s * sum of E[u u'] - s**2 * sum of E[u] E[u]'
 
 These are exact at the table's frequencies. The rest is approximate: between the table's frequencies (a tenth of
-1/epsilon apart) moments are interpolated; beyond the table the bias is taken for 0, and a reported key for as well
-known as at the table's end; sums are taken for normally distributed, over which D is averaged; the densities' own
-errors, and the rounded number of keys on which the values of tokens depend, are taken for what is expected of them.
+1/epsilon apart, or more on a quick table) moments are interpolated; beyond the table the bias is taken for 0, and a
+reported key for as well known as at the table's end; sums are taken for normally distributed, over which D is averaged;
+the densities' own errors, and the rounded number of keys on which the values of tokens depend, are taken for what is
+expected of them.
 """
 
-from functools import lru_cache
+import math
+from functools import cache, lru_cache
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -28,44 +30,46 @@ from dpsample.measures import Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.strides import strided
 from dpsample.scheme.tokens import default_grid, lifetime
 
-_COARSER = 4  # than a release's tokens
-_COARSE = 0.25  # of 1/epsilon, the spacing of a quick table
+_ROWS = 130  # of a quick table, for which a token lives
+_BINS = 320  # in it, beyond which it is made coarser: where sampling lets little settle
+_COARSEST = 0.5  # of 1/epsilon, the spacing of its bins
 _NODES = 5  # in each of three directions, over which the continuation is averaged
 _KNOTS = 0.5  # of 1/epsilon: the distance of the frequencies at which mle is evaluated, where keys come into sight
 _FEW = 10  # of them below, and above
 _STRETCH = 0.1  # of 1/epsilon: of tokens
-_LONGEST = 6_000  # lifetime of a token, beyond which nothing is computed; calibrated ends at about half of it
+_LONGEST = 6_000  # lifetime of a token, beyond which only quick tables are; calibrated ends at about half of it
 
 
 def predicted(
     frequencies: Ints, keys: Floats, sampling: Sampling, privacy: Privacy, share: float = 1.0, quick: bool = False
-) -> tuple[Accuracy | None, str]:
+) -> tuple[Accuracy, str]:
     """Return the accuracy of a sum over a selection of the keys, and the estimator that a release would use for it.
 
     `frequencies` are distinct and ascending, with so many `keys` each, of which each is selected with probability
     `share`; `privacy` is that of one key. With an epsilon that is too small for `calibrated`, answers are by `mle`, and
-    so is this; with one that is far too small, there is no accuracy. `quick` takes a coarser table, for pages that
-    must follow a slider: nearly always within 3 % of the other; an NRMSE below 0.02 may come out half as large again.
+    so is this. `quick`, for pages that must follow a slider, takes a coarser table, on `strides`, which is about as
+    large for each epsilon; an epsilon that is far too small takes it anyway. Over 2,816 settings (epsilon from 0.03 to
+    10, delta from 1e-12 to 1e-3, 4 samplings, 8 kinds of data, totals and selections of 1 %) an NRMSE from 0.02 on was
+    in 99.2 % of them within 3 % of the other, and always within 15 %; a smaller one in 97 %, at most twice as large.
+    By `mle`, over 40 settings, it was within 1.5 %, or within 35 % where it was below 0.002.
 
     >>> from dpsample import KeepAll, Privacy
     >>> found, estimator = predicted(np.arange(1, 201), np.full(200, 1000.0), KeepAll(), Privacy("0.5", 1e-6))
     >>> estimator, round(found.nrmse, 4)
     ('calibrated', 0.0002)
     """
-    if lifetime(privacy) > _LONGEST:
-        return None, "mle"
-    grid = default_grid(privacy)
-    scheme = _scheme(sampling, privacy, *((max(1, grid // _COARSER), _COARSE) if quick else (grid, STEP)))
+    quick = quick or lifetime(privacy) > _LONGEST
+    scheme, k = _scheme(sampling, privacy, quick)
+    if not scheme.fits(default_grid(privacy) * k**2):
+        return _by_mle(frequencies, keys, sampling, privacy, share, quick), "mle"
     pi = reporting_probabilities(frequencies, sampling, privacy)
-    if not scheme.fits(grid):
-        return _by_mle(frequencies, keys, sampling, privacy, share), "mle"
     found = covered(frequencies, keys, pi)
     part = Coverage(*(share * number for number in vars(found).values()))
-    table = _table(scheme, rough(part.reported_keys))
-    bias, variance = table.error(frequencies, keys, pi, share)
-    return Accuracy(part, share * float(keys @ frequencies), bias, variance), "calibrated"
+    bias, variance = _table(scheme, rough(part.reported_keys)).error(frequencies / k, keys, pi, share)
+    return Accuracy(part, share * float(keys @ frequencies), k * bias, k**2 * variance), "calibrated"
 
 
 class _Table:
@@ -80,7 +84,7 @@ class _Table:
         columns = [*b, *(seen * x for x in b), *(b[k] * b[m] for k, m in self.pairs)]
         self.moments = scheme.laws @ np.array(columns).reshape(-1, len(seen)).T
 
-    def error(self, frequencies: Ints, keys: Floats, pi: Floats, share: float) -> tuple[float, float]:
+    def error(self, frequencies: Floats, keys: Floats, pi: Floats, share: float) -> tuple[float, float]:
         """Return the bias and the variance of a sum."""
         scheme, n = self.scheme, len(self.windows)
         inside = frequencies <= scheme.frequencies[-1]
@@ -105,13 +109,13 @@ class _Table:
         added, extra = self._dark(share * density @ count, np.sqrt(np.diag(squares)), spread, along)
         return mean + added, max(variance + extra, 0.0)
 
-    def _beyond(self, frequencies: Ints, pi: Floats) -> Floats:
+    def _beyond(self, frequencies: Floats, pi: Floats) -> Floats:
         """The variance of one key: of whether it is reported, and of its token if it is."""
         scheme = self.scheme
         last, end = self.total.variances[-1], float(scheme.frequencies[-1])
         [p] = reporting_probabilities(scheme.frequencies[-1:], scheme.sampling, scheme.privacy)
         blur = max(last * p - end**2 * (1 - p), 0.0)
-        variance: Floats = (frequencies.astype(np.float64) ** 2 * (1 - pi) + blur) / pi
+        variance: Floats = (frequencies**2 * (1 - pi) + blur) / pi
         return variance
 
     def _dark(self, density: Floats, error: Floats, spread: Floats, along: Floats) -> tuple[float, float]:
@@ -120,18 +124,36 @@ class _Table:
         if size[-1] <= 0:  # no key is near
             return 0.0, 0.0
         size = np.sqrt(np.maximum(size, 1e-14 * size[-1]))
-        at, weight = hermegauss(_NODES)
-        z = np.array(list(product(at, repeat=len(density))))
-        p = np.prod(np.array(list(product(weight / weight.sum(), repeat=len(density)))), axis=1)
-        D = np.array([continued(self.total, self.windows, d, error)[0] for d in density + (z * size) @ way.T])
+        z, p = _normal(len(density))
+        D, _ = continued(self.total, self.windows, density + (z * size) @ way.T, error)
         mean = float(p @ D)
         off = D - mean
         return mean, float(p @ off**2) + 2 * float(p @ (off * (z @ ((along @ way) / size))))
 
 
+@cache
+def _normal(dimensions: int) -> tuple[Floats, Floats]:
+    """Points, and their probabilities, that stand for the standard normal distribution."""
+    at, weight = hermegauss(_NODES)
+    points, weights = (np.array(list(product(x, repeat=dimensions))) for x in (at, weight / weight.sum()))
+    return points, np.prod(weights, axis=1)
+
+
 @lru_cache(maxsize=1)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it
-def _scheme(sampling: Sampling, privacy: Privacy, grid: int, spacing: float) -> Calibration:
-    return Calibration(sampling, privacy, grid, spacing)
+def _scheme(sampling: Sampling, privacy: Privacy, quick: bool) -> tuple[Calibration, int]:
+    """The table, and of how many frequencies each of its own is made."""
+    if not quick:
+        return Calibration(sampling, privacy, default_grid(privacy)), 1
+    made = _coarse(sampling, privacy, _ROWS)
+    bins = int(made[0].bins[-1]) + 1
+    return made if bins <= _BINS else _coarse(sampling, privacy, _ROWS * _BINS // bins)
+
+
+def _coarse(sampling: Sampling, privacy: Privacy, rows: int) -> tuple[Calibration, int]:
+    spacing = min(max(lifetime(privacy) * float(privacy.epsilon) / rows, STEP), _COARSEST)
+    sampling, privacy, k = strided(sampling, privacy, rows)
+    grid = 1 << max(0, math.floor(math.log2(float(privacy.epsilon) / spacing)))
+    return Calibration(sampling, privacy, min(grid, default_grid(privacy)), spacing), k
 
 
 @lru_cache(maxsize=2)  # for all keys, and for a selection
@@ -139,22 +161,34 @@ def _table(scheme: Calibration, keys: int) -> _Table:
     return _Table(scheme, keys)
 
 
-def _by_mle(frequencies: Ints, keys: Floats, sampling: Sampling, privacy: Privacy, share: float) -> Accuracy:
+def _by_mle(
+    frequencies: Ints, keys: Floats, sampling: Sampling, privacy: Privacy, share: float, quick: bool
+) -> Accuracy:
     """The same for mle: at some frequencies, if there are many of them, and by interpolation between those."""
-    window, step = lifetime(privacy), _KNOTS / float(privacy.epsilon)
-    first, last = float(frequencies[0]), float(frequencies[-1])
-    # keys come into sight about the middle of a token's lifetime
-    middle = np.arange(window / 4, window, step)
-    ends = np.geomspace(first, max(first, middle[0]), _FEW), np.geomspace(min(last, middle[-1]), last, _FEW)
-    knots = np.unique(np.concatenate([ends[0], middle, ends[1]]).clip(first, last).astype(np.int64))
-    if len(frequencies) <= len(knots):
+    pi, truth = reporting_probabilities(frequencies, sampling, privacy), frequencies.astype(np.float64)
+    sampling, privacy, k = strided(sampling, privacy, _ROWS // 2) if quick else (sampling, privacy, 1)
+    i = truth / k
+    knots = _knots(privacy, max(i[0], 1.0), max(i[-1], 1.0))
+    if k == 1 and len(frequencies) <= len(knots):
         return selected(Pws(sampling, privacy, _mle).errors(frequencies), keys, share)
-    errors, i = Pws(sampling, privacy, _mle).errors(knots), frequencies.astype(np.float64)
-    pi = reporting_probabilities(frequencies, sampling, privacy)
-    bias = i * np.interp(i, knots, errors.bias / errors.truth)
+    errors = _at_knots(sampling, privacy, tuple(knots.tolist()))
+    bias = truth * np.interp(i, knots, errors.bias / errors.truth)
     # the variance grows as 1 / pi, and what it is besides is smooth
-    variance = i**2 / pi * np.interp(i, knots, errors.variance * errors.reported / errors.truth**2)
-    return selected(Errors(frequencies, i, pi, bias, variance), keys, share)
+    variance = truth**2 / pi * np.interp(i, knots, errors.variance * errors.reported / errors.truth**2)
+    return selected(Errors(frequencies, truth, pi, bias, variance), keys, share)
+
+
+def _knots(privacy: Privacy, first: float, last: float) -> Ints:
+    """Some frequencies: many where keys come into sight, which is about the middle of a token's lifetime."""
+    window = lifetime(privacy)
+    middle = np.arange(window / 4, window, _KNOTS / float(privacy.epsilon))
+    ends = np.geomspace(first, max(first, middle[0]), _FEW), np.geomspace(min(last, middle[-1]), last, _FEW)
+    return np.unique(np.concatenate([ends[0], middle, ends[1]]).clip(first, last).astype(np.int64))
+
+
+@lru_cache(maxsize=1)  # for all keys and for a selection
+def _at_knots(sampling: Sampling, privacy: Privacy, knots: tuple[int, ...]) -> Errors:
+    return Pws(sampling, privacy, _mle).errors(knots)
 
 
 def _mle(cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int, of: Measure | str) -> Floats:

@@ -66,27 +66,32 @@ class SampleAndThreshold:
         """
         if privacy.delta < _LEAST:
             raise InvalidValue(f"delta is at least {_LEAST}", text(privacy.delta), "choose a larger one")
+        found = cls._chosen(privacy, everywhere=False)  # nearly always right, and with a small epsilon far sooner
+        return found if found._keeps(privacy) else cls._chosen(privacy, everywhere=True)
+
+    @classmethod
+    def _chosen(cls, privacy: Privacy, everywhere: bool) -> "SampleAndThreshold":
         largest = min(-math.expm1(-float(privacy.epsilon)), _MOST)
-        tried = [cls._lowest(largest * k / 16, privacy) for k in range(1, 17)]
+        tried = [cls._lowest(largest * k / 16, privacy, everywhere) for k in range(1, 17)]
         best = min(tried, key=lambda method: method.threshold / method.rate)
         low, high = best.rate, largest
         for _ in range(30):
             middle = (low + high) / 2
-            low, high = (middle, high) if cls(middle, best.threshold)._keeps(privacy) else (low, middle)
+            low, high = (middle, high) if cls(middle, best.threshold)._keeps(privacy, everywhere) else (low, middle)
         return cls(low, best.threshold)
 
     @classmethod
-    def _lowest(cls, rate: float, privacy: Privacy) -> "SampleAndThreshold":
+    def _lowest(cls, rate: float, privacy: Privacy, everywhere: bool) -> "SampleAndThreshold":
         low, high = 0, 1
-        while not cls(rate, high)._keeps(privacy):
+        while not cls(rate, high)._keeps(privacy, everywhere):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if cls(rate, middle)._keeps(privacy) else (middle, high)
+            low, high = (low, middle) if cls(rate, middle)._keeps(privacy, everywhere) else (middle, high)
         return cls(rate, high)
 
-    def _keeps(self, privacy: Privacy) -> bool:
-        return self._delta(float(privacy.epsilon), float(privacy.delta)) <= float(privacy.delta)
+    def _keeps(self, privacy: Privacy, everywhere: bool = True) -> bool:
+        return self._delta(float(privacy.epsilon), float(privacy.delta), everywhere) <= float(privacy.delta)
 
     def delta(self, epsilon: Number) -> float:
         """Return the smallest delta with which it is private for this epsilon, rounded up.
@@ -103,16 +108,20 @@ class SampleAndThreshold:
             )
         return self._delta(float(number))
 
-    def _delta(self, e: float, enough: float = math.inf) -> float:
-        """delta, or only something above `enough` if it is."""
+    def _delta(self, e: float, enough: float = math.inf, everywhere: bool = True) -> float:
+        """delta, or only something above `enough` if it is; or the delta_n of a few n, where the largest should be."""
         p, t = self.rate, self.threshold
         rest = (1 - p) * math.exp(-e)  # 1 - alpha
         alpha = p - (1 - p) * math.expm1(-e)
         entropy = alpha * math.log(alpha / p) - rest * e
-        at = max(math.floor(t / alpha), t)  # the largest delta_n is there or close by
-        found = float(self._spent(np.array([at]), rest).max())
-        if found > enough:
-            return found
+        # as n grows, c = t - 1 ceases to count, and then c = t: the largest delta_n is in between, or close by
+        at = max(math.floor(t / alpha), t)
+        near = np.arange(max(math.floor((t - 1) / alpha), t), at + 1)
+        found = float(self._spent(near[-1:], rest)[0])
+        if found <= enough:
+            found = float(self._spent(near, rest).max())
+        if found > enough or not everywhere:
+            return max(found * _SAFE, _LEAST)
         last = max(at, math.ceil(-math.log(found) / entropy)) if found > 0 else at
         step = _BLOCK // 64
         for n in range(t, last + 1, step):

@@ -238,35 +238,38 @@ def _continued(
     for n, (window, width, _, _) in enumerate(windows):
         b = window.near[at]
         density[n], error[n] = float(weights @ b) / width, math.sqrt(float(squares @ b**2)) / width
-    return continued(total, windows, density, error)
+    dark, unsure = continued(total, windows, density, error)
+    return float(dark), float(unsure)
 
 
-def continued(total: Functional, windows: list[Window], density: Floats, error: Floats) -> tuple[float, float]:
-    """Continue these densities, of all windows, into the dark: what is surely to be added to the sum, and its error."""
+def continued(total: Functional, windows: list[Window], density: Floats, error: Floats) -> tuple[Floats, Floats]:
+    """Continue densities [..., windows] into the dark: what is surely to be added to the sum, and its error, [...]."""
     more, place = (np.array([window[n] for window in windows]) for n in (2, 3))
-    n = int(np.argmin(more * (density - _CAUTION * error)))
-    all_missed = _missed(total, 0.0)
-    if density.min() <= 0:
-        return 0.0, float(more[n] * error[n] * abs(all_missed))
-    if all_missed < 0:  # keys at the edge are meant, and those below look like them
-        return float(density[0] * all_missed), float(error[0] * -all_missed)
+    least = np.argmin(more * (density - _CAUTION * error), axis=-1)[..., None]
+    low, unsure = (
+        np.take_along_axis(np.broadcast_to(more * x, density.shape), least, -1)[..., 0] for x in (density, error)
+    )
+    there = density.min(axis=-1) > 0
+    at_edge = float(_missed(total, np.zeros(())))
+    if at_edge < 0:  # keys at the edge are meant, and those below look like them
+        return np.where(there, density[..., 0] * at_edge, 0.0), error[..., 0] * -at_edge
     # a density that surely falls toward the edge, or bends to, goes on doing so; one that rises stays what it was
-    apart = np.diff(place)
-    slopes = np.diff(np.log(density)) / apart
-    spread = (error / density) ** 2
-    unsure = math.sqrt(4 * (spread[0] + spread[1]) / apart[0] ** 2 + (spread[1] + spread[2]) / apart[1] ** 2)
-    bend = float(slopes[0] - slopes[1])
-    slope = float(slopes[0]) + (bend if bend <= _SHARPEST else 0.0) - _CAUTION * unsure
-    missed = _missed(total, min(max(slope, 0.0), _STEEPEST))
-    added, unsure = float(more[n] * density[n] * missed), float(more[n] * error[n] * missed)
-    return max(added - _CAUTION * unsure, 0.0), unsure
+    known, apart = np.where(there[..., None], density, 1.0), np.diff(place)
+    slopes = np.diff(np.log(known), axis=-1) / apart
+    spread = (error / known) ** 2
+    blur = np.sqrt((4 * spread[..., :-1].sum(-1)) / apart[0] ** 2 + spread[..., 1:].sum(-1) / apart[1] ** 2)
+    bend = slopes[..., 0] - slopes[..., 1]
+    slope = slopes[..., 0] + np.where(bend <= _SHARPEST, bend, 0.0) - _CAUTION * blur
+    missed = _missed(total, np.where(there, slope.clip(0.0, _STEEPEST), 0.0))
+    return np.where(there, np.maximum((low - _CAUTION * unsure) * missed, 0.0), 0.0), unsure * missed
 
 
-def _missed(total: Functional, slope: float) -> float:
+def _missed(total: Functional, slope: Floats) -> Floats:
     """What the sum misses if there is one key for each frequency at the edge, and ever fewer below."""
     scheme = total.scheme
-    falling = (scheme.frequencies[scheme.dark] / scheme.edge) ** slope
-    return -float(total.bias[scheme.dark] @ falling) * scheme.step
+    falling = (scheme.frequencies[scheme.dark] / scheme.edge) ** slope[..., None]
+    found: Floats = falling @ -total.bias[scheme.dark] * scheme.step
+    return found
 
 
 def _around(centre: float, width: float) -> Function:

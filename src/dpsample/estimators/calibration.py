@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.privacy import Privacy
 from dpsample.scheme.lives import life
@@ -117,18 +118,21 @@ class Calibration:
         return int(self.frequencies[-1]) * grid * lifetime(self.privacy) <= _LARGEST
 
     @cached_property
-    def _lives(self) -> tuple[Floats, Floats]:
-        """Of the table's tokens, in each row from its birth on: its probability, and this over pi from the edge on."""
+    def _lives(self) -> tuple[Floats, Floats, Floats]:
+        """Of the table's tokens, in each row from its birth on: its probability, and this over pi from the edge on;
+        and the sum of its probabilities from there on.
+        """
         cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
         frequencies, mass = life(cells, self._rows, self.grid)
         pi = self._rows.probabilities(frequencies)
-        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=(mass > 0) & (frequencies >= self.edge))
+        seen = (mass > 0) & (frequencies >= self.edge)
+        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=seen), mass.sum(1, where=seen)
 
     @cached_property
     def laws(self) -> Floats:
         """The probability of each token, in columns, at each of the table's frequencies."""
         table = np.zeros((len(self.frequencies), self.table_tokens))
-        mass, _ = self._lives
+        mass, _, _ = self._lives
         for birth in range(1, int(self.frequencies[-1]) + 1):
             first = -(-(birth - int(self.frequencies[0])) // self.step) if birth > self.frequencies[0] else 0
             age = int(self.frequencies[first]) - birth if first < len(self.frequencies) else mass.shape[1]
@@ -165,19 +169,20 @@ class Calibration:
         starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
         return np.add.reduceat(self.laws[~self.dark, : len(self.bins)], starts, axis=1)
 
+    @cached_property
+    def gram(self) -> Floats:
+        """Of each two bins, the sum over the visible frequencies of `matter` times both probabilities."""
+        found: Floats = (self.binned.T * self.matter) @ self.binned
+        return found
+
     def flat_table(self, function: Function) -> Floats:
         """E[h / pi] given each of the table's tokens, as `flat`."""
-        mass, weight = self._lives
-        births = np.arange(1, int(self.frequencies[-1]) + 1, dtype=np.int64)
-        reach = np.arange(1, int(self.frequencies[-1]) + mass.shape[1], dtype=np.int64)
-        values = function(np.minimum(reach, self.sampling.largest))
-        seen = np.where(weight > 0, mass, 0.0).sum(1)
-        found = np.zeros(self.table_tokens)
-        for birth in births.tolist():
-            part = slice((birth - 1) * self.grid, birth * self.grid)
-            found[part] = weight[part] @ values[birth - 1 : birth - 1 + mass.shape[1]]
-        np.divide(found, seen, out=found, where=seen > 0)
-        return found
+        _, weight, seen = self._lives
+        last, length = int(self.frequencies[-1]), weight.shape[1]
+        values = function(np.minimum(np.arange(1, last + length, dtype=np.int64), self.sampling.largest))
+        # those of one birth see the same values
+        sums = weight.reshape(last, self.grid, length) @ sliding_window_view(values, length)[:, :, None]
+        return np.divide(sums.reshape(-1), seen, out=np.zeros(self.table_tokens), where=seen > 0)
 
     def flat(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi] given each token, when all visible frequencies are equally likely: one column for each h."""
@@ -209,8 +214,9 @@ class Calibration:
         found[..., empty] = 0
         return found
 
+    @cached_property
     def matter(self) -> Floats:
-        """Return weights of the visible frequencies that make all of them matter alike."""
+        """Weights of the visible frequencies that make all of them matter alike."""
         i = self.frequencies[~self.dark]
         pi = self._rows.probabilities(i)
         spread = (i.astype(np.float64) ** 2 * (1 - pi) + (1.4 / float(self.privacy.epsilon)) ** 2) / pi
@@ -221,10 +227,10 @@ class Calibration:
 @lru_cache(maxsize=3)  # a sum has three degrees of trust; each may take many megabytes
 def _normal(scheme: Calibration, trust: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
     """The normal equations of `correction`, which are the same for every function: costly, so kept."""
-    weight, P = scheme.matter(), scheme.binned
-    square = weight @ P
+    weight = scheme.matter
+    square = weight @ scheme.binned
     empty = square <= 1e-14 * square.max()
-    A = (P.T * (weight * trust)) @ P
+    A = trust * scheme.gram
     A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
     scale = 1 / np.sqrt(np.diag(A))
     A = A * scale * scale[:, None]

@@ -157,8 +157,8 @@ def _methods(share: float) -> Markup:
                 tag("dl", *(tag("div", tag("dt", name), tag("dd", words)) for name, words in told.items())),
                 tag(
                     "p",
-                    f"The errors of {PWS} are predicted on a coarse table, to follow the sliders: mostly within 3 % of "
-                    "those of dpsample plan, which takes longer.",
+                    f"The errors of {PWS} are predicted on a coarse table, to follow the sliders: nearly always within "
+                    "3 % of those of dpsample plan, which takes longer.",
                 ),
                 class_="legend",
             ),

@@ -22,7 +22,6 @@ from dpsample.frequencies import Frequencies
 from dpsample.outlook import PWS, SBH, TIGHT, Curve, Outlook, Setting, check_selection, curve, outlook
 from dpsample.planned import cells, command, python
 from dpsample.report.content import Strength
-from dpsample.scheme.tokens import lifetime
 from dpsample.source import Source
 
 LINES = {
@@ -37,9 +36,6 @@ _ENDS = [step * 10**power for power in range(6) for step in (1, 2, 5)][2:]  # of
 _POINTS = 100  # of a curve
 _KEPT = 1000  # answers
 _QUIET = 0.1  # seconds after a question, before anything is computed ahead
-_LONGEST = 2400  # lifetime of a token, beyond which errors take more than seconds, and are not for sliders
-_LATER = "With so small an epsilon for each key, errors take long to compute: dpsample plan does it."
-_SOON = 1000  # lifetime of a token, beyond which nothing is computed ahead
 
 
 class Explorer:
@@ -91,7 +87,7 @@ class Explorer:
                 for part in PARTS:
                     self._rest()
                     with suppress(Exception):  # whoever asks for it is told
-                        if self._place == place and _in_time(self.choices.setting(near), _SOON):
+                        if self._place == place:
                             self._parts[part](near)
 
     def _rest(self) -> None:
@@ -124,24 +120,20 @@ class Explorer:
 
     def _errors(self, place: Place) -> dict[str, Any]:
         setting = self.choices.setting(place)
-        found = self._outlook(setting, errors=_in_time(setting), baselines=False)
+        found = self._outlook(setting, errors=True, baselines=False)
         *_, total, selection = cells(found.pws)
         return {
             "values": {"total": total, "selection": selection},
-            "summary": f"A total is off by {total}, a selection by {selection}." if total != "-" else _LATER,
+            "summary": f"A total is off by {total}, a selection by {selection}.",
         }
 
     def _others(self, place: Place) -> dict[str, Any]:
         setting = self.choices.setting(place)
-        found = self._outlook(setting, errors=_in_time(setting), baselines=True)
+        found = self._outlook(setting, errors=True, baselines=True)
         return {
             "methods": [cells(method) for method in found.methods],
-            "notes": [f"{_sentence(note)}." for note in found.notes] + [_LATER] * (not _in_time(setting)),
+            "notes": [f"{_sentence(note)}." for note in found.notes],
         }
-
-
-def _in_time(setting: Setting, longest: int = _LONGEST) -> bool:
-    return lifetime(setting.per_key) <= longest
 
 
 def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[str, str]:

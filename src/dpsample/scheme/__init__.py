@@ -4,6 +4,7 @@ sampling    frequency -> q, the probability of being sampled
 reporting   q, privacy -> pi, the probability of being reported, end to end
 tokens      q, privacy -> the law of the token (the tail map), in floats, for many frequencies
 lives       the same along a token's life: its probability at each frequency
+strides     a scheme at every k-th frequency, for predictions
 integer     the same laws in integers: what a sanitizer draws from
 certify     an exact check of those integers against (epsilon, delta)
 ordinal     how well tokens keep the order of the frequencies

@@ -25,6 +25,7 @@ from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, Sampling, as_f
 
 _TABLE = 1 << 14  # pi of the smallest frequencies is looked up
 _CHUNK = 1 << 16  # frequencies per step, so that intermediate arrays stay in the cache
+_UNITS = 16  # of 2**-bits, more than the bounds of q are apart
 _LONGEST_WALK = 5_000_000
 
 
@@ -112,12 +113,18 @@ class Reporting:
 
     def _walk(self, i: int) -> None:
         """Follow the privacy terms from frequency i until q is reached again."""
+        size = 8
         while i not in self._bound and i <= self.sampling.largest:
-            allowed = self.step(self.pi(i - 1))
-            if self.q(i) <= allowed:
-                return
-            self._bound[i] = allowed
-            i += 1
+            ahead = np.arange(i, min(i + size, self.sampling.largest) + 1, dtype=np.int64)
+            allowed, size = self.pi(i - 1), min(2 * size, _CHUNK)
+            for low in self.sampling.q(ahead, toward_privacy=True).tolist():
+                allowed = self.step(allowed)
+                # what is clearly below q needs no exact one, which takes long
+                clearly = allowed < int(math.ldexp(low, self.bits)) - _UNITS
+                if i in self._bound or (not clearly and self.q(i) <= allowed):
+                    return
+                self._bound[i] = allowed
+                i += 1
 
     def step(self, pi: int) -> int:
         """Return the largest pi that privacy allows for the next frequency, rounded down."""
@@ -186,14 +193,16 @@ class Reporting:
     @cached_property
     def _delicate_slacks(self) -> Floats:
         """pi, a, c, d of the delicate rows, rounded only once: shape (4, rows)."""
-        E, scale = Fraction(self.E, 1 << self.ratio_bits), self.one
-        delta = self.privacy.delta * scale
+        n, m = self.privacy.delta.as_integer_ratio()
+        one, E, r = self.one, self.E, 1 << self.ratio_bits
+        delta = n * one * r  # as a, and E c, over m r one; Fractions would take nine times as long
         columns = []
         for i in self.delicate.tolist():
             before, now = self.pi(i - 1), self.pi(i)
-            a = E * before + delta - now
-            c = min(delta / E, scale - now - (scale - before - delta) / E)
-            columns.append([float(v / scale) for v in (Fraction(now), a, c, now - before / E + c)])
+            a = m * (E * before - r * now) + delta
+            c = min(delta, m * (E * (one - now) - r * (one - before)) + delta)
+            d = m * (E * now - r * before) + c
+            columns.append([now / one, a / (m * r * one), c / (m * E * one), d / (m * E * one)])
         return np.array(columns).reshape(-1, 4).T
 
     def slacks(self, rows: Ints) -> tuple[Floats, Floats, Floats, Floats]:

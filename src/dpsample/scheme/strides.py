@@ -1,0 +1,75 @@
+"""Strides: a scheme as it looks at every k-th frequency, which is a scheme again.
+
+k steps of ``pi -> E pi + delta`` are one step of the same form, and so are k steps of its mirror image, which shrinks
+1 - pi:
+
+    epsilon' = k epsilon        delta' = delta (E**k - 1) / (E - 1)        q'_m = q_{k m}
+
+So pi at frequency k m is pi' at m, up to the stride in which growing turns to shrinking: there, and from there on, pi'
+is a little above it. The same goes for laws of tokens, of which one of the strided scheme stands for k of the other.
+How large a table is depends on epsilon', so with strides a small epsilon needs none that is larger. For predictions,
+not for releases.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from dpsample.privacy import Privacy
+from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.tokens import lifetime
+
+_MOST = 0.01  # of delta', above which a privacy is none
+
+
+@dataclass(frozen=True)
+class Strided(Sampling):
+    """The probability of being sampled at every k-th frequency."""
+
+    sampling: Sampling
+    k: int
+
+    @property
+    def largest(self) -> int:  # noqa: D102
+        return self.sampling.largest // self.k
+
+    def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        return self.sampling.q(self._of(frequencies), toward_privacy=toward_privacy)
+
+    def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
+        return self.sampling.complement(self._of(frequencies), toward_privacy=toward_privacy)
+
+    def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
+        return self.sampling.bounds(self.k * frequency, bits)
+
+    def to_json(self) -> dict[str, Any]:  # noqa: D102
+        raise NotImplementedError  # nothing is released with it
+
+    def _of(self, frequencies: ArrayLike) -> Ints:
+        return self.k * as_frequencies(frequencies)
+
+
+def strided(sampling: Sampling, privacy: Privacy, rows: int) -> tuple[Sampling, Privacy, int]:
+    """Return the scheme at every k-th frequency, and k: such that tokens live for about so many rows, or 1.
+
+    >>> from dpsample import KeepAll
+    >>> from dpsample.scheme.reporting import reporting_probabilities
+    >>> every, privacy, k = strided(KeepAll(), Privacy("0.05", 1e-8), 120)
+    >>> privacy.epsilon, k
+    (Fraction(1, 4), 5)
+    >>> reporting_probabilities([40, 59, 70], every, privacy).round(4)
+    array([0.0043, 0.4966, 0.9678])
+    >>> reporting_probabilities([200, 295, 350], KeepAll(), Privacy("0.05", 1e-8)).round(4)
+    array([0.0043, 0.4966, 0.9678])
+    """
+    epsilon, delta = float(privacy.epsilon), float(privacy.delta)
+    k = min(round(lifetime(privacy) / rows), sampling.largest)
+    if k > 1:
+        k = min(k, math.floor(math.log1p(_MOST * math.expm1(epsilon) / delta) / epsilon))
+    if k <= 1:
+        return sampling, privacy, 1
+    grown = privacy.delta * Fraction(math.expm1(k * epsilon) / math.expm1(epsilon))
+    return Strided(sampling, k), Privacy(k * privacy.epsilon, grown), k
