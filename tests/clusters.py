@@ -16,6 +16,8 @@ from typing import Any
 from urllib.request import urlopen
 
 HERE = Path(__file__).resolve().parent
+# every Java here lives for seconds or a few minutes: it is not worth compiling twice, nor collecting garbage in parallel
+QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def java() -> str | None:
@@ -44,6 +46,8 @@ class Cluster:
         """Start the master and two workers, and wait for them."""
         ports = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._page)]
         self._run("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", *ports)
+        # a worker that finds no master tries again only after some ten seconds
+        _wait(lambda: self._json("status") == "ALIVE", "the master did not come up", self.folder)
         self.fill(2)
 
     def fill(self, workers: int) -> None:
@@ -60,9 +64,7 @@ class Cluster:
 
     def workers(self) -> int:
         """How many workers the master knows."""
-        with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
-            return int(json.load(page)["aliveworkers"])
-        return 0
+        return int(self._json("aliveworkers") or 0)
 
     def kill(self, where: str) -> None:
         """Kill the worker in whose folder something runs, with all that it runs, by signal 9."""
@@ -78,12 +80,19 @@ class Cluster:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
+    def _json(self, name: str) -> Any:
+        """What the master's page says, once it is there."""
+        with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
+            return json.load(page)[name]
+        return None
+
     def _alive(self) -> list[str]:
         return [name for name in self._processes if name != "master"]
 
     def _run(self, name: str, host: str, *command: str) -> None:
         environment = {
             **os.environ,
+            **QUICK,
             "SPARK_HOME": self._home,
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
@@ -121,7 +130,7 @@ def session(made: Cluster, **settings: str) -> Any:
 
     events = made.folder / "events"
     events.mkdir(exist_ok=True)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(QUICK, PYSPARK_PYTHON=sys.executable)
     values = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
