@@ -49,10 +49,15 @@ def _forget_warnings() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[clusters.Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[clusters.Cluster]:
     """A Spark cluster. What uses it is marked xdist_group("spark"), so that there is one."""
     if clusters.java() is None and not os.environ.get("CI"):
         pytest.skip("no Java to run Spark with")
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        try:
+            (tmp_path_factory.getbasetemp().parent / "cluster").mkdir()
+        except FileExistsError:
+            pytest.fail("another process has a cluster already: run pytest with --dist loadgroup")
     with clusters.cluster() as made:
         yield made
 

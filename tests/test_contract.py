@@ -132,6 +132,12 @@ class TestSources:
         table = pa.table({"b": [i for _, i in pairs], "a": [key for key, _ in pairs]})
         assert counted(engine.aggregated(make(table, ["a", "b"]))) == Counter(pairs)
 
+    def test_keys_of_many_columns(self, engine: Engine, make: Make) -> None:
+        # what the engine plans must not grow as 2**columns
+        columns = {f"k{i}": [1, 2, 2, None] for i in range(20)}
+        source = make(pa.table({**columns, "n": [1, 2, 3, -1]}), list(columns), "n", drop_null=True)
+        assert counted(engine.aggregated(source)) == {(1,) * 20: 1, (2,) * 20: 5}
+
     def test_two_passes(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({"k": ELEMENTS}), "k")
         batches = list(engine.elements(source))
