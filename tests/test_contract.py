@@ -87,6 +87,12 @@ def make(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Make
     return source
 
 
+# to Spark all is a DataFrame once it is found (TestSources): the rest need not be tested for each way to find one
+READ = pytest.mark.parametrize(
+    ("engine", "make"), [("duckdb", "files"), ("duckdb", "object"), _spark("spark", "files")], indirect=True
+)
+
+
 def counted(batches: Iterable[pa.RecordBatch]) -> dict[Any, int]:
     """The keys and frequencies of batches; each key must come once."""
     result: dict[Any, int] = {}
@@ -188,6 +194,7 @@ TYPES = {
 }
 
 
+@READ
 class TestTypes:
     def test_of_keys_are_kept(self, engine: Engine, make: Make) -> None:
         table = pa.table(TYPES)
@@ -234,6 +241,7 @@ class TestTypes:
             refuses(lambda source=source: engine.check(source), "the frequency column 'n' must be of numbers", "")  # type: ignore[misc]
 
 
+@READ
 class TestRefusals:
     def test_null_keys(self, engine: Engine, make: Make) -> None:
         table = pa.table({"k": [CANARY, None, "b", "b"], "l": [1, 2, None, 4]})
@@ -272,6 +280,7 @@ class TestRefusals:
         refuses(lambda: next(iter(engine.aggregated(make(table, "k", "n")))), rule, f"at least one {found}")
 
 
+@READ
 class TestUsers:
     def kept(self, engine: Engine, source: Source, limit: int) -> dict[Any, int]:
         bounded = engine.bounded(source, limit, partial(choose, limit=limit, coins=SecretCoins()))
