@@ -79,8 +79,10 @@ class Frame:
         return [key.alias(name) for key, name in zip(self.keys, self.names, strict=True)]
 
     def _checked(self, drop: bool) -> Any:
-        """The rows without NULL, by a condition for each column: the time that Spark needs to plan one condition on n
-        columns that get other names later grows as 2**n.
+        """The rows without NULL, by a condition for each column.
+
+        One condition on n columns, which get other names later, can be written in 2**n ways, and Spark's optimizer
+        writes them all.
         """
         needed = [(key, f"null:{i}") for i, key in enumerate(self.keys)]
         needed += [] if self.user is None else [(self.user[0], f"nobody:{len(self.keys)}")]
