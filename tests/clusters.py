@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 HERE = Path(__file__).resolve().parent
+# each Java here lives for seconds or minutes: nothing is worth compiling twice, nor collecting garbage in parallel
+QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def java() -> str | None:
@@ -44,32 +46,23 @@ class Cluster:
         """Start the master and two workers, and wait for them."""
         ports = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._page)]
         self._run("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", *ports)
-        self.fill(2)
+        # a worker that finds no master tries again only after some ten seconds
+        self._wait(lambda: self._json("status") == "ALIVE", "the master did not come up")
+        self._add()
+        self._add()
+        self.wait()
 
-    def fill(self, workers: int) -> None:
-        """Start workers until there are so many, and wait for them."""
-        while len(self._alive()) < workers:
-            self._started += 1
-            name = f"worker-{self._started}"
-            (self.folder / name).mkdir()
-            # an address of its own: Spark runs no second attempt at a task on the same host
-            host = f"127.0.0.{1 + self._started}"
-            settings = ["-c", "1", "-m", "1G", "-d", str(self.folder / name), "--host", host, "--webui-port", "0"]
-            self._run(name, host, "org.apache.spark.deploy.worker.Worker", *settings, self.address)
-        _wait(lambda: self.workers() >= workers, "the workers did not come up", self.folder)
-
-    def workers(self) -> int:
-        """How many workers the master knows."""
-        with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
-            return int(json.load(page)["aliveworkers"])
-        return 0
+    def wait(self) -> None:
+        """Wait until all workers are there."""
+        self._wait(lambda: self._json("aliveworkers") == len(self._workers), "the workers did not come up")
 
     def kill(self, where: str) -> None:
-        """Kill the worker in whose folder something runs, with all that it runs, by signal 9."""
-        [name] = [name for name in self._alive() if f"/{name}/" in where]
+        """Kill the worker in whose folder something runs, with all that it runs, by signal 9; another one starts."""
+        [name] = [name for name in self._workers if f"/{name}/" in where]
         process = self._processes.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        self._add()
 
     def stop(self) -> None:
         """Stop everything."""
@@ -78,12 +71,30 @@ class Cluster:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _alive(self) -> list[str]:
+    def _json(self, name: str) -> Any:
+        """What the master's page says, once it is there."""
+        with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
+            return json.load(page)[name]
+        return None
+
+    @property
+    def _workers(self) -> list[str]:
         return [name for name in self._processes if name != "master"]
+
+    def _add(self) -> None:
+        """Start a worker."""
+        self._started += 1
+        name = f"worker-{self._started}"
+        (self.folder / name).mkdir()
+        # an address of its own: Spark runs no second attempt at a task on the same host
+        host = f"127.0.0.{1 + self._started}"
+        settings = ["-c", "1", "-m", "1G", "-d", str(self.folder / name), "--host", host, "--webui-port", "0"]
+        self._run(name, host, "org.apache.spark.deploy.worker.Worker", *settings, self.address)
 
     def _run(self, name: str, host: str, *command: str) -> None:
         environment = {
             **os.environ,
+            **QUICK,
             "SPARK_HOME": self._home,
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
@@ -100,6 +111,15 @@ class Cluster:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def _wait(self, done: Callable[[], bool], problem: str) -> None:
+        end = time.monotonic() + 180
+        while not done():
+            ended = [name for name, process in self._processes.items() if process.poll() is not None]
+            if ended or time.monotonic() > end:
+                logs = "\n".join(log.read_text(errors="replace")[-2000:] for log in self.folder.glob("*.log"))
+                raise TimeoutError(f"{problem}; ended: {ended}\n{logs}")
+            time.sleep(0.1)
 
 
 @contextmanager
@@ -121,7 +141,7 @@ def session(made: Cluster, **settings: str) -> Any:
 
     events = made.folder / "events"
     events.mkdir(exist_ok=True)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(QUICK, PYSPARK_PYTHON=sys.executable)
     values = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -141,11 +161,14 @@ def session(made: Cluster, **settings: str) -> Any:
         # a lost worker is noticed at once, and its output asked for in vain only once
         "spark.shuffle.io.maxRetries": "1",
         "spark.shuffle.io.retryWait": "200ms",
-        # a task that takes long is also run elsewhere
+        # what is refused is refused twice, not four times
+        "spark.task.maxFailures": "2",
+        # a task that takes long is also run elsewhere; the slower one ends at once
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
-        "spark.speculation.minTaskRuntime": "3s",
+        "spark.speculation.minTaskRuntime": "1s",
         "spark.speculation.quantile": "0.1",
+        "spark.python.task.killTimeout": "100ms",
         **settings,
     }
     builder: Any = SparkSession.builder.master(made.address).appName("dpsample tests")
@@ -158,12 +181,3 @@ def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
-
-
-def _wait(done: Any, problem: str, folder: Path) -> None:
-    end = time.monotonic() + 180
-    while not done():
-        if time.monotonic() > end:
-            logs = "\n".join(log.read_text(errors="replace")[-2000:] for log in folder.glob("*.log"))
-            raise TimeoutError(f"{problem}\n{logs}")
-        time.sleep(0.1)

@@ -30,6 +30,14 @@ PRECISE = Context(prec=DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
 FUZZ = Decimal(10) ** -90  # relative: far above the references' error, far below the library's
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let xdist's groups be heard: xdist writes them into ids, and pytest 9.2 has its ids elsewhere."""
+    for item in items:
+        if grouped := vars(item).get("_nodeid"):  # unread by pytest, or else it would not be here
+            item._id = item._id.parse(grouped)
+
+
 @pytest.fixture(autouse=True)
 def _forget_warnings() -> Iterator[None]:
     """Each test starts as a fresh process does: no PrivacyWarning has been given yet."""
@@ -41,10 +49,15 @@ def _forget_warnings() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[clusters.Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[clusters.Cluster]:
     """A Spark cluster. What uses it is marked xdist_group("spark"), so that there is one."""
     if clusters.java() is None and not os.environ.get("CI"):
         pytest.skip("no Java to run Spark with")
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        try:
+            (tmp_path_factory.getbasetemp().parent / "cluster").mkdir()
+        except FileExistsError:
+            pytest.fail("another process has a cluster already: run pytest with --dist loadgroup")
     with clusters.cluster() as made:
         yield made
 

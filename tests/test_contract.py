@@ -87,6 +87,12 @@ def make(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Make
     return source
 
 
+# to Spark all is a DataFrame once it is found (TestSources): the rest need not be tested for each way to find one
+READ = pytest.mark.parametrize(
+    ("engine", "make"), [("duckdb", "files"), ("duckdb", "object"), _spark("spark", "files")], indirect=True
+)
+
+
 def counted(batches: Iterable[pa.RecordBatch]) -> dict[Any, int]:
     """The keys and frequencies of batches; each key must come once."""
     result: dict[Any, int] = {}
@@ -131,6 +137,12 @@ class TestSources:
         pairs = [(key, i % 2) for i, key in enumerate(ELEMENTS)]
         table = pa.table({"b": [i for _, i in pairs], "a": [key for key, _ in pairs]})
         assert counted(engine.aggregated(make(table, ["a", "b"]))) == Counter(pairs)
+
+    def test_keys_of_many_columns(self, engine: Engine, make: Make) -> None:
+        # what the engine plans must not grow as 2**columns
+        columns = {f"k{i}": [1, 2, 2, None] for i in range(20)}
+        source = make(pa.table({**columns, "n": [1, 2, 3, -1]}), list(columns), "n", drop_null=True)
+        assert counted(engine.aggregated(source)) == {(1,) * 20: 1, (2,) * 20: 5}
 
     def test_two_passes(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({"k": ELEMENTS}), "k")
@@ -182,6 +194,7 @@ TYPES = {
 }
 
 
+@READ
 class TestTypes:
     def test_of_keys_are_kept(self, engine: Engine, make: Make) -> None:
         table = pa.table(TYPES)
@@ -228,6 +241,7 @@ class TestTypes:
             refuses(lambda source=source: engine.check(source), "the frequency column 'n' must be of numbers", "")  # type: ignore[misc]
 
 
+@READ
 class TestRefusals:
     def test_null_keys(self, engine: Engine, make: Make) -> None:
         table = pa.table({"k": [CANARY, None, "b", "b"], "l": [1, 2, None, 4]})
@@ -266,6 +280,7 @@ class TestRefusals:
         refuses(lambda: next(iter(engine.aggregated(make(table, "k", "n")))), rule, f"at least one {found}")
 
 
+@READ
 class TestUsers:
     def kept(self, engine: Engine, source: Source, limit: int) -> dict[Any, int]:
         bounded = engine.bounded(source, limit, partial(choose, limit=limit, coins=SecretCoins()))

@@ -37,8 +37,7 @@ class Frame:
     schema: pa.Schema  # of the key, under its own names
     types: list[T.DataType]  # of the key, as Spark calls them
     keys: list[Any]  # columns
-    frequency: Any | None  # a column: a whole number, or NULL where a fault is
-    faults: list[tuple[Any, str]]  # condition on a row -> why it is refused
+    frequency: Any | None  # a column: a whole number, or else it is refused
     drop_null: bool
     user: tuple[Any, T.DataType] | None = None  # a column, and its type
 
@@ -80,14 +79,17 @@ class Frame:
         return [key.alias(name) for key, name in zip(self.keys, self.names, strict=True)]
 
     def _checked(self, drop: bool) -> Any:
-        good = F.lit(True)
-        for condition, code in reversed(self.faults):
-            good = F.when(condition, _refuse(code)).otherwise(good)
+        """The rows without NULL, by a condition for each column.
+
+        One condition on n columns, which get other names later, can be written in 2**n ways, and Spark's optimizer
+        writes them all.
+        """
         needed = [(key, f"null:{i}") for i, key in enumerate(self.keys)]
         needed += [] if self.user is None else [(self.user[0], f"nobody:{len(self.keys)}")]
-        for column, code in reversed(needed):
-            good = F.when(column.isNull(), F.lit(False) if drop else _refuse(code)).otherwise(good)
-        return self.data.filter(good)
+        made = self.data
+        for column, code in needed:
+            made = made.filter(column.isNotNull() if drop else F.when(column.isNull(), _refuse(code)).otherwise(True))
+        return made
 
     def grouped(self, rows: Any, once: bool = False) -> Any:
         """Each key of some rows once, with its frequency; with `once`, a key in several rows is refused."""
@@ -118,9 +120,8 @@ def frame(source: Source, session: Any) -> Frame:
     data = data.select(*[F.col(f"x{place}").alias(f"c{i}") for i, place in enumerate(places)])
     keys = [_key(name, F.col(f"c{i}"), fields[name]) for i, name in enumerate(source.key)]
     frequency: Any | None = None
-    faults: list[tuple[Any, str]] = []
     if source.frequency is not None:
-        frequency, faults = _frequency(source.frequency, f"c{len(keys)}", fields[source.frequency])
+        frequency = _frequency(source.frequency, f"c{len(keys)}", fields[source.frequency])
     user: tuple[Any, T.DataType] | None = None
     if source.user is not None:
         user = _key(source.user, F.col(f"c{len(keys)}"), fields[source.user], "user")[:2]
@@ -130,7 +131,6 @@ def frame(source: Source, session: Any) -> Frame:
         [kind for _, kind, _ in keys],
         [column for column, _, _ in keys],
         frequency,
-        faults,
         source.drop_null,
         user,
     )
@@ -160,8 +160,8 @@ def _files(source: Source, session: Any) -> Any:
     return read_parquet(session, ["file:" + re.sub(r"([\\\[\]{}*?])", r"\\\1", path) for path in paths], format)
 
 
-def _refuse(code: str) -> Any:
-    return F.raise_error(F.lit(f"{MARK}:{code}")).cast("boolean")
+def _refuse(code: str, kind: str = "boolean") -> Any:
+    return F.raise_error(F.lit(f"{MARK}:{code}")).cast(kind)
 
 
 def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[Any, T.DataType, pa.DataType]:
@@ -178,16 +178,25 @@ def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[A
     raise type_refusal(name, f"type {found.partition('<')[0]}", "nested values" if nested else what, role)
 
 
-def _frequency(name: str, place: str, kind: T.DataType) -> tuple[Any, list[tuple[Any, str]]]:
-    """Return a frequency column, and under which conditions a row is refused; the first one counts."""
+def _frequency(name: str, place: str, kind: T.DataType) -> Any:
+    """Return a frequency column, which refuses what is no frequency; it is computed for rows that are not dropped."""
     column, number = F.col(place), F.expr(f"try_cast({place} AS BIGINT)")
-    missing, negative = (column.isNull(), "missing"), (column < 0, "negative")
-    fractional = (column != number, "fractional")
+    missing, negative, fractional = column.isNull(), column < 0, column != number
     if isinstance(kind, T.IntegralType):
-        return number, [missing, negative]
-    if isinstance(kind, T.DecimalType):
-        return number, [missing, negative, (column > F.lit(MAX_FREQUENCY), "large"), fractional]
-    if isinstance(kind, T.FloatType | T.DoubleType):  # NaN is above every number
-        return number, [missing, negative, (column > F.lit(2.0**53), "large"), fractional]
-    found = kind.simpleString().partition("<")[0]
-    raise InvalidValue(f"the frequency column {name!r} must be of numbers", f"type {found}", "name another, or cast it")
+        large = F.lit(False)
+    elif isinstance(kind, T.DecimalType):
+        large = column > F.lit(MAX_FREQUENCY)
+    elif isinstance(kind, T.FloatType | T.DoubleType):
+        large = column > F.lit(2.0**53)  # NaN is above every number
+    else:
+        found = kind.simpleString().partition("<")[0]
+        raise InvalidValue(
+            f"the frequency column {name!r} must be of numbers", f"type {found}", "name another, or cast it"
+        )
+    return (
+        F.when(missing, _refuse("missing", "bigint"))
+        .when(negative, _refuse("negative", "bigint"))
+        .when(large, _refuse("large", "bigint"))
+        .when(fractional, _refuse("fractional", "bigint"))
+        .otherwise(number)
+    )
