@@ -30,14 +30,6 @@ PRECISE = Context(prec=DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
 FUZZ = Decimal(10) ** -90  # relative: far above the references' error, far below the library's
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let xdist's groups be heard: xdist writes them into ids, and pytest 9.2 has its ids elsewhere."""
-    for item in items:
-        if grouped := vars(item).get("_nodeid"):  # unread by pytest, or else it would not be here
-            item._id = item._id.parse(grouped)
-
-
 @pytest.fixture(autouse=True)
 def _forget_warnings() -> Iterator[None]:
     """Each test starts as a fresh process does: no PrivacyWarning has been given yet."""
