@@ -90,25 +90,27 @@ def oracle(frequencies: Ints, sampling: Sampling, privacy: Privacy) -> float:
 
 
 def visible(edge: int, keys: int, generator: np.random.Generator) -> dict[str, Ints]:
-    """Frequencies from the lowest one with pi >= 0.5 on."""
+    """Frequencies from the lowest one with pi >= 0.5 on; and so many with as many again below it."""
     return {
         "even": generator.integers(edge, 3 * edge, keys),
         "power law": np.floor(edge / generator.random(keys)).clip(max=1000 * edge).astype(np.int64),
         "log-normal": np.maximum(edge, np.exp(generator.normal(np.log(4 * edge), 0.6, keys))).astype(np.int64),
         "one frequency": np.full(keys, round(1.3 * edge)),
         "at the edge": np.full(keys, edge),
+        "rare ones too": np.floor(edge / 2 / generator.random(2 * keys)).clip(max=1000 * edge).astype(np.int64),
     }
 
 
 def coverage(releases: int) -> None:
-    """Print how often 95 % intervals held the truth, where all keys have pi >= 0.5, by the answers of a `Release`.
+    """Print how often 95 % intervals held the truth, by the answers of a `Release`.
 
-    Of a sum of frequencies, a number of keys and a mean: in all releases; and in those in which it was promised, with
-    their share. Of the median and the 90 % quantile, and of the frequencies of the top ten keys: in all. Means and top
-    ten, which take longer, are asked of every fifth release.
+    Of a sum of frequencies, of a number of keys, of the number of those with pi >= 0.5 and of their mean: in all
+    releases; and in those in which it was promised, with their share. Of the median and the 90 % quantile, and of the
+    frequencies of the top ten keys: in all. Means and top ten, which take longer, are asked of every fifth release.
+    All keys have pi >= 0.5, but for the last kind of data: there, sums and numbers of all keys cannot be promised.
     """
     print(f"{'scheme':20} {'eps':>4} {'keys':>6} {'frequencies':14}", end="")
-    print("".join(f" | {name:>6} {'promised':>14}" for name in ("sum", "number", "mean")), end=" | ")
+    print("".join(f" | {name:>6} {'promised':>14}" for name in ("sum", "number", "seen", "mean")), end=" | ")
     print(f"{'50 %':>6} {'90 %':>6} {'top 10':>6}")
     settings: list[tuple[Sampling, str]] = [(KeepAll(), "0.1"), (KeepAll(), "1"), (Priority("0.02"), "0.5")]
     for sampling, epsilon in settings:
@@ -120,10 +122,10 @@ def coverage(releases: int) -> None:
         sanitizer, coins = Sanitizer(sampling, privacy, grid), FastCoins(generator)
         for keys in (10, 100, 1000, 10000):
             for name, frequencies in visible(edge, keys, generator).items():
-                shares = [0.5, 0.9]
-                places = np.sort(frequencies)[np.ceil(np.array(shares) * keys).astype(int) - 1]
-                truths = {"sum": frequencies.sum(), "number": keys, "mean": frequencies.mean()}
-                held: dict[str, list[tuple[bool, bool]]] = {"sum": [], "number": [], "mean": []}
+                shares, seen = [0.5, 0.9], np.sort(frequencies[frequencies >= edge])
+                places = seen[np.ceil(np.array(shares) * len(seen)).astype(int) - 1]
+                truths = {"sum": frequencies.sum(), "number": len(frequencies), "seen": len(seen), "mean": seen.mean()}
+                held: dict[str, list[tuple[bool, bool]]] = {asked: [] for asked in truths}
                 quantiles, singles = [], []
                 for n in range(releases):
                     sample = frequencies[sampled(frequencies, sampling, coins)]
@@ -131,6 +133,7 @@ def coverage(releases: int) -> None:
                     table = {"key": np.arange(len(cells)), "token": cells / grid, "estimate": cells / grid}
                     release = Release(pa.table(table), terms)
                     found = {"sum": release.sum(), "number": release.count_keys()}
+                    found["seen"] = release.count_keys(at_least=edge)
                     if n % 5 == 0 and len(cells):
                         found["mean"] = release.mean()
                         best = release.top(10).to_arrow()

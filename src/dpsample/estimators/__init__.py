@@ -5,6 +5,7 @@ calibration          values of tokens without bias at visible frequencies
 calibrated           the default: unbiased where keys can be seen, cautious below
 estimate             a tally -> a sum with its error
 spectrum             a tally -> how many keys have each frequency: for ranks and quantiles
+steps                numbers of keys up to each frequency: for quantiles of many keys
 mle                  maximum likelihood, the paper's: biased, and of moderate variance
 biased_down          on average never above the truth
 unbiased             no bias, enormous variance: for study
