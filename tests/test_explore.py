@@ -130,6 +130,8 @@ def test_places_nearby_are_places_and_the_next_step_is_among_them() -> None:
         assert all(choices.place(*each) == each for each in near)
         for name in ("epsilon", "delta", "users"):
             assert place._replace(**{name: getattr(place, name) + 1}) in near
+            every = {place._replace(**{name: at}) for at in range(len(getattr(choices, name)))}
+            assert every <= {place, *near}
     onward = start._replace(delta=start.delta - 1)
     assert next(choices.nearby(onward, start)) == start._replace(delta=start.delta - 2)
 
@@ -202,13 +204,14 @@ def test_a_setting_that_cannot_be_is_told() -> None:
 
 def test_places_nearby_are_computed_ahead() -> None:
     made = explorer()
-    made.ahead()
-    for part in PARTS:
-        made.answer(part, made.choices.start)
-    deadline = time.monotonic() + 60
-    while made._parts["others"].cache_info().currsize < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert made._parts["others"].cache_info().currsize >= 3
+    with made.ahead():
+        for part in PARTS:
+            made.answer(part, made.choices.start)
+        deadline = time.monotonic() + 60
+        while made._parts["others"].cache_info().currsize < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert made._parts["others"].cache_info().currsize >= 3
+    assert "ahead" not in {thread.name for thread in threading.enumerate()}
 
 
 # the server

@@ -86,13 +86,12 @@ def explore(**given: Any) -> None:
     server = Server(explorer, page(explorer, _origin(given, source), notice), given["port"], idle)
     for part in PARTS:  # so that what is slow once is done before anybody waits
         explorer.answer(part, explorer.choices.start)
-    explorer.ahead()
     if notice:
         click.echo(notice)
     click.echo(f"Open {server.address}")
     click.echo(f"Only this machine can. Ctrl-C stops it, and so does {given['idle']} without a question.")
     try:
-        with server, _opened(server.address, given["browser"]):
+        with explorer.ahead(), server, _opened(server.address, given["browser"]):
             server.serve()
         click.echo(f"Stopped: nobody has asked for {given['idle']}.")
     except KeyboardInterrupt:

@@ -129,14 +129,17 @@ class Choices:
         }
 
     def nearby(self, place: Place, before: Place) -> Iterator[Place]:
-        """Yield places that are likely to be next, the likeliest first: onward, back, and other sliders."""
+        """Yield places that may be next, the likeliest first: onward, back, other sliders, then all of each slider."""
         place, by = self.place(*place), _HOW[place.how][1]
         names = ["epsilon", "delta", *([by] if by else []), *(["users"] if len(self.users) > 1 else [])]
         moved = next((name for name in names if getattr(place, name) != getattr(before, name)), "epsilon")
         onward = -1 if getattr(place, moved) < getattr(before, moved) else 1
         steps = [(moved, d * way) for d in range(1, _NEAR + 1) for way in (onward, -onward)]
         steps += [(n, d * way) for d in range(1, _ALSO + 1) for n in names if n != moved for way in (1, -1)]
-        for name, step in steps:
+        steps += [
+            (n, d * way) for d in range(1, max(len(getattr(self, n)) for n in names)) for n in names for way in (1, -1)
+        ]
+        for name, step in dict.fromkeys(steps):
             at = getattr(place, name) + step
             if 0 <= at < len(getattr(self, name)):
                 yield place._replace(**{name: at})

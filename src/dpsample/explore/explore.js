@@ -42,12 +42,12 @@ async function ask(part) {
     for (const fact of document.querySelectorAll("#numbers dd")) fact.classList.add("waiting");
     for (const name of ["command", "python"]) at(name).textContent = "";
   }
+  if (asked !== newest) ask(part); // Python computes while this is drawn
+  else if (good && next) ask(next);
   if (good && (part === parts[0] || asked === newest)) {
     show[part](answer, asked);
     document.body.dataset[part] = asked; // which move it belongs to
   }
-  if (asked !== newest) ask(part);
-  else if (good && next) ask(next);
 }
 
 function put({ values, words = {} }) {

@@ -8,8 +8,8 @@ are computed ahead. All of it is as private as the frequencies.
 import math
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -54,6 +54,7 @@ class Explorer:
         self._parts = {part: lru_cache(_KEPT)(made[part]) for part in PARTS}
         self._one = threading.Lock()
         self._asked = threading.Event()
+        self._ended = False
         self._place = self._before = choices.place(*choices.start)
         self._when = time.monotonic()
 
@@ -71,28 +72,36 @@ class Explorer:
             if part == PARTS[-1]:
                 self._asked.set()
 
-    def ahead(self) -> None:
-        """Start to compute places nearby while nobody asks, until the process ends."""
-        threading.Thread(target=self._ahead, name="ahead", daemon=True).start()
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Compute places nearby while nobody asks, until this ends; a process must not end in the middle of it."""
+        worker = threading.Thread(target=self._ahead, name="ahead", daemon=True)
+        worker.start()
+        try:
+            yield
+        finally:
+            self._ended = True
+            self._asked.set()
+            worker.join()
 
     def _ahead(self) -> None:
         for lines in (tuple(LINES.values())[:-1], tuple(LINES.values())):
             for end in _ENDS:
                 self._rest()
                 _specification(end, lines)
-        while self._asked.wait():
+        while self._asked.wait() and not self._ended:
             self._asked.clear()
             place = self._place
             for near in self.choices.nearby(place, self._before):
                 for part in PARTS:
                     self._rest()
                     with suppress(Exception):  # whoever asks for it is told
-                        if self._place == place:
+                        if self._place == place and not self._ended:
                             self._parts[part](near)
 
     def _rest(self) -> None:
         """Wait until nobody has asked for a moment."""
-        while (rest := self._when + _QUIET - time.monotonic()) > 0:
+        while not self._ended and (rest := self._when + _QUIET - time.monotonic()) > 0:
             time.sleep(rest)
 
     def _outlook(self, setting: Setting, **computed: bool) -> Outlook:
