@@ -163,11 +163,13 @@ def quantiles(
     notes, keys = [note], float(estimated.keys[estimated.frequencies >= least].sum())
     if keys > 0:
         number = parts(tally, *terms, _from(least)) if sure and estimated.scheme.feasible else None
-        about, most = number.taken(level) if number else (0.0, 0.0)
-        found, low, high = estimated.quantiles(p, least, level, about, most)
-        for n, share in enumerate(p if number else ()):
-            inside = steps.bounds(tally, estimated.scheme, share, least, level, most, (low[n], high[n]))
-            low[n], high[n] = inside or (low[n], high[n])
+        known = (number.value, *number.bounds(level)) if number else None
+        found, low, high = estimated.quantiles(p, least, level, known)
+        if number:
+            most = number.taken(level)[1]
+            for n, share in enumerate(p):
+                inside = steps.bounds(tally, estimated.scheme, share, least, level, most, (low[n], high[n]))
+                low[n], high[n] = inside or (low[n], high[n])
         found = found.clip(low, high)
         columns = [found, (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2)), low, high]
         if number and not number.clear:

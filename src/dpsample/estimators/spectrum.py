@@ -46,15 +46,16 @@ class Spectrum:
         return frequencies[n, low.clip(0, end)], frequencies[n, high.clip(0, end)]
 
     def quantiles(
-        self, shares: Floats, least: int, level: float, dark: float = 0.0, darkest: float = 0.0
+        self, shares: Floats, least: int, level: float, number: tuple[float, float, float] | None = None
     ) -> tuple[Floats, Floats, Floats]:
         """Return quantiles of the frequencies of all keys from the least one on, and their intervals.
 
         A quantile is at most x if the number of keys up to x is at least its share of all keys. Of the difference,
         both the mean and the variance are known: reported keys may lie on either side of x, and others were missed.
         Beyond that, what is seen of the frequencies is spread by the noise of the tokens. How much of the spread is
-        theirs is not known, so that intervals reach from where a quantile is if none is to where it is if all is. And
-        about so many keys at the lower end, or at most, are really below it: in the `dark`.
+        theirs is not known, so that intervals reach from where a quantile is if none is to where it is if all is. It
+        also makes keys below the least frequency look like some above: how many are above, and bounds of their
+        `number`, are known better if they are given.
         """
         seen = self.frequencies >= least
         i, keys = self.frequencies[seen], self.keys[seen]
@@ -64,13 +65,15 @@ class Spectrum:
         z = NormalDist().inv_cdf(0.5 + level / 2)
         upto = np.cumsum(keys)
         total = float(upto[-1])
+        true, fewest, most = number or (total, total, total)
         found = np.empty((3, len(shares)))
         for n, p in enumerate(shares):
             above = upto - max(np.ceil(p * total - 1e-6), 1.0) + 0.5  # numbers of keys are whole
+            above -= (1 - p) * (total - true)
             variance = self.spread[seen] + p**2 * start + (1 - 2 * p) * missed + p**2 * missed[-1]
             error = z * np.sqrt(np.maximum(variance, 0.0)) + 0.2  # a normal law is too sure of a single key
-            less, least_of_all = above - (1 - p) * dark, above - error - (1 - p) * darkest
-            for row, reached in enumerate((less >= 0, above + error >= 0, least_of_all >= 0)):
+            up, down = (np.hypot(error, (1 - p) * (true - bound)) for bound in (most, fewest))
+            for row, reached in enumerate((above >= 0, above + up >= 0, above - down >= 0)):
                 found[row, n] = i[np.argmax(reached)] if reached.any() else i[-1]
         half, one = self._noise(np.array([NormalDist().cdf(0.5), NormalDist().cdf(1)]))
         noise = self._noise(shares.clip(1 / (total + 1), total / (total + 1)))
