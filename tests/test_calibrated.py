@@ -18,7 +18,7 @@ from dpsample.estimators import Tally, estimate, mle
 from dpsample.estimators.calibrated import parts
 from dpsample.estimators.calibration import Calibration, Functional, calibration
 from dpsample.estimators.spectrum import spectrum
-from dpsample.estimators.steps import bounds, numbers_upto
+from dpsample.estimators.steps import narrowed, numbers_upto
 from dpsample.measures import Measure
 from dpsample.randomness import GivenCoins
 from dpsample.ranking import listed
@@ -154,10 +154,9 @@ def test_intervals_of_quantiles_hold(name: str, sampling: Sampling, epsilon: str
         found = spectrum(tally, sampling, privacy, default_grid(privacy))
         _, low, high = found.quantiles(shares, edge, 0.95)
         held[0] += (low <= truth) & (truth <= high)
-        for n, share in enumerate(shares):
-            narrow = bounds(tally, found.scheme, share, edge, 0.95, 0.0, (low[n], high[n])) or (low[n], high[n])
-            assert narrow[1] - narrow[0] <= high[n] - low[n]
-            held[1, n] += narrow[0] <= truth[n] <= narrow[1]
+        after, before = narrowed(tally, found.scheme, shares, edge, 0.95, 0.0, (low, high))
+        assert (before - after <= high - low).all()
+        held[1] += (after <= truth) & (truth <= before)
     assert held.min() >= 164
 
 
@@ -184,11 +183,11 @@ def test_quantiles_of_many_keys_are_narrow() -> None:
     tally = drawn(frequencies, KeepAll(), privacy, np.random.default_rng(4))
     found = spectrum(tally, KeepAll(), privacy, default_grid(privacy))
     _, low, high = found.quantiles(shares, 14, 0.95)
-    for n, share in enumerate(shares):
-        narrow = bounds(tally, found.scheme, share, 14, 0.95, 0.0, (low[n], high[n]))
-        assert narrow is not None
-        assert narrow[0] <= frequencies[math.ceil(share * 50_000) - 1] <= narrow[1] <= narrow[0] + 1
-        assert high[n] >= low[n] + 2
+    after, before = narrowed(tally, found.scheme, shares, 14, 0.95, 0.0, (low, high))
+    truth = frequencies[np.ceil(shares * 50_000).astype(int) - 1]
+    assert ((after <= truth) & (truth <= before)).all()
+    assert (before <= after + 1).all()
+    assert (high >= low + 2).all()
 
 
 @pytest.mark.parametrize(("sampling", "epsilon"), [(KeepAll(), "1"), (Priority("0.02"), "0.5")])

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from dpsample.answers import Estimates
 from dpsample.errors import InvalidValue
-from dpsample.estimators import steps
 from dpsample.estimators.calibrated import parts
 from dpsample.estimators.estimate import Estimate, check_estimator, check_level, estimate
 from dpsample.estimators.spectrum import spectrum
+from dpsample.estimators.steps import narrowed
 from dpsample.estimators.tally import Tally
 from dpsample.measures import Measure
 from dpsample.scheme.reporting import frequency_reaching
@@ -166,10 +166,7 @@ def quantiles(
         known = (number.value, *number.bounds(level)) if number else None
         found, low, high = estimated.quantiles(p, least, level, known)
         if number:
-            most = number.taken(level)[1]
-            for n, share in enumerate(p):
-                inside = steps.bounds(tally, estimated.scheme, share, least, level, most, (low[n], high[n]))
-                low[n], high[n] = inside or (low[n], high[n])
+            low, high = narrowed(tally, estimated.scheme, p, least, level, number.taken(level)[1], (low, high))
         found = found.clip(low, high)
         columns = [found, (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2)), low, high]
         if number and not number.clear:

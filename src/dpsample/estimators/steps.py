@@ -19,44 +19,47 @@ _FIRM = 30.0  # freedom of an error, below which nothing is decided by it
 _LEAST = 0.2  # of the squares of the values: their variance is not believed to be less
 
 
-def bounds(
+def narrowed(
     tally: Tally,
     scheme: Calibration,
-    share: float,
+    shares: Floats,
     least: int,
     level: float,
     dark: float,
-    inside: tuple[float, float],
-) -> tuple[int, int] | None:
-    """Return an interval of a quantile of the keys from the least frequency on; None if it is not inside of another.
+    intervals: tuple[Floats, Floats],
+) -> tuple[Floats, Floats]:
+    """Return intervals of quantiles of the keys from the least frequency on: those given, or shorter ones inside.
 
     With N(x) keys up to x, of N, x is too low if N(x) - share N is surely negative, and too high if it is surely not at
     the frequency before x, even if so many keys are in the `dark`. A mean square is that of the variance plus that of
     the mean, which is known here.
     """
     at, steps, bias, total = numbers_upto(scheme, least, rough(tally.total))
-    picks = np.flatnonzero((at >= inside[0] - scheme.step) & (at <= inside[1]))
-    if not len(picks) or inside[1] > at[-1]:
-        return None
     near = tally.cells <= len(scheme.bins)
     cells, keys, far_keys = tally.cells[near], tally.keys[near], tally.keys[~near]
     one, far = total.near[cells - 1], total.values(tally.cells[~near])
-    values = steps[picks][:, scheme.bins[cells - 1]]
-    upto, everyone = values @ keys, float(one @ keys + far @ far_keys)
-    values -= share * one
-    square, fourth = (values**power @ keys + float((share * far) ** power @ far_keys) for power in (2, 4))
-    means = (1 - share) ** 2 * upto + share**2 * (everyone - upto)
-    freedom = square**2 / fourth
-    off = np.sqrt(np.maximum(square - means, _LEAST * square)) * student(0.5 + level / 2, 2 * freedom)
-    off += bias[picks] * tally.total
-    above, known = upto - share * everyone, freedom >= _FIRM
-    low = at[picks][~(known & (above + off < 0))]
-    high = at[picks][~(known & (above - off >= (1 - share) * dark))] + scheme.step
-    if picks[0] == 0:  # no key is below the first
-        high = np.append(at[0], high)
-    if not len(low) or not len(high) or high[-1] < low[0] or high[-1] - low[0] >= inside[1] - inside[0]:
-        return None
-    return int(low[0]), int(high[-1])
+    everyone = float(one @ keys + far @ far_keys)
+    lows, highs = (ends.copy() for ends in intervals)
+    for n, share in enumerate(shares):
+        picks = np.flatnonzero((at >= lows[n] - scheme.step) & (at <= highs[n]))
+        if not len(picks) or highs[n] > at[-1]:
+            continue
+        values = steps[picks][:, scheme.bins[cells - 1]]
+        upto = values @ keys
+        values -= share * one
+        square, fourth = (values**power @ keys + float((share * far) ** power @ far_keys) for power in (2, 4))
+        means = (1 - share) ** 2 * upto + share**2 * (everyone - upto)
+        freedom = square**2 / (fourth + 1e-300)
+        off = np.sqrt(np.maximum(square - means, _LEAST * square)) * student(0.5 + level / 2, 2 * freedom)
+        off += bias[picks] * tally.total
+        above, known = upto - share * everyone, freedom >= _FIRM
+        low = at[picks][~(known & (above + off < 0))]
+        high = at[picks][~(known & (above - off >= (1 - share) * dark))] + scheme.step
+        if picks[0] == 0:  # no key is below the first
+            high = np.append(at[0], high)
+        if len(low) and len(high) and 0 <= high[-1] - low[0] < highs[n] - lows[n]:
+            lows[n], highs[n] = low[0], high[-1]
+    return lows, highs
 
 
 @lru_cache(maxsize=8)
