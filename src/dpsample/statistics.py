@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpsample.answers import Estimates
 from dpsample.errors import InvalidValue
-from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibrated import NEGLIGIBLE, parts
 from dpsample.estimators.estimate import Estimate, check_estimator, check_level, estimate
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.steps import narrowed
@@ -101,20 +101,26 @@ def mean(
         sums, keys = (estimate(tally, *terms, g, estimator, level) for g in (_from(least, measure), _from(least)))
         value, visible = sums.value / keys.value if keys.value > 0 else math.nan, keys.visible_from
         if math.isnan(value) or math.isnan(keys.standard_error):
-            notes = (note, *keys.notes)
-            return Estimate(value, math.nan, -math.inf, math.inf, level, math.nan, tally.total, visible, False, notes)
+            unknown = (note, *keys.notes)
+            return Estimate(value, math.nan, -math.inf, math.inf, level, math.nan, tally.total, visible, False, unknown)
         # the mean is off by the mean of what keys are above it
         above = parts(tally, *terms, _Above(measure, value, least))
         low, high = (value + end / keys.value for end in above.interval(level))
         # without the keys that look like those at the lower end, but are below, it is higher
-        most = parts(tally, *terms, _from(least)).taken(level)[1]
-        high += most * max(value - float(measure([least])[0]), 0.0) / keys.value
+        number = parts(tally, *terms, _from(least))
+        about, most = number.taken(level)
+        higher = max(value - float(measure([least])[0]), 0.0)
+        high += most * higher / keys.value
         bias = (sums.bias - value * keys.bias) / keys.value
-        promised = sure and sums.promised and keys.promised and above.sure
-        notes = (note, *dict.fromkeys(sums.notes + keys.notes))
+        notes, promised = [note], sure and sums.promised and keys.promised and above.sure
+        if sure and (not number.clear or about * higher > NEGLIGIBLE * above.error):
+            promised = False
+            notes.append(_blurred(least))
+        elif sure and not promised:
+            notes.append("the error rests on few keys: the interval is not promised")
         low, high = max(min(low, value), min(value, 0.0)), max(high, value)
         error = above.error / keys.value
-        return Estimate(value, error, low, high, level, bias, tally.total, visible, promised, notes)
+        return Estimate(value, error, low, high, level, bias, tally.total, visible, promised, tuple(notes))
 
     return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
 
@@ -171,10 +177,7 @@ def quantiles(
         columns = [found, (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2)), low, high]
         if number and not number.clear:
             sure = False
-            notes.append(
-                f"keys below frequency {least:,} can hardly be told from those at it: no interval is promised; a "
-                "larger at_least (--at-least) leaves these out"
-            )
+            notes.append(_blurred(least))
         elif keys < _FEW:
             sure = False
             notes.append("these are few keys: no interval is promised")
@@ -233,6 +236,13 @@ def _least(release: "Release", at_least: int | None) -> tuple[int, str, bool]:
     sure = visible is not None and least >= visible
     note = f"over keys of frequency {least:,} or more" + ("" if sure else ", many of which cannot be seen")
     return least, note, sure
+
+
+def _blurred(least: int) -> str:
+    return (
+        f"keys below frequency {least:,} can hardly be told from those at it: no interval is promised; a larger "
+        "at_least (--at-least) leaves these out"
+    )
 
 
 def _frequency(value: Any) -> int:

@@ -31,7 +31,7 @@ _BLEND = 6.0  # square of the freedom at which the flat and the calibrated estim
 _FIRM = 3.0  # freedom of the latter, below which no interval is promised
 _FEW = 30.0  # keys that an error rests on, below which no interval is promised
 _UNSEEN = 0.02  # of an error's square, that one key may have which was not reported, above which none is either
-_NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
+NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
 _NOTHING = 1e-9  # of a key: a bias that only rounding has
 _BETWEEN = 129  # frequencies at which a key may be that was not reported
 
@@ -65,7 +65,7 @@ class Parts:
     @property
     def clear(self) -> bool:
         """Whether the dark does not matter."""
-        return abs(self.dark) <= _NEGLIGIBLE * self.error
+        return abs(self.dark) <= NEGLIGIBLE * self.error
 
     def taken(self, level: float) -> tuple[float, float]:
         """Return how many keys of the dark were counted that are not meant: about, and at most.
