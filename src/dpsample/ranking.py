@@ -5,8 +5,9 @@ other keys, reported or not; those that may lie on either side are drawn from th
 seed, so that equal questions have equal answers. Nothing here needs to be secret: it sees the release alone.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,11 +123,24 @@ def compare(release: "Release", a: Any, b: Any) -> float:
 
 
 def listed(spectrum: Spectrum, cells: Ints, counts: Ints, place: Ints, level: float) -> tuple[Ints, Ints, int]:
-    """Return the intervals of listed keys, by the places of their tokens, and how many keys compete to be listed."""
-    low, high = spectrum.interval(cells, level)
-    rivals = max(int(counts[high >= low[place].min()].sum()), len(place))
-    low, high = spectrum.interval(cells[place], 1 - (1 - level) * len(place) / rivals)
+    """Return the intervals of listed keys, by the places of their tokens, and how many keys compete to be listed.
+
+    These are the keys whose intervals reach those of the listed ones; the more compete, the longer intervals are, and
+    the more reach.
+    """
+    rivals, before = len(place), 0
+    while rivals > before:
+        part = 1 - (1 - level) * len(place) / rivals
+        low, high = spectrum.interval(cells[place], part)
+        # the larger a token, the further its interval reaches
+        first = bisect_left(cells, low.min(), hi=int(place.min()), key=partial(_reach, spectrum, part))
+        before, rivals = rivals, max(int(counts[first:].sum()), rivals)
     return low, high, rivals
+
+
+def _reach(spectrum: Spectrum, level: float, token: int) -> int:
+    """The upper end of the interval of a token's key."""
+    return int(spectrum.interval([token], level)[1][0])
 
 
 class _Law:
