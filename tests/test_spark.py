@@ -139,7 +139,7 @@ class TestFaults:
         found = self.killed(
             cluster, phases, lambda: written(phases / "out", Source(events, "k"), KeepAll(), "aggregate")
         )
-        assert found == calm
+        assert found == calm == drawn(Source(events, "k"), KeepAll(), "aggregate")
         names = {path.name for path in (phases / "out").iterdir()}
         assert len(names) > 5
         for name in names:  # also byte by byte
