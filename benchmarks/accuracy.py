@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample import KeepAll, Priority, Privacy, Release, Sampling
-from dpsample.accuracy import Pws, accuracy
-from dpsample.baselines import NonPrivate, StabilityHistogram
+from dpsample.comparison.accuracy import Pws, accuracy
+from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import Tally, biased_down, mle
 from dpsample.estimators.calibrated import parts
-from dpsample.measures import Measure
-from dpsample.randomness import Coins, Words
-from dpsample.sanitizer import Sanitizer, sampled
+from dpsample.estimators.measures import Measure
+from dpsample.private.randomness import Coins, Words
+from dpsample.private.sanitizer import Sanitizer, sampled
+from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_laws
 from dpsample.scheme.sampling import Ints
-from dpsample.terms import Terms
 
 EPSILONS = ("0.1", "0.25", "0.5")
 TAUS = ("1", "0.1", "1e-2", "1e-3", "1e-4", "1e-5", "1e-6")

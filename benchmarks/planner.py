@@ -17,9 +17,9 @@ import numpy as np
 from dpsample import KeepAll, Priority, Privacy, Sampling
 from dpsample.estimators import Tally
 from dpsample.estimators.calibrated import parts
-from dpsample.measures import Measure
-from dpsample.predicted import _scheme, _table, predicted
-from dpsample.sanitizer import Sanitizer, sampled
+from dpsample.estimators.measures import Measure
+from dpsample.planning.errors import _scheme, _table, predicted
+from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
 

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Sampling
-from dpsample.engine.duckdb import DuckDB
-from dpsample.run import Way
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.run import Way
 
 PRIVACY = Privacy(0.5, 1e-6)
 DATA = {

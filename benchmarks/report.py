@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample import Privacy, Source, release
-from dpsample.pages import Document, tag
+from dpsample.presentation.pages import Document, tag
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-sync")
 MAKE = """

@@ -24,7 +24,7 @@ import duckdb
 
 import dpsample.spark
 from dpsample import KeepAll, Ppswor, Privacy, Sampling
-from dpsample.run import Way
+from dpsample.private.run import Way
 
 PRIVACY = Privacy(0.5, 1e-6)
 SAMPLE = 10**5  # keys in the sample of two passes

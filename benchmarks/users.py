@@ -20,8 +20,8 @@ import duckdb
 
 import dpsample
 from dpsample import Privacy
-from dpsample.composition import per_key
-from dpsample.engine.duckdb import DuckDB
+from dpsample.accounting.composition import per_key
+from dpsample.private.engine.duckdb import DuckDB
 
 PRIVACY = Privacy(1, 1e-6)
 KEYS = (5, 10, 20, 50)

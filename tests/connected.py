@@ -10,14 +10,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dpsample import Ppswor, Privacy, Source
-from dpsample.budget import Budget
-from dpsample.engine.spark import Spark
-from dpsample.keyed import Secret
-from dpsample.request import Request
-from dpsample.run import terms_of
+from dpsample.accounting.budget import Budget
+from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.spark import Spark
+from dpsample.private.engine.spark.jobs import Job
+from dpsample.private.request import Request
+from dpsample.private.run import terms_of
+from dpsample.release.terms import Terms
 from dpsample.spark import prepared
-from dpsample.spark.jobs import Job
-from dpsample.terms import Terms
 
 
 def prepared_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[Job, Terms]:

@@ -18,10 +18,10 @@ from scipy import stats
 
 from conftest import refused
 from dpsample import InvalidValue
-from dpsample.bounding import choose
-from dpsample.engine.duckdb import DuckDB
-from dpsample.randomness import GivenCoins, SecretCoins
-from dpsample.source import Source
+from dpsample.private.bounding import choose
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.randomness import GivenCoins, SecretCoins
+from dpsample.private.source import Source
 
 
 def kept(source: Source, limit: int, **options: Any) -> Counter[Any]:

@@ -13,21 +13,21 @@ import pytest
 
 import oracles
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Release, Sampling
-from dpsample.accuracy import Pws, accuracy
+from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.estimators import Tally, estimate, mle
 from dpsample.estimators.calibrated import parts
 from dpsample.estimators.calibration import Calibration, Functional, calibration
+from dpsample.estimators.cumulative import narrowed, numbers_upto
+from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
-from dpsample.estimators.steps import narrowed, numbers_upto
-from dpsample.measures import Measure
-from dpsample.randomness import GivenCoins
-from dpsample.ranking import listed
-from dpsample.sanitizer import Sanitizer, sampled
+from dpsample.private.randomness import GivenCoins
+from dpsample.private.sanitizer import Sanitizer, sampled
+from dpsample.questions.ranking import listed
+from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, frequency_reaching, reporting_probabilities, token_laws
-from dpsample.scheme.lives import life
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Ints
-from dpsample.terms import Terms
+from dpsample.scheme.token_columns import life
 
 FREQUENCY = Measure.of("frequency")
 MEASURES = ["frequency", "keys", "power:0.5", "capped:9"]

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import dpsample
 from dpsample import KeepAll, Privacy, Release
 from dpsample.cli import cli
-from dpsample.terms import Terms
+from dpsample.release.terms import Terms
 
 WORDS = {"\x1b[31mred": 200, "=1+1": 240, "cat": 400, "cow": 808, "dog": 160, 'q"x': 168}
 

@@ -170,10 +170,10 @@ def test_a_failure_after_spending_says_so(clicks: Path) -> None:
     """The disk is full once the release is drawn; here, the function that writes says so."""
     run("ledger", "new", "l", "--dataset", "clicks", "-e", "1", "-d", "1e-6", cwd=clicks)
     program = (
-        "import dpsample.run, dpsample.cli\n"
+        "import dpsample.private.run, dpsample.cli\n"
         "from dpsample import SystemFailure\n"
         "def full(*a, **k): raise SystemFailure('the disk must have room', 'none left', 'free some')\n"
-        "dpsample.run.write_release = full\n"
+        "dpsample.private.run.write_release = full\n"
         "dpsample.cli.main()\n"
     )
     done = subprocess.run(

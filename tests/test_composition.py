@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conftest import PRECISE, decimal, decimals, refused
 from dpsample import Ppswor, Privacy, PrivacyViolation
-from dpsample.composition import certify_composition, composed_delta, largest_count, per_key
+from dpsample.accounting.composition import certify_composition, composed_delta, largest_count, per_key
 from dpsample.scheme import integer_law
 from dpsample.scheme.reporting import steps_to_one
 

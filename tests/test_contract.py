@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
-from dpsample.bounding import choose
-from dpsample.engine import Engine
-from dpsample.engine.duckdb import DuckDB
-from dpsample.keyed import Secret
-from dpsample.randomness import SecretCoins
-from dpsample.request import Request
-from dpsample.run import Way, _released
+from dpsample.private.bounding import choose
+from dpsample.private.derived_coins import Secret
+from dpsample.private.engine import Engine
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.randomness import SecretCoins
+from dpsample.private.request import Request
+from dpsample.private.run import Way, _released
 
 CANARY = "SECRET-canary"
 WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\ `a.b` {k}'  # a column name that breaks what does not quote
@@ -62,7 +62,7 @@ def engine(request: pytest.FixtureRequest) -> Iterable[Engine]:
         with DuckDB() as made:
             yield made
     else:
-        from dpsample.engine.spark import Spark
+        from dpsample.private.engine.spark import Spark
 
         with Spark(request.getfixturevalue("spark")) as started:
             yield started
@@ -364,7 +364,7 @@ def by_duckdb(source: Source, sampling: Sampling, way: Way = "aggregate", keys_o
 
 
 def by_spark(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
-    from dpsample.engine.spark import Spark
+    from dpsample.private.engine.spark import Spark
     from dpsample.spark import prepared
 
     request = Request.of(source, PRIVACY, sampling, max_keys_per_user=MOST if source.user else None)

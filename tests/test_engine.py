@@ -32,10 +32,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import servers
-from dpsample.engine import Engine
-from dpsample.engine.duckdb import DuckDB
 from dpsample.errors import InvalidValue, SystemFailure
-from dpsample.source import Source
+from dpsample.private.engine import Engine
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.source import Source
 
 CANARY = "SECRET-canary"
 WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\'  # a column name that breaks what does not quote
@@ -962,8 +962,8 @@ class TestEstimates:
 
 MEASURE = """
 import re, sys
-from dpsample.engine.duckdb import DuckDB
-from dpsample.source import Source
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.source import Source
 keys = total = 0
 with DuckDB(memory_limit=sys.argv[2]) as engine:
     for batch in engine.aggregated(Source(sys.argv[1], "k")):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import oracles
 from conftest import privacies, refused, true_q_fractions
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.accuracy import Pws
+from dpsample.comparison.accuracy import Pws
 from dpsample.estimators import biased_down, inverse_probability, mle, unbiased
-from dpsample.measures import Measure
+from dpsample.estimators.measures import Measure
 from dpsample.scheme import likeliest_frequencies, reporting_probabilities, token_laws
 
 STAIRS = [Fraction(1, 50)] * 8 + [Fraction(1, 3)] * 12 + [Fraction(9, 10)] * 30

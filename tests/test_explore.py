@@ -29,12 +29,15 @@ import dpsample
 from conftest import refused
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, SampleSize, Source
 from dpsample.cli import cli
-from dpsample.cli.exploring import ONE_THREAD
-from dpsample.explore import Choices, Explorer, Place, Server
-from dpsample.explore.page import page
-from dpsample.explore.state import LINES, PARTS
-from dpsample.planned import command, python
-from dpsample.planner import Frequencies, Setting, curve, outlook
+from dpsample.cli.explore import ONE_THREAD
+from dpsample.comparison.reporting_curve import curve
+from dpsample.planning.explore import Choices, Explorer, Place, Server
+from dpsample.planning.explore.page import page
+from dpsample.planning.explore.state import LINES, PARTS
+from dpsample.planning.forecast import outlook
+from dpsample.planning.frequencies import Frequencies
+from dpsample.planning.setting import Setting
+from dpsample.planning.text import command, python
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")

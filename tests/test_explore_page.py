@@ -17,9 +17,11 @@ import pytest
 import dpsample
 from browser import PHONE, Tab, accessibility_problems, drawn, opened, scrolls_sideways
 from dpsample import Ppswor, Privacy, Source
-from dpsample.explore import Choices, Explorer, Place, Server
-from dpsample.planned import PRIVATE
-from dpsample.planner import Setting, count, outlook
+from dpsample.planning.explore import Choices, Explorer, Place, Server
+from dpsample.planning.forecast import outlook
+from dpsample.planning.setting import Setting
+from dpsample.planning.text import PRIVATE
+from dpsample.private.count import count_frequencies
 from test_explore import ZIPF, explorer, number, serving
 
 if TYPE_CHECKING:
@@ -154,7 +156,7 @@ def test_what_is_copied_runs(browser: Browser, tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "the clicks.parquet")
     source = Source(str(tmp_path / "the clicks.parquet"), "page")
     choices = Choices.of(ZIPF, epsilon=1, delta="1e-6")
-    made = Explorer({None: count(source)}, choices, 0.1, source)
+    made = Explorer({None: count_frequencies(source)}, choices, 0.1, source)
     with (
         serving(made, PRIVATE) as server,
         opening(browser, server, permissions=["clipboard-read", "clipboard-write"]) as tab,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpsample import Ppswor
-from dpsample.keyed import KeyedCoins, Secret, encoded
-from dpsample.sanitizer import picked
+from dpsample.private.derived_coins import KeyedCoins, Secret, encoded
+from dpsample.private.sanitizer import picked
 
 KEY = bytes(range(32))
 

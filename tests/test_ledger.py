@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsample
-import dpsample.ledger
+import dpsample.accounting.ledger
 from conftest import refused
 from dpsample import InvalidValue, Privacy, SystemFailure, new_ledger, read_ledger
-from dpsample.composition import composed_delta
-from dpsample.ledger import spend
+from dpsample.accounting.composition import composed_delta
+from dpsample.accounting.ledger import spend
 
 BUDGET = Privacy(2, 1e-6)
 
@@ -259,7 +259,7 @@ def test_two_processes_race_for_the_last_of_a_budget(tmp_path: Path) -> None:
 def test_a_lock_that_is_never_let_go_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.ledger"
     new_ledger(path, "events", BUDGET)
-    monkeypatch.setattr(dpsample.ledger, "_PATIENCE", 0.05)
+    monkeypatch.setattr(dpsample.accounting.ledger, "_PATIENCE", 0.05)
     with open(path, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(SystemFailure, match="locked by another"):
@@ -275,7 +275,7 @@ from pathlib import Path
 import pyarrow as pa
 import dpsample
 from dpsample import Privacy, new_ledger, read_ledger
-from dpsample.run import release_to_file
+from dpsample.private.run import release_to_file
 
 folder = Path(sys.argv[1])
 
@@ -369,7 +369,7 @@ def test_a_release_that_fails_after_spending_says_so(tmp_path: Path, monkeypatch
     def full(*arguments: Any, **options: Any) -> int:
         raise SystemFailure("the disk has room", "none", "free some")
 
-    monkeypatch.setattr("dpsample.run.write_release", full)
+    monkeypatch.setattr("dpsample.private.run.write_release", full)
     with pytest.raises(SystemFailure) as info:
         dpsample.release_to_file(tmp_path / "o.parquet", {"a": 50}, privacy=Privacy(1, 1e-9), ledger=path)
     assert info.value.__notes__ == ["its privacy is spent: it stays in the ledger"]

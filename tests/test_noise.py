@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsample.noise import _below, _exponential_coin, discrete_laplace
-from dpsample.randomness import Coins, GivenCoins, SecretCoins, Words
+from dpsample.private.noise import _below, _exponential_coin, discrete_laplace
+from dpsample.private.randomness import Coins, GivenCoins, SecretCoins, Words
 
 
 class _Batched(Coins):

@@ -21,16 +21,17 @@ from click.testing import CliRunner
 
 import oracles
 from conftest import refused, true_q_fractions
-from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling, charts
-from dpsample.accuracy import Pws, accuracy
-from dpsample.baselines import StabilityHistogram
+from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.cli import cli
+from dpsample.comparison.accuracy import Pws, accuracy
+from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.estimators import mle
 from dpsample.files import whole_folder
 from dpsample.paper import CLAIMS, FIGURES, data, estimated, ordered, reported
 from dpsample.paper.breakpoints import algorithm_5, delta_spent
 from dpsample.paper.claims import CORRECTED, HOLDS, Finding, integral
 from dpsample.paper.figures import curve, titles
+from dpsample.presentation import charts
 from dpsample.scheme import concordance, kendall_tau, steps_to_one, token_laws
 
 TESTS = Path(__file__).parent

@@ -24,27 +24,21 @@ from scipy.stats import chi2
 import dpsample
 from conftest import refused, true_pi
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, SampleSize, Sampling
-from dpsample.accuracy import Errors, Pws, accuracy, selection_accuracy
 from dpsample.cli import cli
+from dpsample.comparison.accuracy import Errors, Pws, accuracy, selection_accuracy
+from dpsample.comparison.reporting_curve import curve
 from dpsample.estimators import Tally, mle
 from dpsample.estimators.calibrated import parts, rough
 from dpsample.estimators.calibration import Functional, calibration
-from dpsample.measures import Measure
-from dpsample.planner import (
-    Frequencies,
-    Goal,
-    Outlook,
-    Setting,
-    count,
-    curve,
-    default_delta,
-    outlook,
-    settings,
-    smallest_epsilon,
-)
-from dpsample.predicted import predicted
-from dpsample.randomness import Coins, Words
-from dpsample.sanitizer import Sanitizer, sampled
+from dpsample.estimators.measures import Measure
+from dpsample.planning.errors import predicted
+from dpsample.planning.forecast import Outlook, outlook
+from dpsample.planning.frequencies import Frequencies
+from dpsample.planning.goals import Goal, default_delta, settings, smallest_epsilon
+from dpsample.planning.setting import Setting
+from dpsample.private.count import count_frequencies
+from dpsample.private.randomness import Coins, Words
+from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 
 ZIPF = Frequencies.zipf(1, 1000)
@@ -119,16 +113,16 @@ def test_what_is_no_histogram_is_refused_without_its_content(content: str, tmp_p
 
 
 def test_counting_is_private_and_right() -> None:
-    found = count(["a"] * 5 + ["b"] * 5 + ["c"])
+    found = count_frequencies(["a"] * 5 + ["b"] * 5 + ["c"])
     assert (found.values.tolist(), found.keys.tolist(), repr(found)) == ([1, 5], [1, 2], "Frequencies(private)")
     table = pa.table({"u": [1, 1, 1, 2, 2, 3], "k": ["a", "b", "c", "a", "a", "a"]})
-    assert count(table, "k", user="u", max_keys_per_user=3).elements == 5  # a user counts once in a key
-    bounded = count(table, "k", user="u", max_keys_per_user=1)
+    assert count_frequencies(table, "k", user="u", max_keys_per_user=3).elements == 5  # a user counts once in a key
+    bounded = count_frequencies(table, "k", user="u", max_keys_per_user=1)
     assert (bounded.elements, bounded.total) in {(3, 1), (3, 2)}
     with refused("to protect users"):
-        count(table, "k", user="u")
+        count_frequencies(table, "k", user="u")
     with refused("needs keys"):
-        count([])
+        count_frequencies([])
 
 
 # expectations
@@ -348,7 +342,9 @@ def test_a_tiny_epsilon_falls_back_to_mle_as_answers_do(monkeypatch: pytest.Monk
     tiny = calibration(KeepAll(), Privacy("0.005", "1e-9"), 1)
     assert not tiny.feasible
     assert not tiny.fits(1)
-    monkeypatch.setattr("dpsample.predicted.Calibration.fits", lambda self, grid: False)  # the truth would take minutes
+    monkeypatch.setattr(
+        "dpsample.planning.errors.Calibration.fits", lambda self, grid: False
+    )  # the truth would take minutes
     privacy, frequencies = Privacy("0.1", "1e-6"), {100: 100, 130: 50, 500: 10}
     found = outlook(Frequencies.of(frequencies), Setting(privacy), share=1, baselines=False)
     exact = accuracy(Pws(KeepAll(), privacy, mle), frequencies)
@@ -364,7 +360,7 @@ def test_a_tiny_epsilon_falls_back_to_mle_as_answers_do(monkeypatch: pytest.Monk
 
 
 def test_mle_between_some_frequencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsample.predicted.Calibration.fits", lambda self, grid: False)
+    monkeypatch.setattr("dpsample.planning.errors.Calibration.fits", lambda self, grid: False)
     privacy, frequencies = Privacy("0.1", "1e-6"), dict.fromkeys(range(1, 1000, 3), 10)
     i, keys = np.array(list(frequencies)), np.array(list(frequencies.values()), np.float64)
     for sampling in (KeepAll(), Ppswor("0.01")):
@@ -387,7 +383,7 @@ def test_a_setting_spends_as_a_release_does() -> None:
     setting = Setting(privacy, size=SampleSize(30), max_keys_per_user=4, total=True)
     real = dpsample.release(table, "k", privacy=privacy, size=SampleSize(30), user="u", max_keys_per_user=4, total=True)
     assert setting.per_key == real.per_key
-    frequencies = count(table, "k", user="u", max_keys_per_user=4)
+    frequencies = count_frequencies(table, "k", user="u", max_keys_per_user=4)
     planned, drawn = setting.scheme(frequencies), real.sampling
     assert isinstance(planned, Ppswor)
     assert isinstance(drawn, Ppswor)

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from dpsample.randomness import GivenCoins, SecretCoins
+from dpsample.private.randomness import GivenCoins, SecretCoins
 
 
 def test_two_secrets_share_no_word() -> None:

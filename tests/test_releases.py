@@ -22,9 +22,9 @@ import dpsample
 from conftest import privacies, weighted
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Privacy
 from dpsample.files import ROWS, commit_parts
-from dpsample.releases import Release, read_release, write_release
-from dpsample.samples import Sample
-from dpsample.terms import Terms
+from dpsample.private.sample import Sample
+from dpsample.release.release import Release, read_release, write_release
+from dpsample.release.terms import Terms
 
 FORMATS = ["parquet", "csv", "arrow"]
 CANARY = "canary-91c2"
@@ -467,7 +467,7 @@ def test_everything_can_be_shown() -> None:
 def test_releases_import_nothing_that_sees_private_data() -> None:
     root = Path(dpsample.__file__).parent
     seen: set[str] = set()
-    todo = ["dpsample.releases"]
+    todo = ["dpsample.release.release"]
     while todo:
         module = todo.pop()
         seen.add(module)
@@ -485,5 +485,11 @@ def test_releases_import_nothing_that_sees_private_data() -> None:
                 if name.startswith("dpsample.") and known and name not in seen:
                     todo.append(name)
     assert {"dpsample.files", "dpsample.privacy", "dpsample.scheme.sampling"} < seen
-    private = ("dpsample.samples", "dpsample.source", "dpsample.engine", "dpsample.sanitizer", "dpsample.randomness")
-    assert not [name for name in seen if name.startswith((*private, "dpsample.run"))]
+    private = (
+        "dpsample.private.sample",
+        "dpsample.private.source",
+        "dpsample.private.engine",
+        "dpsample.private.sanitizer",
+        "dpsample.private.randomness",
+    )
+    assert not [name for name in seen if name.startswith((*private, "dpsample.private.run"))]

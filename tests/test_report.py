@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-import dpsample.pages.front_end as front_end
-import dpsample.report
-import dpsample.report.content as report_content
+import dpsample.presentation.pages.front_end as front_end
+import dpsample.presentation.report
+import dpsample.presentation.report.content as report_content
 from conftest import refused
 from dpsample import (
     CustomSampling,
@@ -32,17 +32,18 @@ from dpsample import (
     new_ledger,
     read_release,
 )
-from dpsample.baselines import StabilityHistogram
-from dpsample.charts import DARK, LIGHT, STYLES
 from dpsample.cli import cli
+from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import shown_number
-from dpsample.pages import Document, Markup, tag
-from dpsample.report import content_of, display, make_report
-from dpsample.report.content import Strength, steps
+from dpsample.presentation.charts import DARK, LIGHT, STYLES
+from dpsample.presentation.explain import Strength
+from dpsample.presentation.pages import Document, Markup, tag
+from dpsample.presentation.report import content_of, display, make_report
+from dpsample.presentation.report.content import steps
+from dpsample.presentation.tables import visible
+from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
-from dpsample.shown import visible
-from dpsample.terms import Terms
 
 PRIVACY = Privacy(1, "1e-6")
 HOSTILE = sorted(

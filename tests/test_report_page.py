@@ -12,12 +12,12 @@ import pytest
 
 from browser import PHONE, Tab, accessibility_problems, drawn, opened, scrolls_sideways
 from dpsample import KeepAll, Release
-from dpsample.baselines import StabilityHistogram
+from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.estimators.estimate import shown_number
 from dpsample.exact import text
-from dpsample.report.content import SHARES
+from dpsample.presentation.report.content import SHARES
+from dpsample.presentation.tables import visible
 from dpsample.scheme import frequency_reaching, reporting_probabilities
-from dpsample.shown import visible
 from test_report import HOSTILE, PRIVACY, RELEASES, words
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from scipy import stats
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
-from dpsample.run import Way, way_of
+from dpsample.private.run import Way, way_of
 from dpsample.scheme import reporting_probabilities, token_law
 
 PRIVACY = Privacy(0.5, 1e-3)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from conftest import schemes
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.releases import Release
-from dpsample.samples import WARNING, Sample, read_sample
-from dpsample.terms import Terms
+from dpsample.private.sample import WARNING, Sample, read_sample
+from dpsample.release.release import Release
+from dpsample.release.terms import Terms
 
 FORMATS = ["parquet", "csv", "arrow"]
 CANARY = "canary-5d0e"

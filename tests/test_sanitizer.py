@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-import dpsample.sanitizer
+import dpsample.private.sanitizer
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.randomness import GivenCoins, SecretCoins
-from dpsample.sanitizer import Sanitizer, picked, sampled
+from dpsample.private.randomness import GivenCoins, SecretCoins
+from dpsample.private.sanitizer import Sanitizer, picked, sampled
 from dpsample.scheme import integer_law, reporting_probabilities, token_law
 
 SCHEMES = [
@@ -137,7 +137,7 @@ def test_exact_path_agrees_when_it_decides_everything(monkeypatch: pytest.Monkey
     words = rng.integers(0, 2**64, 300, dtype=np.uint64)
     sampling, privacy = Ppswor(0.01), Privacy(1, 1e-6)
     floats = Sanitizer(sampling, privacy)(frequencies, GivenCoins(words))
-    monkeypatch.setattr(dpsample.sanitizer, "_WORD", 2.0)  # nothing is clear any more
+    monkeypatch.setattr(dpsample.private.sanitizer, "_WORD", 2.0)  # nothing is clear any more
     exact = Sanitizer(sampling, privacy)(frequencies, GivenCoins(words))
     assert sorted(zip(*map(np.ndarray.tolist, floats), strict=True)) == sorted(
         zip(*map(np.ndarray.tolist, exact), strict=True)

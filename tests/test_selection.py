@@ -18,10 +18,11 @@ import pyarrow.parquet
 import pytest
 
 from conftest import refused
-from dpsample import InvalidValue, KeepAll, Privacy, Release, expressions
+from dpsample import InvalidValue, KeepAll, Privacy, Release
 from dpsample.estimators.tally import Tally
-from dpsample.selection import Selection
-from dpsample.terms import Terms
+from dpsample.questions import expressions
+from dpsample.questions.selection import Selection
+from dpsample.release.terms import Terms
 
 GRID = 8
 SHOPS = [(city, shop) for city in ("Nuuk", "Oslo", "Rome", "Ürgüp") for shop in range(-2, 9)]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dpsample.errors import InvalidValue
-from dpsample.source import Source
+from dpsample.private.source import Source
 
 CANARY = "SECRET-canary"
 

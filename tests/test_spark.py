@@ -33,13 +33,13 @@ import test_run
 from clusters import HERE, Cluster
 from connected import prepared_for_users
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source, SystemFailure
-from dpsample.budget import Budget
+from dpsample.accounting.budget import Budget
 from dpsample.cli import cli
-from dpsample.engine.spark import Spark
-from dpsample.engine.spark.engine import received
-from dpsample.keyed import Secret
-from dpsample.run import Way, terms_of
-from dpsample.spark.jobs import Job
+from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.spark import Spark, jobs
+from dpsample.private.engine.spark.engine import received
+from dpsample.private.engine.spark.jobs import Job
+from dpsample.private.run import Way, terms_of
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -128,14 +128,14 @@ class TestFaults:
     def test_a_worker_is_killed_while_it_writes(
         self, cluster: Cluster, events: Path, phases: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dpsample.spark.jobs._PART", 200)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs._PART", 200)
         calm = written(phases / "calm", Source(events, "k"), KeepAll(), "aggregate")
-        write = dpsample.spark.jobs._write
+        write = jobs._write
 
         def halting(folder: str, columns: pa.Schema, terms: Any) -> faults.Kernel:
             return faults.halting(write(folder, columns, terms), str(phases), "writing the release", 1)
 
-        monkeypatch.setattr("dpsample.spark.jobs._write", halting)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs._write", halting)
         found = self.killed(
             cluster, phases, lambda: written(phases / "out", Source(events, "k"), KeepAll(), "aggregate")
         )
@@ -359,7 +359,7 @@ class TestPages:
         self, spark: Any, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         source = Source(events, "k")
-        monkeypatch.setattr("dpsample.spark.jobs._PART", 200)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs._PART", 200)
         written(tmp_path / "out", source, Ppswor(0.01), "two-pass")
         spark.sparkContext.setJobDescription("mine")
         try:
@@ -397,7 +397,7 @@ class TestPages:
 class TestFolder:
     @pytest.mark.parametrize("keys_only", [False, True], ids=["tokens", "keys only"])
     def test_it_is_the_same_release(self, keys_only: bool, spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
-        monkeypatch.setattr("dpsample.spark.jobs._PART", 100)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs._PART", 100)
         counts = [(f"k{i % 7}", i, 5 * i) for i in range(1000)]
         frame = spark.createDataFrame(counts, "a string, b int, n bigint")
         source = Source(frame, ["a", "b"], "n")
@@ -418,7 +418,7 @@ class TestFolder:
 
     def test_what_is_in_a_part_depends_on_the_release_alone(self, spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
         # the same reported keys out of other data, in other partitions: rare keys that are surely not reported
-        monkeypatch.setattr("dpsample.spark.jobs._PART", 100)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs._PART", 100)
         keys = [(f"key {i}", 10_000) for i in range(500)]
         more = [(f"rare {i}", 0) for i in range(3000)]
         for name, rows, partitions in (("a", keys, 1), ("b", more + keys[::-1], 7)):
@@ -437,7 +437,7 @@ class TestFolder:
 
     def test_a_folder_that_is_not_shared(self, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # what a worker wrote is not where the driver looks
-        monkeypatch.setattr("dpsample.spark.jobs._drafted", faults.elsewhere)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs._drafted", faults.elsewhere)
         with pytest.raises(SystemFailure, match="the folder must be one that the driver and all workers see"):
             dpsample.spark.release_to_folder(tmp_path / "out", Source(events, "k"), privacy=PRIVACY)
         assert list(tmp_path.iterdir()) == []
@@ -456,8 +456,8 @@ class TestFolder:
     ) -> None:
         frame = spark.read.parquet(f"file:{events}")
         if phase == "writing":
-            monkeypatch.setattr("dpsample.spark.jobs._PART", 200)
-            monkeypatch.setattr("dpsample.spark.jobs._write", lambda *_: faults.failing)
+            monkeypatch.setattr("dpsample.private.engine.spark.jobs._PART", 200)
+            monkeypatch.setattr("dpsample.private.engine.spark.jobs._write", lambda *_: faults.failing)
         else:
             frame = faults.rows_of(frame, faults.failing)
         with pytest.raises(SystemFailure, match="the Spark job must come to its end") as caught:

@@ -22,14 +22,14 @@ import test_spark
 from clusters import Cluster
 from conftest import refused
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure
+from dpsample.accounting.composition import per_key
 from dpsample.cli import cli
-from dpsample.composition import per_key
-from dpsample.engine.spark import Spark
-from dpsample.engine.spark.frames import Frame
-from dpsample.keyed import Secret
-from dpsample.request import Request
+from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.spark import Spark
+from dpsample.private.engine.spark.frames import Frame
+from dpsample.private.engine.spark.jobs import Job
+from dpsample.private.request import Request
 from dpsample.spark import prepared
-from dpsample.spark.jobs import Job
 from test_spark import KEY, PRIVACY, phases
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -200,7 +200,7 @@ class TestLedger:
     def test_it_is_spent_when_all_is_drawn(self, clicks: Path, tmp_path: Path, monkeypatch: Any) -> None:
         book, source = tmp_path / "book", Source(clicks, "k")
         dpsample.new_ledger(book, "clicks", Privacy(1, 1e-2))
-        monkeypatch.setattr("dpsample.spark.jobs._drafted", faults.elsewhere)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs._drafted", faults.elsewhere)
         with pytest.raises(SystemFailure) as early:
             dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
         assert not getattr(early.value, "__notes__", [])
@@ -211,7 +211,7 @@ class TestLedger:
             (tmp_path / "out").mkdir()
             (tmp_path / "out" / "else").touch()  # somebody else is faster: the folder cannot get its name
 
-        monkeypatch.setattr("dpsample.spark.jobs.commit_parts", full)
+        monkeypatch.setattr("dpsample.private.engine.spark.jobs.commit_parts", full)
         with pytest.raises(InvalidValue) as late:
             dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
         assert late.value.__notes__ == ["its privacy is spent: it stays in the ledger"]

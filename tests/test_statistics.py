@@ -15,16 +15,17 @@ import pytest
 import dpsample
 import oracles
 from conftest import refused
-from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling, ranking, statistics
-from dpsample.budget import Total
+from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling
+from dpsample.accounting.totals import Total
 from dpsample.estimators.calibrated import Parts
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
-from dpsample.measures import Measure
+from dpsample.questions import ranking, sums
+from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
-from dpsample.terms import Terms
 
 PRIVACY = Privacy("0.8", "0.01")
 GRID = 2
@@ -94,7 +95,7 @@ def sampling(request: pytest.FixtureRequest) -> Any:
 
 
 def known(monkeypatch: pytest.MonkeyPatch, sampling: Sampling, keys: list[float]) -> None:
-    for module in (ranking, statistics):
+    for module in (ranking, sums):
         monkeypatch.setattr(module, "spectrum", lambda *_: Known(sampling, np.array(keys)))
 
 
@@ -221,8 +222,8 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(tally: Tally, *terms: Any) -> Parts:
         return Parts(float(counts @ terms[3](SUPPORT)), 1e-9, 0.0, 1e9, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0)
 
-    monkeypatch.setattr(statistics, "spectrum", lambda *_: given)
-    monkeypatch.setattr(statistics, "parts", counted)
+    monkeypatch.setattr(sums, "spectrum", lambda *_: given)
+    monkeypatch.setattr(sums, "parts", counted)
     least = frequency_reaching(0.5, KeepAll(), PRIVACY)
     assert least == 6
     shares = [0, 0.05, 0.42, 0.5, 0.74, 0.95, 0.99, 1]
@@ -257,8 +258,8 @@ def squared(tally: Tally, *terms: Any) -> Parts:
 
 @pytest.mark.parametrize("first", [1.0, -2.0, -4.0])
 def test_the_error_of_a_mean_is_that_of_a_ratio(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "estimate", linear)
-    monkeypatch.setattr(statistics, "parts", squared)
+    monkeypatch.setattr(sums, "estimate", linear)
+    monkeypatch.setattr(sums, "parts", squared)
     weights = {"a": first, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
     found = made(CELLS).mean(weight=weights, at_least=10, of="power:2")
     chosen = [name for name in CELLS if CELLS[name] >= 10]
@@ -283,8 +284,8 @@ def test_a_few_groups_are_answered_as_if_selected() -> None:
 
 
 def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "estimate", linear)
-    monkeypatch.setattr(statistics, "parts", squared)
+    monkeypatch.setattr(sums, "estimate", linear)
+    monkeypatch.setattr(sums, "parts", squared)
     release = made(dict.fromkeys(range(1830), 40))  # group g has g + 1 keys
     found = release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
     assert found.numbers["keys"].to_pylist() == list(range(1, 61))
@@ -292,8 +293,8 @@ def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "estimate", linear)
-    monkeypatch.setattr(statistics, "parts", squared)
+    monkeypatch.setattr(sums, "estimate", linear)
+    monkeypatch.setattr(sums, "parts", squared)
     release = made(CELLS)
     assert release.sum().value == sum(CELLS.values())
     assert release.sum(of="keys").value == release.count_keys().value == 5

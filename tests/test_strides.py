@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
+from dpsample.scheme.coarsening import Strided, strided
 from dpsample.scheme.reporting import reporting_probabilities, steps_to_one
-from dpsample.scheme.strides import Strided, strided
 from dpsample.scheme.tokens import lifetime, token_law
 
 

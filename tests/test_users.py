@@ -19,14 +19,15 @@ from scipy import stats
 import dpsample
 from conftest import decimals, refused
 from dpsample import KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, SampleSize, Source
-from dpsample.budget import Budget, Sized, Total
-from dpsample.composition import per_key
-from dpsample.engine.duckdb import DuckDB
-from dpsample.proof import prove, prove_release
-from dpsample.request import Request
-from dpsample.run import release_to_file
+from dpsample.accounting.budget import Budget
+from dpsample.accounting.composition import per_key
+from dpsample.accounting.proof import prove, prove_release
+from dpsample.accounting.totals import RealizedSize, Total
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.request import Request
+from dpsample.private.run import release_to_file
+from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
-from dpsample.terms import Terms
 
 PRIVACY = Privacy(1, 1e-10)
 
@@ -346,7 +347,7 @@ def test_a_proof_finds_what_is_not_private() -> None:
     each = per_key(Privacy(Fraction(19, 20), 1e-10), 3)
     with pytest.raises(PrivacyViolation, match="noise of a total must cover"):
         prove_release(dataclasses.replace(good, per_key=each, total=total))
-    sized = Sized(10, Total(5, Fraction(1, 20), Fraction(3)))
+    sized = RealizedSize(10, Total(5, Fraction(1, 20), Fraction(3)))
     with pytest.raises(PrivacyViolation, match="noise of a total must cover"):
         prove_release(dataclasses.replace(good, per_key=each, size=sized, sampling=Ppswor(1, 2, cap=10)))
     with pytest.raises(PrivacyViolation, match="has a tau"):

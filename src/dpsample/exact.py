@@ -100,3 +100,10 @@ def exponential_floor(x: Fraction, bits: int) -> int:
         term = term * x.numerator // (x.denominator * k)
         total += term
     return total >> guard
+
+
+def check_level(level: float) -> float:
+    """Check the probability with which an interval is to hold."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise InvalidValue("a level is above 0 and below 1", repr(level), "choose one such as 0.95")
+    return float(level)

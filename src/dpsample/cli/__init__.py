@@ -3,15 +3,17 @@
 Results go to standard output, errors (one line each) and progress to standard error. Exit codes: 0, 1 for a failure, 2
 for bad usage or bad input.
 
-    releasing   release, sample, sanitize
-    proving     info, verify, certify
-    answers     query, top, quantiles
-    ledger      ledger new, show, ...
-    planning    plan
-    exploring   explore
-    seeing      demo, paper, report
-    options     options that commands share
-    printing    what they print
+    release   release, sample, sanitize
+    inspect   info, verify, certify
+    query     query, top, quantiles
+    report    report
+    ledger    ledger new, show, ...
+    plan      plan
+    explore   explore
+    demo      demo
+    paper     paper
+    options   options that commands share
+    printing  what they print
 """
 
 import os
@@ -22,13 +24,15 @@ from typing import Any
 import click
 
 from dpsample import __version__
-from dpsample.cli.answers import quantiles, query, top
-from dpsample.cli.exploring import explore, with_one_thread
+from dpsample.cli.demo import demo_command
+from dpsample.cli.explore import explore, with_one_thread
+from dpsample.cli.inspect import certify_command, info, verify
 from dpsample.cli.ledger import ledger_commands
-from dpsample.cli.planning import plan
-from dpsample.cli.proving import certify_command, info, verify
-from dpsample.cli.releasing import release, sample, sanitize
-from dpsample.cli.seeing import demo_command, paper, report
+from dpsample.cli.paper import paper
+from dpsample.cli.plan import plan
+from dpsample.cli.query import quantiles, query, top
+from dpsample.cli.release import release, sample, sanitize
+from dpsample.cli.report import report
 from dpsample.errors import DpsampleError, InvalidValue
 
 __all__ = ["cli", "main"]

@@ -56,7 +56,7 @@ def new(
       dpsample ledger new events.ledger --dataset events --epsilon 2 --delta 1e-6
       dpsample ledger new clicks.ledger --dataset clicks -e 3 -d 1e-6 --unit user --each-epsilon 0.1 --each-delta 1e-9
     """
-    from dpsample.ledger import new_ledger
+    from dpsample.accounting.ledger import new_ledger
 
     if (each_epsilon is None) != (each_delta is None):
         raise click.UsageError("--each-epsilon and --each-delta go together; found one; add the other")
@@ -75,7 +75,7 @@ def show(file: str, form: str) -> None:
     Example:
       dpsample ledger show events.ledger
     """
-    from dpsample.ledger import read_ledger
+    from dpsample.accounting.ledger import read_ledger
 
     found = read_ledger(file)
     click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if form == "json" else str(found))
@@ -92,8 +92,8 @@ def verify(file: str, releases: tuple[str, ...], head: str | None) -> None:
     Example:
       dpsample ledger verify events.ledger queries.private.parquet
     """
-    from dpsample.ledger import read_ledger
-    from dpsample.releases import read_release
+    from dpsample.accounting.ledger import read_ledger
+    from dpsample.release.release import read_release
 
     found = read_ledger(file)
     if head is not None and head not in found.hashes:

@@ -115,7 +115,7 @@ output_format = click.option(
 
 def source_of(given: dict[str, Any]) -> Any:
     """Where the elements are."""
-    from dpsample.source import Source
+    from dpsample.private.source import Source
 
     paths = given["source"]
     return Source(
@@ -134,7 +134,7 @@ def size_of(given: dict[str, Any]) -> Any:
     """The sample size that was asked for, if any."""
     if given["sample_size"] is None:
         return None
-    from dpsample.sizes import SampleSize
+    from dpsample.accounting.totals import SampleSize
 
     if given["scheme"] == "all" or given["tau"] is not None:
         found = "--tau" if given["tau"] is not None else "--scheme all"
@@ -163,7 +163,7 @@ def privacy_of(given: dict[str, Any]) -> Privacy:
 
 def engine_of(given: dict[str, Any]) -> Any:
     """The engine of this machine."""
-    from dpsample.engine.duckdb import DuckDB
+    from dpsample.private.engine.duckdb import DuckDB
 
     return DuckDB(given["memory_limit"], given["threads"], given["temp_dir"])
 

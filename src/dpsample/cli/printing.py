@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dpsample.exact import text
-from dpsample.explain import (
+from dpsample.presentation.explain import (
     explain_privacy,
     explain_sampling,
     explain_size,

@@ -1,11 +1,12 @@
 """From tokens to estimates. Post-processing: it sees a release's tokens and scheme, nothing else.
 
 tally                what a question sees of the keys that it selects
+measures             what is summed over keys: a function of the frequency
 calibration          values of tokens without bias at visible frequencies
 calibrated           the default: unbiased where keys can be seen, cautious below
 estimate             a tally -> a sum with its error
 spectrum             a tally -> how many keys have each frequency: for ranks and quantiles
-steps                numbers of keys up to each frequency: for quantiles of many keys
+cumulative           numbers of keys up to each frequency: for quantiles of many keys
 mle                  maximum likelihood, the paper's: biased, and of moderate variance
 biased_down          on average never above the truth
 unbiased             no bias, enormous variance: for study

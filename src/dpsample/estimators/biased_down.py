@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
-from dpsample.measures import Measure
+from dpsample.estimators.measures import Measure
 from dpsample.privacy import Privacy
-from dpsample.scheme.lives import lives
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.token_columns import lives
 from dpsample.scheme.tokens import check_grid
 
 LIMIT = 1 << 22  # tokens, in units of 1/grid

@@ -109,7 +109,7 @@ def parts(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Fun
     """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> from dpsample.measures import Measure
+    >>> from dpsample.estimators.measures import Measure
     >>> keys = Tally.of([16 * 1000, 16 * 2000])
     >>> found = parts(keys, KeepAll(), Privacy(1, 1e-6), 16, Measure.of("frequency"))
     >>> round(found.value, 2), round(found.error, 2)

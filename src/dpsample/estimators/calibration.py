@@ -17,9 +17,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.privacy import Privacy
-from dpsample.scheme.lives import life
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.token_columns import life
 from dpsample.scheme.tokens import TokenLaw, lifetime, steady_from, token_law, token_laws
 
 _GROWING = 1e-6  # of pi: less than this below what privacy allows is no slower growth

@@ -10,10 +10,10 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import biased_down
 from dpsample.estimators.calibrated import parts
 from dpsample.estimators.calibration import calibration
+from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.unbiased import unbiased
-from dpsample.measures import Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Sampling
@@ -81,13 +81,6 @@ def shown_number(number: float) -> str:
     if math.isinf(number):
         return "any" if number > 0 else "-any"
     return f"{number:,.1f}".removesuffix(".0") if abs(number) >= 1000 else f"{number:.5g}"
-
-
-def check_level(level: float) -> float:
-    """Check the level of an interval."""
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise InvalidValue("a level lies between 0 and 1", repr(level), "choose one, such as 0.95")
-    return float(level)
 
 
 def check_estimator(estimator: str | None) -> str:

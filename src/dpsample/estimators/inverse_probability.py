@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.measures import Measure
+from dpsample.estimators.measures import Measure
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.measures import Measure
+from dpsample.estimators.measures import Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.reporting import reporting_probabilities

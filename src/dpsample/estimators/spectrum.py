@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from dpsample.estimators.calibration import Calibration, calibration
 from dpsample.estimators.tally import Tally
 from dpsample.privacy import Privacy
-from dpsample.scheme.lives import beyond, life
 from dpsample.scheme.reporting import reporting, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.token_columns import beyond, life
 
 _POINTS = 33  # of the law of a frequency far beyond the edge
 _MANY = 1 << 22  # points at most, for all of these

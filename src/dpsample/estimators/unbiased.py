@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import check_within, grown, table_size
-from dpsample.measures import Measure
+from dpsample.estimators.measures import Measure
 from dpsample.privacy import Privacy
-from dpsample.scheme.lives import lives
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
+from dpsample.scheme.token_columns import lives
 from dpsample.scheme.tokens import check_grid
 
 LIMIT = 1 << 22  # rows
@@ -27,7 +27,7 @@ def unbiased(
     The system is triangular, so integer tokens have exactly one solution; a finer token gets that of the integer from
     which it comes. Estimates are negative for some tokens (the paper proves that they must be); the first is 1/delta.
     Where privacy binds they grow from there by about exp(epsilon) with each token, with changing signs, so that the
-    variance, which `dpsample.accuracy` states, is enormous. Hence the warning.
+    variance, which `dpsample.comparison.accuracy` states, is enormous. Hence the warning.
 
     One token after the other, about 20 seconds for a million. Frequencies above 2**22 are refused, and so are tokens
     whose estimates are above 1e150: from about 340 / epsilon on, unless q is at most delta throughout.

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.csv import from_csv
-from dpsample.files.documents import (
+from dpsample.files.metadata import (
     PARTS,
     VERSION,
     Document,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
-from dpsample.files.documents import canonical, sha256_of
+from dpsample.files.metadata import canonical, sha256_of
 
 ROWS: Final = 1 << 17  # in a batch and in a Parquet row group
 

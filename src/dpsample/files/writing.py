@@ -12,8 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.files.atomic_file import Temporary, lock, taken
 from dpsample.files.csv import as_csv, csv_rules, csv_schema
-from dpsample.files.documents import (
+from dpsample.files.metadata import (
     PARTS,
     Document,
     PathLike,
@@ -26,7 +27,6 @@ from dpsample.files.documents import (
     sha256_of,
 )
 from dpsample.files.tables import Content, plain_schema, rebatch, written_columns
-from dpsample.files.whole import Temporary, lock, taken
 
 
 def check_output(path: PathLike, force: bool = False, format: str | None = None) -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from dpsample.charts import check_drawing, line_chart, png, svg
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, whole_folder
-from dpsample.files.documents import failures
+from dpsample.files.metadata import failures
 from dpsample.paper import data
 from dpsample.paper.claims import CLAIMS
 from dpsample.paper.figures import FIGURES, Figure
 from dpsample.paper.page import Drawn, as_html, markdown
 from dpsample.paper.reported import Spread
+from dpsample.presentation.charts import check_drawing, line_chart, png, svg
 
 Progress = Callable[[str, int, int | None], None]
 MARK = "claims-and-figures.csv"
@@ -25,14 +25,14 @@ def build(
     *,
     figures: Sequence[str] = (),
     quick: bool = False,
-    own: tuple[str, str] | None = None,
+    own: Callable[[], Spread] | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[str]:
     """Draw the named figures, or all of them and the table of claims, into a new folder; return the figures' names.
 
-    `quick` uses coarse grids, and no network. `own` is a file and its key column: its keys are drawn as one more set of
-    real data. A page with your own data is as private as they are: do not publish it.
+    `quick` uses coarse grids, and no network. `own` counts how many keys of your own data have each frequency; they are
+    drawn as one more set of real data. A page with your own data is as private as they are: do not publish it.
     """
     tell = progress or (lambda stage, done, total: None)
     unknown = [name for name in figures if name not in FIGURES]
@@ -82,7 +82,7 @@ def _write(folder: Path, figure: Figure, table: pa.Table) -> str:
 
 
 def _data(
-    chosen: Sequence[Figure], quick: bool, own: tuple[str, str] | None, tell: Progress
+    chosen: Sequence[Figure], quick: bool, own: Callable[[], Spread] | None, tell: Progress
 ) -> tuple[dict[str, Spread], str]:
     """Return the real data sets, and what is to be said of them."""
     if not any(figure.needs_data for figure in chosen):
@@ -91,7 +91,7 @@ def _data(
     sets: dict[str, Spread] = {}
     notes = []
     if own is not None:
-        sets["Your data"] = data.own(*own)
+        sets["Your data"] = own()
         notes.append("“Your data” were drawn without privacy: this page is as private as they are.")
     sets[data.LIBRARY] = data.library()
     try:

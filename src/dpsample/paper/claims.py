@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsample.accuracy import Pws, accuracy, coverage
-from dpsample.baselines import NonPrivate, StabilityHistogram
+from dpsample.comparison.accuracy import Pws, accuracy, coverage
+from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import biased_down, mle, unbiased
 from dpsample.paper.breakpoints import algorithm_5, delta_spent
 from dpsample.paper.estimated import DELTA, SELECTION, TAUS, first_within

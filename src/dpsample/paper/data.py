@@ -14,8 +14,10 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
+import sysconfig
 import tarfile
 import tempfile
 from pathlib import Path
@@ -23,8 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dpsample.demo import standard_library
-from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.errors import DpsampleError
 from dpsample.files import cache_folder
 from dpsample.paper.reported import Spread, spread
 
@@ -33,9 +34,24 @@ PACKAGE, FILE = "dependent-packages@2.2.2", "dependent-packages-2.2.2.tgz"
 _SHA256 = "31fcbe7a4b5f11eddb2aaca15406b375f01be1f8d1e55dc25de8e5b5b03c9970"
 _SECONDS = 120
 
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
 
 class Unavailable(DpsampleError):  # noqa: N818 - named for what is wrong
     """A data set that this machine does not have and cannot get."""
+
+
+def standard_library() -> pa.Table:
+    """Return the elements: each identifier in the sources of the running Python's standard library, and its file."""
+    words: list[str] = []
+    files: list[str] = []
+    root = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(root.rglob("*.py")):
+        if "site-packages" not in path.parts:
+            found = _IDENTIFIER.findall(path.read_text(encoding="utf-8", errors="replace"))
+            words += found
+            files += [str(path.relative_to(root))] * len(found)
+    return pa.table({"word": words, "file": pa.array(files).dictionary_encode()})
 
 
 def library() -> Spread:
@@ -64,23 +80,6 @@ def npm(fetch: bool = True) -> Spread:
         with contextlib.suppress(Unavailable):
             _put(counted, json.dumps(found).encode())
         return found
-
-
-def own(path: str, key: str) -> Spread:
-    """Return how many keys of a file of the reader's own occur how often. As private as the file is."""
-    from dpsample.engine.duckdb import DuckDB
-    from dpsample.source import Source
-
-    engine, source = DuckDB(), Source(path, key=key)
-    try:
-        engine.check(source)
-        parts = [batch["frequency"].to_numpy() for batch in engine.aggregated(source)]
-    finally:
-        engine.close()
-    found = spread(np.concatenate([np.zeros(0, np.int64), *parts]))
-    if not found:
-        raise InvalidValue("data to draw must have elements", "none", "give another file")
-    return found
 
 
 def _counted(keys: pa.ChunkedArray) -> Spread:

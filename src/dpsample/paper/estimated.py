@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from dpsample.accuracy import Estimator, Method, Pws, accuracy
-from dpsample.baselines import NonPrivate, StabilityHistogram
+from dpsample.comparison.accuracy import Estimator, Method, Pws, accuracy
+from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import Tally, biased_down, mle
 from dpsample.estimators.calibrated import parts
 from dpsample.estimators.calibration import Functional, calibration
-from dpsample.measures import Measure
+from dpsample.estimators.measures import Measure
 from dpsample.paper.reported import OPEN, Spread, decades, line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, Priority, Sampling

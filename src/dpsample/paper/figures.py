@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpsample.charts import Panel
 from dpsample.paper.claims import CORRECTED, FAILS, HOLDS, Finding
 from dpsample.paper.estimated import ESTIMATORS, SAMPLED, bias, first_within, nrmse, variance
 from dpsample.paper.ordered import ALGORITHM_4, ALGORITHM_5, LOSS, by_pairs
@@ -26,6 +25,7 @@ from dpsample.paper.reported import (
     by_tau,
     zipf,
 )
+from dpsample.presentation.charts import Panel
 from dpsample.scheme.sampling import Floats
 
 DataSets = Mapping[str, Spread]

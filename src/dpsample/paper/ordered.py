@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from dpsample.baselines import StabilityHistogram
+from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.paper.reported import SBH, TIGHT, line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Sampling

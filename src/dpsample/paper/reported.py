@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpsample.accuracy import Method, Pws, coverage
-from dpsample.baselines import NonPrivate, StabilityHistogram
+from dpsample.comparison.accuracy import Method, Pws, coverage
+from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.errors import PrivacyWarning
 from dpsample.exact import text
 from dpsample.privacy import Privacy

@@ -1,13 +1,15 @@
 """The mathematics: frequencies in, probabilities out. No data, no files, no randomness.
 
-sampling    frequency -> q, the probability of being sampled
-reporting   q, privacy -> pi, the probability of being reported, end to end
-tokens      q, privacy -> the law of the token (the tail map), in floats, for many frequencies
-lives       the same along a token's life: its probability at each frequency
-strides     a scheme at every k-th frequency, for predictions
-integer     the same laws in integers: what a sanitizer draws from
-certify     an exact check of those integers against (epsilon, delta)
-ordinal     how well tokens keep the order of the frequencies
+sampling       frequency -> q, the probability of being sampled
+reporting      q, privacy -> pi, the probability of being reported, end to end
+tokens         q, privacy -> the law of the token (the tail map), in floats, for many frequencies
+token_columns  the probability of one token at all frequencies
+invert         frequency and a uniform number -> token
+coarsening     a scheme at every k-th frequency, for predictions
+integer        the same laws in integers: what a sanitizer draws from
+certify        an exact check of those integers against (epsilon, delta)
+likelihood     token -> the frequency under which it is likeliest
+ordinal        how well tokens keep the order of the frequencies
 """
 
 from dpsample.scheme.certify import Certificate, certify, certify_table

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.privacy import Privacy
-from dpsample.scheme.lives import life
 from dpsample.scheme.reporting import reporting
 from dpsample.scheme.sampling import Ints, Sampling, as_frequencies
+from dpsample.scheme.token_columns import life
 from dpsample.scheme.tokens import check_grid, lifetime
 
 _BLOCK = 1 << 17  # rows times tokens at once

@@ -1,0 +1,8 @@
+"""What is spent, and the proof of it.
+
+composition  what the keys of one user may reveal together, and what each of them gets
+totals       private totals, and samples of a chosen size, which a share of epsilon buys
+budget       what a release's privacy is spent on
+ledger       a dataset's budget over many releases
+proof        all that a release's privacy rests on, on one page
+"""

@@ -1,0 +1,132 @@
+"""Proof: all that a release's privacy rests on, on one page that a reviewer can sign.
+
+the scheme       each key, in exact integers                      scheme.certify
+composition      up to k keys of one user together                composition
+the parts        keys, sample size and total add up exactly       budget
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpsample.accounting.budget import Budget
+from dpsample.accounting.composition import CompositionCertificate, certify_composition
+from dpsample.accounting.totals import SampleSize, Total
+from dpsample.errors import PrivacyViolation
+from dpsample.exact import text
+from dpsample.presentation.explain import explain_protected
+from dpsample.privacy import Privacy
+from dpsample.release.terms import Terms
+from dpsample.scheme.certify import Certificate, certify
+from dpsample.scheme.sampling import Ppswor, Priority, Sampling
+
+Totals = tuple[tuple[str, Fraction, Fraction | None], ...]  # what, epsilon, scale of the noise if it is known
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved. `scheme` is None if tau is still to be found; the release's own proof then has it.
+
+    >>> from dpsample import KeepAll
+    >>> proof = prove(Budget(Privacy(1, 1e-6), max_keys=50, total=Fraction(1, 20)), KeepAll())
+    >>> proof.complete, proof.composition.delta <= Fraction(1, 10**6)
+    (True, True)
+    """
+
+    privacy: Privacy
+    max_keys: int | None
+    keys: Privacy
+    per_key: Privacy
+    totals: Totals
+    scheme: Certificate | None
+    composition: CompositionCertificate | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every frequency is covered by the scheme's certificate."""
+        return self.scheme is not None and self.scheme.complete
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the proof as JSON."""
+        return {
+            "privacy": self.privacy.to_json(),
+            "unit": "element" if self.max_keys is None else "user",
+            "max_keys_per_user": self.max_keys,
+            "parts": {
+                "keys": self.keys.to_json(),
+                **{what: {"epsilon": text(epsilon), "delta": "0"} for what, epsilon, _ in self.totals},
+            },
+            "per_key": self.per_key.to_json(),
+            "complete": self.complete,
+            "scheme": None if self.scheme is None else self.scheme.to_json(),
+            "composition": None if self.composition is None else self.composition.to_json(),
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"Protected: {explain_protected(self.max_keys)}",
+            f"Spent:     epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}",
+            f"  keys: epsilon {text(self.keys.epsilon)}, delta {text(self.keys.delta)}",
+        ]
+        for what, epsilon, scale in self.totals:
+            noise = "" if scale is None else f", by discrete Laplace noise of scale {text(scale)}, drawn exactly"
+            lines.append(f"  {what}: epsilon {text(epsilon)}, delta 0{noise}")
+        lines += ["  these add up to what was spent, exactly"] if self.totals else []
+        lines.append("Scheme of each key:")
+        lines.append(
+            "tau is found when the release is made; `dpsample verify` then proves its scheme"
+            if self.scheme is None
+            else str(self.scheme)
+        )
+        if self.composition is not None:
+            lines += ["Keys of one user together:", str(self.composition)]
+        lines += [
+            "Assumed:   secret coins; parameters that were chosen without looking at the data; what is published is",
+            "           the release alone; releases of the same data add up",
+        ]
+        return "\n".join([*lines, "Reviewed:  ____________________  Date: ____________"])
+
+
+def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) -> Proof:
+    """Prove a plan; `sampling` is None if tau is to follow from a sample size."""
+    shares = (("sample size", budget.size), ("total", budget.total))
+    totals: Totals = tuple((what, budget.privacy.epsilon * share, None) for what, share in shares if share)
+    return _proved(budget.privacy, budget.max_keys, budget.keys, budget.per_key, totals, sampling, grid)
+
+
+def prove_release(terms: Terms) -> Proof:
+    """Prove a release, from its terms; raises `PrivacyViolation` if its parts are not as private as it says."""
+    parts: list[tuple[str, Total, Fraction]] = []  # and by how much a frequency that changes by one changes it
+    if terms.size is not None:
+        if not isinstance(terms.sampling, Ppswor | Priority):
+            raise PrivacyViolation("a sample of a chosen size has a tau; found none; do not trust this release")
+        power, cap = terms.sampling.power, terms.sampling.cap
+        size = SampleSize(terms.size.wanted, power=power, cap=cap)
+        parts.append(("sample size", terms.size.weights, size.sensitivity))
+    if terms.total is not None:
+        parts.append(("total", terms.total, Fraction(1)))
+    for what, part, changed in parts:
+        if part.sensitivity < changed * (terms.max_keys or 1):
+            raise PrivacyViolation(
+                f"the noise of a total must cover all that one {terms.unit} changes; found less for the {what}; do not "
+                "trust this release"
+            )
+    totals: Totals = tuple((what, part.epsilon, part.scale) for what, part, _ in parts)
+    keys = terms.keys_privacy
+    return _proved(terms.privacy, terms.max_keys, keys, terms.per_key, totals, terms.sampling, terms.grid or 1)
+
+
+def _proved(
+    privacy: Privacy,
+    max_keys: int | None,
+    keys: Privacy,
+    per_key: Privacy,
+    totals: Totals,
+    sampling: Sampling | None,
+    grid: int | None,
+) -> Proof:
+    if keys.epsilon + sum((epsilon for _, epsilon, _ in totals), Fraction(0)) != privacy.epsilon:
+        raise PrivacyViolation("the parts must add up to what was spent; found that they do not; do not trust this")
+    scheme = None if sampling is None else certify(sampling, per_key, grid)
+    composition = None if max_keys is None else certify_composition(per_key, max_keys, keys)
+    return Proof(privacy, max_keys, keys, per_key, totals, scheme, composition)

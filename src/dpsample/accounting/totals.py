@@ -1,0 +1,228 @@
+"""Samples of a chosen size: a private total of the weights, from which tau follows.
+
+The weight of a key is ``min(frequency, cap) ** power``. A key is sampled with a probability of at most tau times its
+weight, so ``tau = size / total`` gives a sample of at most `size` keys on average. The total must be private, so that
+tau may be known: weights are rounded down to a unit, and discrete Laplace noise is added to their sum.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpsample.errors import InvalidValue
+from dpsample.exact import Number, check_level, exact, figures_below, text
+from dpsample.scheme.sampling import MAX_FREQUENCY, Ints, Ppswor, Priority, Sampling
+
+_UNIT = 1 << 16  # weights that are no whole numbers are counted in steps of 1 / _UNIT
+_FIGURES = 6  # of tau
+
+
+SHARE = Fraction(1, 20)  # of epsilon that a total gets unless told
+
+
+@dataclass(frozen=True)
+class Total:
+    """A private total: the truth plus discrete Laplace noise, in steps of `unit`.
+
+    One element or user changes the truth by at most `sensitivity`; `epsilon` was spent on it.
+
+    >>> total = Total(1_000_000, epsilon=Fraction(1, 20), sensitivity=Fraction(1))
+    >>> total.scale, total.interval(0.95)
+    (Fraction(20, 1), (999940, 1000060))
+    """
+
+    value: int | Fraction
+    epsilon: Fraction
+    sensitivity: Fraction
+    unit: Fraction = Fraction(1)
+
+    @property
+    def scale(self) -> Fraction:
+        """The scale of the noise x, which has a probability proportional to exp(-abs(x) / scale)."""
+        return self.sensitivity / self.epsilon
+
+    def interval(self, level: float = 0.95) -> tuple[int | Fraction, int | Fraction]:
+        """Return bounds that hold the truth with at least this probability; totals are not negative.
+
+        ``Pr[abs(x) > m unit] = 2 a**(m + 1) / (1 + a)`` with ``a = exp(-unit / scale)``.
+        """
+        step = float(self.unit / self.scale)
+        tail = math.log((1 - check_level(level)) * (1 + math.exp(-step)) / 2)
+        m = max(0, math.ceil(-tail / step * (1 + 1e-12)) - 1) * self.unit
+        low, high = (max(Fraction(self.value) + way * m, Fraction(0)) for way in (-1, 1))
+        return (int(low), int(high)) if self.unit == 1 else (low, high)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        return {
+            "value": text(Fraction(self.value)),
+            "epsilon": text(self.epsilon),
+            "sensitivity": text(self.sensitivity),
+            "unit": text(self.unit),
+            "scale": text(self.scale),
+        }
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "Total":
+        """Read the JSON form back."""
+        value, epsilon, sensitivity, unit = (
+            exact(form[name], name) for name in ("value", "epsilon", "sensitivity", "unit")
+        )
+        if epsilon <= 0 or sensitivity <= 0 or unit <= 0:
+            raise InvalidValue(
+                "a total has a positive epsilon, sensitivity and unit", "another", "get it from where it was written"
+            )
+        return cls(int(value) if unit == 1 else value, epsilon, sensitivity, unit)
+
+
+@dataclass(frozen=True)
+class RealizedSize:
+    """The sample size that was wanted, and the private total of weights from which tau followed."""
+
+    wanted: int
+    weights: Total
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        return {"wanted": self.wanted, "weights": self.weights.to_json()}
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "RealizedSize":
+        """Read the JSON form back."""
+        return cls(int(form["wanted"]), Total.from_json(form["weights"]))
+
+
+def check_share(value: bool | Number, name: str) -> Fraction:
+    """Read a share of epsilon: True is the default, False none.
+
+    >>> check_share(True, "total"), check_share("0.1", "total"), check_share(False, "total")
+    (Fraction(1, 20), Fraction(1, 10), Fraction(0, 1))
+    """
+    if isinstance(value, bool):
+        return SHARE if value else Fraction(0)
+    share = exact(value, name)
+    if not 0 < share < 1:
+        raise InvalidValue(
+            f"the share of epsilon for {name} is above 0 and below 1", text(share), f"choose one such as {text(SHARE)}"
+        )
+    return share
+
+
+@dataclass(frozen=True, init=False)
+class SampleSize:
+    """A sample of about so many keys, instead of a tau; `share` is the part of epsilon that finding tau costs.
+
+    >>> SampleSize(100_000).sampling(Total(20_000_000, Fraction(1, 20), Fraction(1)))
+    Ppswor(tau='0.005')
+    """
+
+    size: int
+    scheme: str
+    power: Fraction
+    cap: int | None
+    share: Fraction
+
+    def __init__(
+        self, size: int, scheme: str = "ppswor", power: Number = 1, cap: int | None = None, share: Number = SHARE
+    ) -> None:
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size < 2**63:
+            raise InvalidValue("a sample size is a whole number from 1", repr(size), "choose one such as 100_000")
+        if scheme not in ("ppswor", "priority"):
+            raise InvalidValue(
+                "a sample of a chosen size is drawn by ppswor or priority", repr(scheme), "choose one of them"
+            )
+        made = Ppswor(1, power, cap)  # checks both
+        values = {
+            "size": int(size),
+            "scheme": scheme,
+            "power": made.power,
+            "cap": made.cap,
+            "share": check_share(share, "the sample size"),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if self.power > 64:
+            raise InvalidValue("a sample size goes with a power up to 64", text(self.power), "choose a smaller one")
+        if self.power > 1 and self.cap is None:
+            raise InvalidValue(
+                "a sample size needs weights that one element changes by a bounded amount",
+                f"power {text(self.power)} without a cap",
+                "set a cap, such as cap=1000 (--cap 1000), or choose tau yourself",
+            )
+
+    @property
+    def whole(self) -> bool:
+        """Whether weights are whole numbers."""
+        return self.power in (0, 1)
+
+    @property
+    def by_frequency(self) -> bool:
+        """Whether the weight is the frequency, so that the weights' total is the number of elements."""
+        return self.power == 1 and self.cap is None
+
+    @property
+    def unit(self) -> Fraction:
+        """What weights are rounded down to."""
+        return Fraction(1) if self.whole else Fraction(1, _UNIT)
+
+    @cached_property
+    def sensitivity(self) -> Fraction:
+        """By how much a rounded weight can change when the frequency does by one.
+
+        A weight grows by at most 1 for powers up to 1, and by most at the cap for larger ones. Rounding moves each of
+        two by less than a unit and a bit, so their difference, which is a number of units, by at most two.
+        """
+        if self.whole:
+            return Fraction(1)
+        if self.power < 1:
+            return Fraction(_UNIT + 2, _UNIT)
+        assert self.cap is not None
+        return Fraction(self._rounded(self.cap) - self._rounded(self.cap - 1) + 4, _UNIT)
+
+    def total(self, frequencies: Ints, keys: Ints | None = None) -> int:
+        """Return the sum of the weights, each rounded down, in units; a function of the frequencies alone.
+
+        With `keys`, there are so many of each of these distinct frequencies.
+        """
+        distinct = frequencies
+        if keys is None:
+            distinct, keys = np.unique(frequencies[frequencies > 0], return_counts=True)
+        if self.cap is not None:
+            distinct = np.minimum(distinct, self.cap)
+        if self.power == 0:
+            return int(keys.sum())
+        if self.power == 1:
+            return sum(i * n for i, n in zip(distinct.tolist(), keys.tolist(), strict=True))
+        # floats sort out the clear cases: a number that is not close to an integer has the right integer part
+        with np.errstate(over="ignore"):
+            near = np.minimum(distinct.astype(np.float64) ** float(self.power) * _UNIT, 2.0**40)
+        error = near * 2.0**-44
+        clear = (np.floor(near - error) == np.floor(near + error)) & (near < 2.0**40)
+        units = np.floor(near).tolist()
+        for at in np.flatnonzero(~clear).tolist():
+            units[at] = self._rounded(int(distinct[at]))
+        return sum(int(u) * n for u, n in zip(units, keys.tolist(), strict=True))
+
+    def sampling(self, weights: Total) -> Sampling:
+        """Return the scheme whose tau follows from a private total of the weights."""
+        return self.with_tau(figures_below(Fraction(self.size) / max(Fraction(weights.value), weights.unit), _FIGURES))
+
+    def with_tau(self, tau: Fraction) -> Sampling:
+        """Return the scheme with a given tau."""
+        return (Ppswor if self.scheme == "ppswor" else Priority)(tau, self.power, self.cap)
+
+    def _rounded(self, frequency: int) -> int:
+        """The weight of one frequency in units, rounded down."""
+        if self.power.denominator == 1:
+            return int(frequency ** int(self.power)) * _UNIT
+        if frequency == 0:
+            return 0
+        context = Context(prec=60 + len(str(self.cap or MAX_FREQUENCY)) * (int(self.power) + 1))
+        power = context.divide(Decimal(self.power.numerator), Decimal(self.power.denominator))
+        weight = context.exp(context.multiply(power, context.ln(Decimal(frequency))))
+        return int(context.multiply(weight, Decimal(_UNIT)))

@@ -1,0 +1,47 @@
+"""dpsample paper."""
+
+import os
+from functools import partial
+
+import click
+
+from dpsample.cli.printing import progress_bar
+
+
+@click.command()
+@click.option("--output", "-o", required=True, help="Folder to make.")
+@click.option("--figure", "figures", multiple=True, help="Only this figure, by its name; repeat it for several.")
+@click.option("--quick", is_flag=True, help="Coarse grids, and no network.")
+@click.option("--data", help="A file of your own, drawn beside the real data sets; the page is then as private as it.")
+@click.option("--key", help="Key column of --data.")
+@click.option("--force", is_flag=True, help="Replace a folder that this command made.")
+def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, key: str | None, force: bool) -> None:
+    """Draw the paper's figures and check its claims: PNG, SVG and CSV of each, and one page of it all.
+
+    \b
+    Examples:
+      dpsample paper -o paper
+      dpsample paper -o nrmse --figure nrmse --quick
+      dpsample paper -o words --figure real --data headlines.csv --key word
+    """
+    if (data is None) != (key is None):
+        raise click.UsageError("--data and --key go together; found only one of them; give both")
+    from dpsample.paper import build
+
+    with progress_bar() as progress:
+        own = None if data is None or key is None else partial(_own, data, key)
+        drawn = build(output, figures=figures, quick=quick, own=own, force=force, progress=progress)
+    click.echo(f"Wrote {output}: {len(drawn)} figures ({', '.join(drawn)}); open {os.path.join(output, 'index.html')}")
+    if own is not None:
+        click.echo("NOT private: it shows your data as they are. Do not publish it.")
+
+
+def _own(path: str, key: str) -> dict[int, int]:
+    """Count how many keys of the reader's file have each frequency. As private as the file is."""
+    from dpsample.errors import InvalidValue
+    from dpsample.private.count import count_frequencies
+
+    counted = count_frequencies(path, key)
+    if not counted.total:
+        raise InvalidValue("data to draw must have elements", "none", "give another file")
+    return dict(zip(counted.values.tolist(), counted.keys.tolist(), strict=True))

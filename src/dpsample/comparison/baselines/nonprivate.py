@@ -1,0 +1,45 @@
+"""Weighted sampling without privacy: what no private method can beat."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.comparison.accuracy import Errors
+from dpsample.estimators.inverse_probability import inverse_probability
+from dpsample.estimators.measures import Measure
+from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
+
+
+@dataclass(frozen=True)
+class NonPrivate:
+    """A weighted sample with its true frequencies, and the inverse-probability estimate g(i) / q_i. NOT private.
+
+    Bias 0, variance ``g(i)**2 (1 / q_i - 1)``; where q_i is 0, the key is never seen.
+
+    >>> from dpsample import Priority
+    >>> NonPrivate(Priority("0.01")).errors([10, 50, 200]).variance
+    array([ 900., 2500.,    0.])
+    """
+
+    sampling: Sampling
+
+    def reported(self, frequencies: ArrayLike) -> Floats:
+        """q: the probability that a key of each frequency is sampled."""
+        return self.sampling.q(frequencies)
+
+    def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
+        """Bias and variance of the inverse-probability estimate."""
+        i = as_frequencies(frequencies)
+        g, q = Measure.of(of)(i), self.sampling.q(i)
+        seen = q > 0
+        spread = g**2 * self.sampling.complement(i) / np.where(seen, q, 1.0)
+        return Errors(i, g, q, np.where(seen, 0.0, -g), np.where(seen, spread, 0.0))
+
+    def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
+        """Draw an estimate for one key of each frequency; 0 where it is not sampled."""
+        i = as_frequencies(frequencies)
+        estimate = np.zeros(i.shape)
+        sampled = generator.random(i.shape) < self.sampling.q(i)
+        estimate[sampled] = inverse_probability(i[sampled], self.sampling)
+        return estimate

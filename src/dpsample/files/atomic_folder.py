@@ -1,0 +1,112 @@
+"""A folder that appears whole or not at all: a locked dot-folder that gets its final name in one step."""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpsample.errors import InvalidValue
+from dpsample.files.atomic_file import lock, sync, taken
+from dpsample.files.metadata import PathLike, failures, resolved, sha256_of
+
+
+def cache_folder() -> Path:
+    """Return where to keep what can be had again: in the user's cache folder, or where DPSAMPLE_CACHE says."""
+    told = os.environ.get("DPSAMPLE_CACHE")
+    return Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpsample"
+
+
+def check_folder(path: PathLike, mark: str | None = None, force: bool = False) -> Path:
+    """Check, before any work, that a folder can be made.
+
+    An empty one may be there. With `force`, so may one that has the file `mark`, as every folder of its kind has.
+    """
+    target = resolved(path)
+    with failures(target):
+        if not target.parent.is_dir():
+            raise InvalidValue(
+                "the output's folder must be in one that exists", f"no folder {str(target.parent)!r}", "make it first"
+            )
+        if _holds(target) or (os.path.lexists(target) and not target.is_dir()):
+            if not force:
+                raise taken(target)
+            if mark is None or not (target / mark).is_file():
+                raise InvalidValue(
+                    "only a folder that the same command made is replaced",
+                    f"{str(target)!r}, another one",
+                    "name another",
+                )
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise InvalidValue(
+                "the output's folder must be in one that can be written to",
+                f"that {str(target.parent)!r} is not",
+                "choose another folder, or change its permissions",
+            )
+    return target
+
+
+@contextlib.contextmanager
+def whole_folder(path: PathLike, mark: str | None = None, force: bool = False, private: bool = False) -> Iterator[Path]:
+    """Give a new folder to fill; at the end of the block it gets its name, and after an error it is gone.
+
+    What is replaced is there until then. A `private` folder is for its owner only.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     with whole_folder(f"{home}/new") as folder:
+    ...         _ = (folder / "a").write_text("a")
+    ...         before = os.listdir(f"{home}")
+    ...     before == [folder.name], os.listdir(f"{home}/new")
+    (True, ['a'])
+    """
+    target = check_folder(path, mark, force)
+    prefix = f".dpsample-{sha256_of(os.fsencode(target.name))[:16]}-"
+    with failures(target):
+        for stale in target.parent.glob(f"{prefix}*.parts"):
+            _sweep(stale)
+        folder = target.with_name(f"{prefix}{secrets.token_hex(8)}.parts")
+        folder.mkdir(0o700 if private else 0o777)
+        held = os.open(folder, os.O_RDONLY)
+    try:
+        lock(held)
+        yield folder
+        check_folder(path, mark, force)
+        with failures(target):
+            _place(folder, target)
+            sync(target.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
+
+
+def _holds(target: Path) -> bool:
+    return target.is_dir() and any(target.iterdir())
+
+
+def _place(filled: Path, target: Path) -> None:
+    """Move the folder to its name; one that is there, and not empty, goes first, and comes back if that fails."""
+    if not _holds(target):
+        os.rename(filled, target)
+        return
+    old = filled.with_suffix(".old.parts")
+    os.rename(target, old)
+    try:
+        os.rename(filled, target)
+    except BaseException:
+        os.rename(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sweep(stale: Path) -> None:
+    """Remove what a dead process left: nobody holds its lock."""
+    with contextlib.suppress(OSError):
+        held = os.open(stale, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(stale, ignore_errors=True)
+        finally:
+            os.close(held)

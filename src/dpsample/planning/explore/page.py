@@ -1,0 +1,197 @@
+"""The explorer's page: its sliders and the places of all numbers. What is in them comes from the server."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+
+from dpsample import __version__
+from dpsample.comparison.reporting_curve import PWS
+from dpsample.planning.explore.choices import SAMPLING, Choices
+from dpsample.planning.explore.state import PARTS, Explorer
+from dpsample.planning.text import COLUMNS, EVENTS, KEY, METHODS, UNCOVERED, USER, columns
+from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
+
+_SLIDERS = {
+    "epsilon": "Epsilon",
+    "delta": "Delta",
+    "tau": "Tau",
+    "size": "Sample size",
+    "users": "Keys per user",
+}
+_FACTS = {
+    "keys": "keys reported",
+    "elements": "of elements covered",
+    "seen": "lowest frequency likely seen",
+    "total": "error of a total",
+    "selection": "error of a selection",
+}
+
+
+def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document:
+    """Return the page; `origin` says where the frequencies come from, `notice` how private that is."""
+    share = explorer.share
+    told = [tag("strong", notice), " ", UNCOVERED] if notice else []
+    warning = tag("p", *told, class_="warning", role="note") if notice else ""
+    body = join(
+        [
+            tag("a", "Skip to the numbers", href="#numbers", class_="skip"),
+            tag(
+                "header",
+                warning,
+                tag("h1", "What would a release bring?"),
+                tag("p", f"{origin}: ", tag("span", id="say-data"), ".", class_="quiet"),
+            ),
+            tag(
+                "main",
+                tag("section", tag("h2", "Setting"), _controls(explorer.choices), id="setting"),
+                tag("section", tag("h2", "What is to be expected"), _numbers(share), id="numbers"),
+                tag("section", tag("h2", "How likely a key is to be reported"), _curve(), id="curve"),
+                tag("section", tag("h2", "Next to other methods"), _methods(share), id="others"),
+                tag("section", tag("h2", "Make this release"), _release(explorer), id="release"),
+            ),
+            tag(
+                "footer",
+                warning,
+                tag(
+                    "p",
+                    f"dpsample {__version__}. Served by this machine to itself. Nothing leaves it, no budget is spent.",
+                ),
+            ),
+        ]
+    )
+    data = {"start": explorer.choices.start._asdict(), "labels": explorer.choices.labels(), "by": _by(), "parts": PARTS}
+    title = f"{'NOT PRIVATE: ' if notice else ''}What would a release bring?"
+    return Document(title, body, {"choices": data}, {}, [_own("explore.js")], [_own("explore.css")], True, True)
+
+
+def _by() -> list[str]:
+    """The slider that goes with each way to sample, if any."""
+    return [by for _, by in SAMPLING.values()]
+
+
+def _controls(choices: Choices) -> Markup:
+    sliders = {name: _slider(name, len(getattr(choices, name)), getattr(choices.start, name)) for name in _SLIDERS}
+    options = [tag("option", name, value=n, selected=n == choices.start.how) for n, name in enumerate(SAMPLING)]
+    how = tag(
+        "div", tag("label", "Sampling", for_="how"), tag("select", *options, id="how", autocomplete="off"), class_="one"
+    )
+    users = sliders["users"] if len(choices.users) > 1 else ""
+    return tag(
+        "form",
+        sliders["epsilon"],
+        sliders["delta"],
+        how,
+        sliders["tau"],
+        sliders["size"],
+        tag("p", id="say-sampling", class_="quiet"),
+        users,
+        "" if users else tag("p", id="say-users", class_="quiet"),
+        tag("p", id="trouble", role="alert", class_="bad"),
+        autocomplete="off",
+    )
+
+
+def _slider(name: str, places: int, start: int) -> Markup:
+    explained = name in ("epsilon", "delta", "users")
+    return tag(
+        "div",
+        tag("label", _SLIDERS[name], for_=name),
+        tag("output", id=f"value-{name}", for_=name, aria_hidden="true"),
+        tag(
+            "input",
+            type="range",
+            id=name,
+            min=0,
+            max=places - 1,
+            step=1,
+            value=start,
+            autocomplete="off",
+            aria_describedby=f"say-{name}" if explained else "say-sampling",
+        ),
+        tag("p", id=f"say-{name}", class_="quiet") if explained else "",
+        class_="one",
+        hidden=name in ("tau", "size"),
+    )
+
+
+def _numbers(share: float) -> Markup:
+    words = {
+        "total": "How far an estimate of the number of all elements is off: root mean square, as a share of the truth.",
+        "selection": f"The same for the elements of {100 * share:g} % of the keys, selected at random.",
+    }
+    facts = [
+        tag(
+            "div",
+            tag("dt", tag("strong", name), tag("span", words.get(key, ""), id=f"say-{key}")),
+            tag("dd", "…", id=f"fact-{key}"),
+        )
+        for key, name in _FACTS.items()
+    ]
+    return join([tag("p", id="summary", role="status", class_="unseen"), tag("dl", *facts, class_="facts")])
+
+
+def _curve() -> Markup:
+    blank = tag("div", tag("table", id="points"), class_="scroll", role="region", tabindex="0", aria_label="The curve")
+    return figure(
+        "chart-curve",
+        "Rare keys are hidden, frequent ones are shown, and in between chance decides.",
+        "Line chart of the probability to be reported, by frequency",
+        blank,
+    )
+
+
+def _methods(share: float) -> Markup:
+    told = columns(share) | METHODS
+    return join(
+        [
+            table(
+                "At the same privacy, unless it says otherwise; PWS is what dpsample releases",
+                COLUMNS,
+                [],
+                [False, *(True for _ in COLUMNS[1:])],
+            ),
+            tag("div", id="notes"),
+            tag(
+                "details",
+                tag("summary", "What these are"),
+                tag("dl", *(tag("div", tag("dt", name), tag("dd", words)) for name, words in told.items())),
+                tag(
+                    "p",
+                    f"The errors of {PWS} are predicted on a coarse table, to follow the sliders: nearly always within "
+                    "3 % of those of dpsample plan, which takes longer.",
+                ),
+                class_="legend",
+            ),
+        ]
+    )
+
+
+def _release(explorer: Explorer) -> Markup:
+    names: Sequence[str] = (
+        () if explorer.source else (EVENTS, KEY, *([USER] if len(explorer.choices.users) > 1 else []))
+    )
+    placeholders = f"{', '.join(names)} and OUTPUT stand" if names else "OUTPUT stands"
+    meaning = "for your file, its columns, and the file to write" if names else "for the name of the file to write"
+    return join(
+        [
+            tag("p", f"This spends the privacy that is set above. {placeholders} {meaning}."),
+            *(
+                tag(
+                    "div",
+                    tag("h3", title),
+                    tag("pre", id=name, tabindex="0", aria_label=title),
+                    tag("button", f"Copy the {what}", type="button", data_copies=name),
+                    tag("span", role="status", class_="good"),
+                )
+                for name, title, what in [
+                    ("command", "On the command line", "command"),
+                    ("python", "In Python", "Python"),
+                ]
+            ),
+        ]
+    )
+
+
+@lru_cache
+def _own(name: str) -> str:
+    return files("dpsample.planning.explore").joinpath(name).read_text(encoding="utf-8")

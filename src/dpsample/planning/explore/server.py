@@ -1,0 +1,137 @@
+"""Server: the page and its answers, for this machine only.
+
+It listens on 127.0.0.1. Its address has a random token, which is compared in constant time; without it there is nothing
+to be found. The Host of a request must be this machine, so that no name that an attacker owns can be made to mean it.
+It answers GET only, writes no log, and ends by itself when nobody has asked for a while: a page that is merely open
+asks nothing.
+"""
+
+import json
+import secrets
+import time
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from dpsample.errors import InvalidValue
+from dpsample.planning.explore.choices import Place
+from dpsample.planning.explore.state import PARTS, Explorer
+from dpsample.presentation.pages import Document
+
+ADDRESS = "127.0.0.1"
+_LONGEST = 300  # characters of what is asked for
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_NOTHING = "default-src 'none'; frame-ancestors 'none'"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one page, with the answers of an explorer, until nobody asks for `idle` seconds."""
+
+    daemon_threads = True
+
+    def __init__(self, explorer: Explorer, page: Document, port: int = 0, idle: float = 1800) -> None:
+        self.explorer, self.idle, self.token = explorer, idle, secrets.token_urlsafe(32)
+        self.page = page.html().encode()
+        self.policy = f"{page.policy()}; frame-ancestors 'none'"
+        self.asked = time.monotonic()
+        try:
+            super().__init__((ADDRESS, port), _Handler)
+        except (OSError, OverflowError):
+            raise InvalidValue(
+                "a port is a free one of this machine, up to 65535",
+                f"{port}, which cannot be used",
+                "leave --port out to take any",
+            ) from None
+        self.timeout = min(1.0, idle)
+
+    def server_bind(self) -> None:
+        """Bind without asking anybody for this machine's name."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = ADDRESS, self.server_address[1]
+
+    @property
+    def address(self) -> str:
+        """Where the page is; who knows it can see it, on this machine."""
+        return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
+
+    def serve(self) -> None:
+        """Answer until nobody asks any more."""
+        self.asked = time.monotonic()
+        while time.monotonic() < self.asked + self.idle:
+            self.handle_request()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a browser that hangs up is no error, and a traceback may show data."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+    timeout = 60  # of a connection on which nothing comes
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        server, asked = self.server, urlsplit(self.path)
+        token, _, name = asked.path.removeprefix("/").partition("/")
+        known = secrets.compare_digest(token.encode("utf-8", "replace"), server.token.encode())
+        local = self.headers.get_all("Host") in [[f"{host}:{server.server_port}"] for host in (ADDRESS, "localhost")]
+        if not known or not local or len(self.path) > _LONGEST:
+            return self._refuse(HTTPStatus.NOT_FOUND)
+        server.asked = time.monotonic()
+        try:
+            if name == "":
+                return self._send(HTTPStatus.OK, server.page, "text/html", server.policy)
+            if name not in PARTS:
+                return self._refuse(HTTPStatus.NOT_FOUND)
+            try:
+                place = self._place(asked.query)
+            except (InvalidValue, ValueError):
+                return self._refuse(HTTPStatus.BAD_REQUEST, "sliders stand elsewhere; load the page again")
+            answer = json.dumps(server.explorer.answer(name, place), allow_nan=False).encode()
+        except OSError:
+            raise
+        except Exception:  # what other libraries say may show data
+            return self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "this could not be computed")
+        return self._send(HTTPStatus.OK, answer, "application/json")
+
+    def _place(self, query: str) -> Place:
+        """Where sliders stand: each of them once, a whole number in plain digits."""
+        given = parse_qsl(query, strict_parsing=True, max_num_fields=len(Place._fields))
+        positions = dict(given)
+        if len(given) != len(Place._fields) or {*positions} != {*Place._fields}:
+            raise ValueError
+        if not all(value.isascii() and value.isdigit() and len(value) < 5 for value in positions.values()):
+            raise ValueError
+        return self.server.explorer.choices.place(*(int(positions[name]) for name in Place._fields))
+
+    def _refuse(self, status: HTTPStatus, words: str = "") -> None:
+        self._send(status, f"{words or status.phrase.lower()}\n".encode(), "text/plain")
+
+    def _send(self, status: HTTPStatus, content: bytes, kind: str, policy: str = _NOTHING) -> None:
+        self.send_response_only(status)
+        for name, value in {**_HEADERS, "Content-Security-Policy": policy}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        if status != HTTPStatus.OK:
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        self.end_headers()
+        self.wfile.write(content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no GET, or no HTTP, in a word."""
+        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write no log: it would have the token."""

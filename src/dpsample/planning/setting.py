@@ -1,0 +1,59 @@
+"""Setting: what a release is to be, without its data."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from dpsample.accounting.budget import Budget
+from dpsample.accounting.totals import SampleSize, Total, check_share
+from dpsample.errors import InvalidValue
+from dpsample.exact import Number
+from dpsample.planning.frequencies import Frequencies
+from dpsample.privacy import Privacy
+from dpsample.scheme.sampling import KeepAll, Sampling
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a release is to be, with the arguments of `dpsample.release`.
+
+    >>> Setting(Privacy(1, 1e-6), max_keys_per_user=50).per_key
+    Privacy(epsilon='0.0335281', delta='1e-08')
+    """
+
+    privacy: Privacy
+    sampling: Sampling = field(default_factory=KeepAll)
+    size: SampleSize | None = None
+    max_keys_per_user: int | None = None
+    total: bool | Number = False
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not isinstance(self.sampling, KeepAll):
+            raise InvalidValue("either a scheme with its tau or a sample size is given", "both", "leave one out")
+        _ = self.budget  # checks the rest
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the privacy is spent on."""
+        return Budget(
+            self.privacy,
+            self.max_keys_per_user,
+            self.size.share if self.size is not None else Fraction(0),
+            check_share(self.total, "the total"),
+        )
+
+    @cached_property
+    def per_key(self) -> Privacy:
+        """What each key has, as in the release."""
+        return self.budget.per_key
+
+    def scheme(self, frequencies: Frequencies) -> Sampling:
+        """Return the sampling; for a sample size, with the tau that follows from the true total of the weights.
+
+        A release adds noise to that total, which hardly changes tau.
+        """
+        if self.size is None:
+            return self.sampling
+        size = self.size
+        units = size.total(frequencies.values, frequencies.keys)
+        return size.sampling(Total(units * size.unit, self.privacy.epsilon * size.share, size.sensitivity, size.unit))

@@ -1,0 +1,120 @@
+"""Document: one self-contained page. It can run no code but its own, and can reach nothing.
+
+Data are embedded as JSON in blocks that browsers do not run, and read from there: no text of a release ever becomes
+code or HTML. The content policy names our scripts and style sheet by their hashes, so that nothing else would run even
+if it got into the page; there is no `eval`, no inline handler, no inline style, and no connection.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from dpsample.presentation.charts import page_colors
+from dpsample.presentation.pages.front_end import chart_library
+from dpsample.presentation.pages.markup import Markup, tag
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page: its title, the HTML inside its body, and the data that its scripts read.
+
+    `data` are JSON values by the id of the block that holds each. `charts` are specifications by the id of the `figure`
+    that shows each; the chart library is put in if there are any, or if `draws` says that the scripts will make some.
+    `scripts` and `styles` are code of our own that this page needs beyond what all pages have. A page that is `served`
+    may talk to the server that it came from, and to nothing else.
+
+    >>> page = Document("Pets", tag("main", tag("h1", "Cats & dogs")), data={"pets": ["</script>"]})
+    >>> text = page.html()
+    >>> "<h1>Cats &amp; dogs</h1>" in text, '["\\\\u003c/script>"]' in text, "default-src &#x27;none&#x27;" in text
+    (True, True, True)
+    """
+
+    title: str
+    body: Markup
+    data: Mapping[str, Any] = field(default_factory=dict)
+    charts: Mapping[str, Any] = field(default_factory=dict)
+    scripts: Sequence[str] = ()
+    styles: Sequence[str] = ()
+    draws: bool = False
+    served: bool = False
+
+    def html(self) -> str:
+        """Return the whole document."""
+        scripts, style = self._code()
+        head = [
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=self.policy()),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("meta", name="referrer", content="no-referrer"),
+            tag("title", self.title),
+            tag("style", Markup(style)),
+        ]
+        blocks = [_block(name, value) for name, value in {**self.data, **self.charts}.items()]
+        # modules run after all of the page is there, in order, and share no names
+        code = [tag("script", Markup(script), type="module") for script in scripts]
+        page = tag("html", tag("head", *head), tag("body", self.body, *blocks, *code), lang="en")
+        return f"<!DOCTYPE html>\n{page}\n"
+
+    def policy(self) -> str:
+        """Return its content policy, for a server to send along."""
+        scripts, style = self._code()
+        return policy(scripts, [style], self.served)
+
+    def _code(self) -> tuple[list[str], str]:
+        """All scripts, and the style sheet."""
+        library = [chart_library(), _own("page.js")] if self.charts or self.draws else []
+        return [*library, *self.scripts], "\n".join([_colors(), _own("page.css"), *self.styles])
+
+
+def figure(name: str, caption: object, described: str, alternative: Markup) -> Markup:
+    """Make the place of the chart `name`: its caption, what it shows in words, and its main points as a table."""
+    return tag(
+        "figure",
+        tag("figcaption", caption),
+        tag("div", role="img", aria_label=described, data_chart=name, class_="chart"),
+        tag("details", tag("summary", "The same as a table"), alternative),
+    )
+
+
+def policy(scripts: Sequence[str], styles: Sequence[str], served: bool = False) -> str:
+    """Return the content policy: these scripts and styles, and nothing else from anywhere."""
+    none = "'none'"
+    sources = {
+        "default-src": none,
+        "script-src": " ".join(map(_hash, scripts)) or none,
+        "style-src": " ".join(map(_hash, styles)) or none,
+        "connect-src": "'self'" if served else none,
+        "base-uri": none,
+        "form-action": none,
+    }
+    return "; ".join(f"{what} {whence}" for what, whence in sources.items())
+
+
+def _hash(code: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
+
+
+def _block(name: str, value: Any) -> Markup:
+    """JSON that cannot end its element, nor a line of a script."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for unsafe in "<\u2028\u2029":
+        text = text.replace(unsafe, f"\\u{ord(unsafe):04x}")
+    return tag("script", Markup(text), type="application/json", id=name)
+
+
+@lru_cache
+def _own(name: str) -> str:
+    return files("dpsample.presentation.pages").joinpath(name).read_text(encoding="utf-8")
+
+
+@lru_cache
+def _colors() -> str:
+    """The colours of charts as variables: on the screen by what the reader prefers, on paper always light."""
+    light, dark = (" ".join(f"--{name}: {value};" for name, value in page_colors(d).items()) for d in (False, True))
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"

@@ -1,0 +1,163 @@
+"""All that a report says, as values, computed from the release alone."""
+
+import math
+import shlex
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.accounting.proof import Proof, prove_release
+from dpsample.comparison.reporting_curve import Curve, curve
+from dpsample.errors import PrivacyViolation
+from dpsample.estimators.estimate import Estimate
+from dpsample.presentation.explain import Strength, visibility
+from dpsample.presentation.tables import readable
+from dpsample.questions.remainder import Remainder
+from dpsample.questions.result import Estimates
+from dpsample.release.release import Release
+from dpsample.release.terms import Terms
+from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import Floats
+from dpsample.scheme.tokens import lifetime
+
+TOP = 100  # keys in the top list
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+LISTED = 100_000  # keys that can be searched
+_BYTES = 3_800_000  # that they may take in the page
+_EACH, _TOKEN = 3, 34  # about so many of a key beyond its text, and of the numbers of a token
+_LONG = 1500  # rows of a token's life, as with a small epsilon, above which a proof takes more than seconds
+_POINTS = 160  # of a curve
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The keys that can be searched, most frequent first; those of one token are neighbours."""
+
+    columns: dict[str, list[str]]  # texts
+    runs: list[int]  # number of keys of each token
+    tokens: Floats  # none for keys only
+    numbers: dict[str, Floats]  # value, low, high of each token
+    left_out: int  # keys that are not here
+
+    def __len__(self) -> int:
+        return sum(self.runs)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report."""
+
+    title: str
+    name: str
+    release: Release
+    strength: Strength
+    proof: Proof | PrivacyViolation | None  # None: not run
+    visible_from: int | None
+    visibility: list[tuple[Fraction, int | None]]
+    top: Estimates | None  # as all that needs tokens, None for keys only
+    counts: list[tuple[int, Estimate]]  # frequency, number of keys at least so frequent
+    quantiles: Estimates | None
+    curve: Curve
+    other: Remainder | None
+    listing: Listing
+
+    @property
+    def terms(self) -> Terms:
+        """What the release was made with."""
+        return self.release.terms
+
+    def python(self, *calls: str) -> str:
+        """Python that gives the numbers of a section."""
+        return "\n".join(["import dpsample", "", f"release = dpsample.read_release({self.name!r})", *calls])
+
+    def command(self, *words: object) -> str:
+        """The command that gives the numbers of a section; FILE among the words is the release."""
+        return shlex.join(["dpsample", *(self.name if word is FILE else str(word) for word in words)])
+
+
+FILE = object()
+
+
+def content_of(
+    release: Release,
+    *,
+    title: str | None = None,
+    name: str | None = None,
+    top: int = TOP,
+    prove: bool | None = None,
+) -> Content:
+    """Compute it all. The arguments are those of `make_report`."""
+    sampling, each = release.sampling, release.per_key
+    tokens = not release.keys_only
+    visible_from = frequency_reaching(0.5, sampling, each)
+    listed = release.each_key() if tokens and len(release) else None
+    spread = tokens and len(release) and visible_from is not None
+    return Content(
+        title=title or f"Private release: {', '.join(release.keys)}",
+        name=PurePath(name).name if name else "release.private.parquet",
+        release=release,
+        strength=Strength.of(release.privacy),
+        proof=_proof(release.terms, prove),
+        visible_from=visible_from,
+        visibility=visibility(sampling, each),
+        top=release.top(top) if tokens else None,
+        counts=_counts(release, visible_from, listed),
+        quantiles=release.quantiles(SHARES) if spread else None,
+        curve=curve(sampling, each, _POINTS),
+        other=release.other() if tokens and release.total is not None else None,
+        listing=_listing(release, listed),
+    )
+
+
+def _proof(terms: Terms, prove: bool | None) -> Proof | PrivacyViolation | None:
+    if not (lifetime(terms.per_key) <= _LONG if prove is None else prove):
+        return None
+    try:
+        return prove_release(terms)
+    except PrivacyViolation as violation:
+        return violation
+
+
+def _counts(release: Release, visible_from: int | None, listed: Estimates | None) -> list[tuple[int, Estimate]]:
+    if listed is None or visible_from is None:
+        return []
+    largest = max(float(np.max(listed.numbers["value"].to_numpy())), visible_from)
+    few = lifetime(release.per_key) > _LONG
+    return [(i, release.count_keys(at_least=i)) for i in steps(visible_from, largest, few)]
+
+
+def steps(first: int, last: float, few: bool = False) -> list[int]:
+    """Return round frequencies from the first to the last, evenly by magnitude: few enough to ask for each.
+
+    >>> steps(14, 1000), steps(20, 3e6), steps(20, 1e12)[:4]
+    ([14, 20, 50, 100, 200, 500, 1000], [20, 30, 100, 300, 1000, 3000, 10000, ...], [20, 100, 1000, 10000])
+    """
+    decades = math.log10(last / first)
+    between = (1,) if few or decades > 5.5 else (1, 3) if decades > 2.5 else (1, 2, 5)
+    powers = range(int(math.log10(first)), int(math.log10(last)) + 1)
+    return [first, *(i for power in powers for step in between if first < (i := step * 10**power) <= last)]
+
+
+def _listing(release: Release, listed: Estimates | None) -> Listing:
+    """Take the keys with the largest estimates, as many as a page can hold."""
+    tokens = np.ones(len(release)) if listed is None else release.table["token"].to_numpy()
+    values = tokens if listed is None else listed.numbers["value"].to_numpy()
+    order = np.lexsort((-tokens, -values))[:LISTED]
+    tokens = tokens[order]
+    first = np.flatnonzero(np.diff(tokens, prepend=np.inf))  # equal tokens are neighbours
+    table = release.table.take(pa.array(order))
+    columns = {name: readable(table[name]) for name in release.keys}
+    sizes = np.array([sum(map(len, map(str.encode, texts))) for texts in zip(*columns.values(), strict=True)], float)
+    sizes += _EACH * len(columns)
+    sizes[first] += _TOKEN
+    n = int(np.searchsorted(np.cumsum(sizes), _BYTES, side="right"))
+    first = first[first < n]
+    shown = {name: texts[:n] for name, texts in columns.items()}
+    runs = np.diff(first, append=n).tolist()
+    if listed is None:
+        return Listing(shown, [n], np.zeros(0), {}, len(release) - n)
+    numbers = {name: listed.numbers[name].to_numpy()[order[first]] for name in ("value", "low", "high")}
+    return Listing(shown, runs, tokens[first], numbers, len(release) - n)

@@ -1,0 +1,15 @@
+"""EVERYTHING here may see private data or secret coins. Nothing that follows a release imports it (tested).
+
+source          where elements live, and which columns are the key
+python_objects  Python objects as Arrow
+randomness      the only door to randomness
+derived_coins   coins for work that may be done twice
+bounding        each user keeps a bounded number of keys
+noise           discrete Laplace noise, drawn exactly
+sanitizer       frequencies and coins -> which keys are reported, with which token
+sample          a weighted sample with its scheme; NOT private
+request         what a release is to be, checked before any data are read
+run             release, sample, sanitize: the stages put together
+count           frequencies for a plan, as private as the data
+engine          moves data, knows no mathematics; DuckDB is the embedded one, Spark the distributed one
+"""

@@ -1,0 +1,141 @@
+"""Coins for work that may be done twice: the same key gets the same coins, however often and wherever it is asked.
+
+A cluster re-runs tasks: failures, speculation, a lost partition, a table that is evaluated twice. Coins drawn anew each
+time would be a second draw, and parts of both could meet in one release. So all coins of a release are a keyed function
+of a secret that is drawn for this release alone, of the purpose, and of what is decided about:
+
+    about a key         BLAKE2b, keyed with the secret, of the key. Independent between keys and purposes; nothing else
+                        goes in, so neither the order of rows nor their partition matter. For which keys a user keeps,
+                        it is of the user and the key.
+    along elements      An element has no name of its own. A batch of elements gets the key stream of AES under
+                        BLAKE2b(secret; place of the batch, all that is in it), element by element.
+
+Why elements go by the batch. Were the coins those of a position alone, then a task that is run again and meets its rows
+in another order would toss the first run's coins for other keys. If some readers have the first run's output and some
+the second's, then two keys hang on one coin, and are no longer sampled independently. With the content in the key, a
+batch that is the same is decided the same, and a batch that differs in anything, if only in its order, has coins that
+are independent of all others. Whichever run's output of a task is read for a key, its elements have been decided by
+coins of their own, once: the law of the picked keys is right whatever is re-run, and the very same keys are picked
+if the rows come in the same order, as they do from files.
+"""
+
+from functools import cached_property
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsample.files import Content, is_text
+from dpsample.private.randomness import Coins, StreamCoins, Words, secret_key
+
+PURPOSES: Final = ("keep", "sample", "sanitize", "part")
+_BLOCK = 64  # bytes that BLAKE2b gives at once
+
+
+class Secret:
+    """The secret of one release: 32 bytes, drawn for it, never shown, and never used for a second one.
+
+    >>> Secret()
+    Secret()
+    >>> keys = pa.record_batch({"key": ["a", "b"]})
+    >>> secret = Secret()
+    >>> bool((secret.about(keys, "sample").first(2) == secret.about(keys, "sample").first(2)).all())
+    True
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = secret_key() if key is None else key
+
+    def about(self, keys: pa.RecordBatch, purpose: str) -> "KeyedCoins":
+        """Return the coins for decisions about keys, one row each."""
+        return KeyedCoins(self._key, keys, purpose)
+
+    def along(self, elements: pa.RecordBatch, place: tuple[int, int]) -> StreamCoins:
+        """Return the coins for decisions about elements, batch `place[1]` of partition `place[0]`."""
+        content = Content(elements.schema)
+        content.update(elements)
+        said = f"{place[0]} {place[1]} {content.hexdigest()}".encode()
+        return StreamCoins(blake2b(said, digest_size=32, key=self._key, person=b"pick").digest())
+
+    def __repr__(self) -> str:
+        return "Secret()"
+
+
+class KeyedCoins(Coins):
+    """Bits of a keyed function of each row's key, for one purpose.
+
+    The number of a row is BLAKE2b(key = secret, person = purpose, salt = n) of the row, for n = 0, 1, 2, ...
+    """
+
+    def __init__(self, secret: bytes, keys: pa.RecordBatch, purpose: str) -> None:
+        if purpose not in PURPOSES:
+            raise ValueError(f"unknown purpose {purpose!r}")
+        self._secret, self._person, self._keys = secret, purpose.encode(), keys
+
+    @cached_property
+    def _rows(self) -> list[bytes]:
+        return encoded(self._keys)
+
+    def first(self, n: int) -> Words:  # noqa: D102
+        if n != self._keys.num_rows:
+            raise ValueError("there is one number for each key")
+        return self._hashed(8)
+
+    def wide(self) -> Words:
+        """Return 128 bits for each key: rows of two words."""
+        return self._hashed(16).reshape(-1, 2)
+
+    def _hashed(self, size: int) -> Words:
+        start = blake2b(digest_size=size, key=self._secret, person=self._person)
+        words = []
+        for row in self._rows:
+            hashed = start.copy()
+            hashed.update(row)
+            words.append(hashed.digest())
+        return np.frombuffer(b"".join(words), "<u8")
+
+    def more(self, row: int, bits: int) -> int:  # noqa: D102
+        blocks = [
+            blake2b(self._rows[row], key=self._secret, person=self._person, salt=n.to_bytes(16, "big")).digest()
+            for n in range(1, 1 - (-bits // (8 * _BLOCK)))
+        ]
+        return int.from_bytes(b"".join(blocks), "big") >> (8 * _BLOCK * len(blocks) - bits)
+
+    def __repr__(self) -> str:
+        return "KeyedCoins()"
+
+
+def encoded(keys: pa.RecordBatch) -> list[bytes]:
+    """Write each row as bytes: different keys differently, and equal ones alike whatever the widths of their types.
+
+    A column alone is its own bytes. Of several, each but the last has its length before it.
+
+    >>> [row[:1] + row[8:] for row in encoded(pa.record_batch({"a": ["x", "xy"], "b": ["yz", "z"]}))]
+    [b'\\x01xyz', b'\\x02xyz']
+    """
+    *before, last = [_values(column) for column in keys.columns]
+    rows = last
+    for values in reversed(before):
+        rows = [len(v).to_bytes(8, "little") + v + rest for v, rest in zip(values, rows, strict=True)]
+    return rows
+
+
+def _values(column: pa.Array) -> list[bytes]:
+    """The bytes of each value of a column: of text its UTF-8, of whole numbers and times 8, of decimals 16."""
+    kind = column.type
+    if is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        found: list[bytes] = column.cast(pa.large_binary()).to_pylist()
+        return found
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.decimal128(38, kind.scale))
+        raw = memoryview(column.buffers()[1])[16 * column.offset : 16 * (column.offset + len(column))]
+        return [bytes(raw[i : i + 16]) for i in range(0, len(raw), 16)]
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
+        column = column.cast(pa.uint8() if pa.types.is_boolean(kind) else pa.int32())
+    elif pa.types.is_temporal(kind):
+        column = column.cast(pa.int64())
+    number = column.cast(pa.uint64() if pa.types.is_unsigned_integer(column.type) else pa.int64())
+    wide: list[bytes] = pc.fill_null(number, 0).to_numpy(zero_copy_only=False).view("V8").tolist()
+    return wide

@@ -1,0 +1,18 @@
+"""The embedded engine: DuckDB reads, aggregates and sorts, on one machine and within a memory limit.
+
+Every statement runs on a cursor of its own, since a connection with an open result takes no other statement. Rows are
+checked where they are read, by a filter that raises a marked error; the marks are turned into refusals here, and
+DuckDB's own messages, which may quote the data, go no further.
+
+    engine      DuckDB: its methods, then its statements
+    tables      how sources look from inside DuckDB
+    users       each user keeps so many keys
+    columns     columns in SQL: names, key types, faults
+    databases   databases that aggregate their own rows
+    inputs      files looked at before DuckDB reads them
+    errors      what DuckDB's errors mean
+"""
+
+from dpsample.private.engine.duckdb.engine import DuckDB
+
+__all__ = ["DuckDB"]

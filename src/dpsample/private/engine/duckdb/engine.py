@@ -1,0 +1,425 @@
+"""The engine: its methods, then its statements."""
+
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from dpsample.errors import InvalidValue
+from dpsample.private.engine.duckdb.columns import numbered, shaped_as
+from dpsample.private.engine.duckdb.errors import is_out_of_memory, translated
+from dpsample.private.engine.duckdb.tables import Objects, Table, Tables
+from dpsample.private.engine.duckdb.users import Choose, bounded
+from dpsample.private.engine.errors import marked
+from dpsample.private.source import Source
+from dpsample.scheme.sampling import MAX_FREQUENCY
+
+_T = TypeVar("_T")
+
+_BATCH = 122_880  # rows: one of DuckDB's row groups
+_PREFIX = 1 << 16  # rows that an estimate looks at
+_LEAST = 200 * 10**6  # bytes of memory to work in
+_THREAD = 64 * 10**6  # bytes of memory that a thread should have
+_SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
+
+
+class DuckDB:
+    """The embedded engine, to be used in a `with` block.
+
+    memory_limit    for the whole process, such as "1GB"; data that needs more is aggregated in parts and spilled to
+                    temporary files; without it, DuckDB takes what it needs up to four fifths of the machine
+    threads         as many as there are cores unless told
+    temp_dir        where temporary files go, in a private folder that is removed at the end; they hold private data
+
+    A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
+    into a temporary table first, so that it can be passed over again.
+
+    >>> from dpsample.private.source import Source
+    >>> with DuckDB() as engine:
+    ...     table = pa.Table.from_batches(engine.aggregated(Source(["pear", "apple", "pear"])))
+    >>> table.sort_by("key").to_pydict()
+    {'key': ['apple', 'pear'], 'frequency': [1, 2]}
+    """
+
+    def __init__(
+        self,
+        memory_limit: str | int | None = None,
+        threads: int | None = None,
+        temp_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.memory_limit = None if memory_limit is None else _bytes(memory_limit)
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise InvalidValue("threads is a whole number from 1", f"{threads!r}", "leave it out to use every core")
+        if temp_dir is not None and not (os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK)):
+            raise InvalidValue(
+                "temp_dir is a folder that can be written to", f"{os.fspath(temp_dir)!r}", "make it, or choose another"
+            )
+        self._temp = tempfile.TemporaryDirectory(prefix="dpsample-", dir=temp_dir)  # mode 0700
+        config: dict[str, Any] = {
+            "temp_directory": self._temp.name,
+            "preserve_insertion_order": "false",
+            "autoinstall_known_extensions": "false",
+        }
+        if self.memory_limit is not None:
+            share = share_of(self.memory_limit)
+            config["memory_limit"] = f"{share}B"
+            threads = threads or max(1, min(os.cpu_count() or 1, share // _THREAD))
+        if threads is not None:
+            config["threads"] = threads
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        try:
+            self._connection = duckdb.connect(":memory:", config=config)
+        finally:
+            if self._connection is None:
+                self._temp.cleanup()
+        self._cursors: list[duckdb.DuckDBPyConnection] = []
+        self._names = (f"spool_{i}" for i in count())
+        self.tables = Tables(self)
+
+    def __enter__(self) -> "DuckDB":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and remove all temporary files; batches that are still open end with an error."""
+        if self._connection is None:
+            return
+        connection, self._connection = self._connection, None
+        self.tables.forget()
+        try:
+            for cursor in self._cursors:
+                cursor.close()
+            connection.close()
+        finally:
+            self._temp.cleanup()
+
+    # ---- what an engine does
+
+    def check(self, source: Source) -> pa.Schema:
+        """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
+        return self._ask(source, lambda table: table.schema)
+
+    def aggregated(self, source: Source) -> Iterator[pa.RecordBatch]:
+        """Yield each key once, with its frequency; keys of frequency 0 are left out.
+
+        NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
+        """
+        return self._read(source, self._aggregated, frequency=True)
+
+    def elements(self, source: Source) -> Iterator[pa.RecordBatch]:
+        """Yield the key column(s) only, a row for each element, in any order; for raw sources.
+
+        A NULL key is refused when it is met.
+        """
+        if source.aggregated:
+            raise InvalidValue(
+                "elements are read one by one from raw rows", "a source with frequencies", "read it aggregated"
+            )
+        return self._read(source, self._elements, frequency=False)
+
+    def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the frequencies of just these distinct keys; those that are not in the source are left out.
+
+        It is the second pass over a source: what `elements` refuses, it passes over.
+        """
+        wanted = keys.select(list(source.key)).rename_columns([f"k{i}" for i in range(len(source.key))])
+
+        def produce(table: Table) -> Iterator[pa.RecordBatch]:
+            self.fill(table)
+            match = " AND ".join(f"r.k{i} = w.k{i}" for i in range(len(table.keys)))
+            rows = f"SELECT r.* FROM ({replace(table, drop_null=True).rows}) r SEMI JOIN wanted w ON {match}"
+            return self.stream(table.grouped(rows), {**table.objects, "wanted": lambda: wanted})
+
+        return self._read(source, produce, frequency=True)
+
+    def rows(self, source: Source) -> int | None:
+        """Return the number of rows, NULL keys included, if it is known without reading them."""
+        return self._ask(source, lambda table: table.size())
+
+    def total(self, source: Source) -> int:
+        """Return the number of elements; what `aggregated` refuses is refused."""
+
+        def answer(table: Table) -> int:
+            self.fill(table)
+            value = "count(*)" if table.frequency is None else "coalesce(sum(f), 0)"
+            [(total,)] = self.run(f"SELECT {value} FROM ({table.rows})", table.objects)
+            return int(total)
+
+        return self._ask(source, answer)
+
+    def bounded(self, source: Source, limit: int, choose: Choose) -> Source:
+        """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
+
+        `choose` is shown the users with more keys: batches of a user's number and a key, user after user.
+        """
+        return self._ask(source, lambda table: bounded(self, source, table, limit, choose))
+
+    def forget(self, source: Source) -> None:
+        """Let go of a source that `bounded` returned, and of its temporary files."""
+        self.drop(self.tables.remove(source).origin)
+
+    def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in ascending order of some columns; text in the order of its bytes.
+
+        >>> batch = pa.record_batch({"key": ["é", "b", "B"]})
+        >>> with DuckDB() as engine:
+        ...     [b["key"].to_pylist() for b in engine.sort([batch], batch.schema, ["key"])]
+        [['B', 'b', 'é']]
+        """
+        order = ", ".join(f"c{schema.get_field_index(name)}" for name in by)
+
+        def produce() -> Iterator[pa.RecordBatch]:
+            name = self.name()
+            try:
+                self.spool(name, schema, batches)
+                for batch in self.stream(f"SELECT * FROM {name} ORDER BY {order}"):
+                    yield shaped_as(batch, schema)
+            finally:
+                self.drop(name)
+
+        return translated(produce, "the rows to sort", ())
+
+    # ---- how it is done
+
+    def _aggregated(self, table: "Table") -> Iterator[pa.RecordBatch]:
+        self.fill(table)
+        if table.frequency is not None:
+            self._refuse_overflow(table)
+        parts = self._parts(table)
+        if self.memory_limit is None:
+            started = False
+            try:
+                for batch in self.stream(table.grouped(table.rows), table.objects):
+                    started = True
+                    yield batch
+                return
+            except (duckdb.Error, OSError) as error:
+                if started or not is_out_of_memory(error):
+                    raise
+            parts = 2
+        if table.frequency is None:  # a part may find the faults of its own rows only
+            self.run(f"SELECT count(*) FROM ({table.rows})", table.objects)
+        stack = [(parts, part) for part in range(parts)]
+        while stack:
+            modulus, part = stack.pop()
+            # the hash of a hash: rows that share bits of the first would crowd the table that groups them
+            rows = f"SELECT * FROM ({table.rows}) WHERE hash(hash({table.names})) % {modulus} = {part}"
+            name = self.name()
+            try:
+                self.run(f"CREATE TABLE {name} AS {table.grouped(rows)}", table.objects)
+            except duckdb.OutOfMemoryException as error:
+                if modulus >= 64 * parts or not is_out_of_memory(error):
+                    raise
+                stack += [(2 * modulus, part), (2 * modulus, part + modulus)]
+            else:
+                yield from self.stream(f"SELECT * FROM {name}")
+            finally:
+                self.drop(name)
+
+    def _parts(self, table: "Table") -> int:
+        """How many parts to begin with, so that the groups of one come near to fitting into memory."""
+        if self.memory_limit is None:
+            return 1
+        lengths = {pa.string(): "strlen", pa.binary(): "octet_length"}
+        columns = [(sql, lengths.get(f.type)) for sql, f in zip(table.keys, table.schema, strict=True)]
+        length = " + ".join(f"{function}({sql})" for sql, function in columns if function) or "0"
+        first = f"SELECT {length} AS n FROM {table.origin} LIMIT 10000"
+        [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
+        return 1 + int(self._distinct(table) * (48 + size)) // (2 * share_of(self.memory_limit))
+
+    def _refuse_overflow(self, table: "Table") -> None:
+        [(total,)] = self.run(f"SELECT sum(f) FROM ({table.rows})", table.objects)
+        if total is not None and total > MAX_FREQUENCY:  # of all keys together; look at each
+            above = f"SELECT 1 FROM ({table.rows}) GROUP BY {table.names} HAVING sum(f) > {MAX_FREQUENCY} LIMIT 1"
+            if self.run(above, table.objects):
+                raise marked("sum", "")
+
+    def _elements(self, table: "Table") -> Iterator[pa.RecordBatch]:
+        if table.elements is not None:
+            return table.elements()
+        self.fill(table)
+        return self.stream(table.rows, table.objects)
+
+    def _distinct(self, table: "Table") -> int:
+        """Estimate the number of distinct keys from the first rows.
+
+        With d distinct keys, of which f1 are seen once and f2 twice, Chao's estimate of how many there are to draw from
+        is ``D = d + f1 (f1 - 1) / (2 (f2 + 1))``, and n rows draw ``D (1 - exp(-n / D))`` of them. It is far too low
+        where rows are sorted by key; the parts are then split as needed.
+        """
+        chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(table.keys))
+        first = f"SELECT {chosen} FROM {table.origin} LIMIT {_PREFIX}"
+        frequencies = f"SELECT count(*) AS f FROM ({first}) GROUP BY {table.names}"
+        numbers = "count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), coalesce(sum(f), 0)::BIGINT"
+        [(distinct, once, twice, seen)] = self.run(f"SELECT {numbers} FROM ({frequencies})", table.objects)
+        if seen < _PREFIX:
+            return int(distinct)
+        population, rows = float(distinct + once * (once - 1) / (2 * (twice + 1))), table.size()
+        return round(population if rows is None else -population * math.expm1(-rows / population))
+
+    # ---- statements
+
+    def run(self, sql: str, objects: Objects | None = None) -> list[Any]:
+        """Run a statement to its end."""
+        with self._cursor(objects) as cursor:
+            rows: list[Any] = _waited(cursor, lambda: cursor.execute(sql).fetchall())
+            return rows
+
+    def stream(self, sql: str, objects: Objects | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the result of a query, as it is made."""
+        with self._cursor(objects) as cursor:
+            for batch in _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(_BATCH)):
+                if batch.num_rows:
+                    yield batch
+                self._require_open()  # or the result of a closed cursor just seems to have come to its end
+
+    def describe(self, origin: str, objects: Objects | None = None) -> list[tuple[str, Any]]:
+        """Return the names and DuckDB types of the columns of a FROM item."""
+        with self._cursor(objects) as cursor:
+            relation = cursor.sql(f"SELECT * FROM {origin} LIMIT 0")
+            return list(zip(relation.columns, relation.types, strict=True))
+
+    def schema(self, sql: str, objects: Objects | None = None) -> pa.Schema:
+        """Return the Arrow schema of a query's result."""
+        with self._cursor(objects) as cursor:
+            return cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema
+
+    def name(self) -> str:
+        """Return a name for a table that no other has."""
+        return next(self._names)
+
+    @contextmanager
+    def _cursor(self, objects: Objects | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        cursor = self._require_open().cursor()
+        self._cursors.append(cursor)
+        try:
+            cursor.execute(_SETTINGS).fetchall()
+            for name, make in (objects or {}).items():
+                cursor.register(name, make())
+            yield cursor
+        finally:
+            self._cursors.remove(cursor)
+            cursor.close()
+
+    def _require_open(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
+        return self._connection
+
+    def spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+        """Put batches into a new table, which may spill, with columns c0, c1, ...; return the number of rows."""
+        self.run(f"CREATE TABLE {name} AS SELECT * FROM empty", {"empty": lambda: numbered(schema.empty_table())})
+        return self.insert(name, batches)
+
+    def insert(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
+        """Add batches to a table; return their number of rows."""
+        rows = 0
+        with self._cursor() as cursor:
+            for table in _gathered(batches):
+                cursor.register("batch", numbered(table))
+                cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall()
+                cursor.unregister("batch")
+                rows += table.num_rows
+        return rows
+
+    def fill(self, table: "Table") -> None:
+        """Look through files that need it; put what is pending into its table, whole or not at all."""
+        while table.unseen:
+            table.unseen[-1]()
+            table.unseen.pop()
+        if table.pending is None:
+            return
+        schema, batches = table.pending
+        table.pending = schema, _spent()
+        try:
+            rows = self.spool(table.origin, schema, batches)
+        except BaseException:
+            self.drop(table.origin)
+            raise
+        table.pending = None
+        if table.elements is None:
+            table.size = lambda: rows
+
+    def drop(self, name: str) -> None:
+        """Remove a table, if it is there."""
+        if self._connection is not None:
+            self.run(f"DROP TABLE IF EXISTS {name}")
+
+    def _ask(self, source: Source, answer: "Callable[[Table], _T]") -> _T:
+        def produce() -> Iterator[_T]:
+            yield answer(self.tables.open(source))
+
+        return next(translated(produce, source.where, source.columns))
+
+    def _read(
+        self, source: Source, produce: "Callable[[Table], Iterator[pa.RecordBatch]]", *, frequency: bool
+    ) -> Iterator[pa.RecordBatch]:
+        def batches() -> Iterator[pa.RecordBatch]:
+            table = self.tables.open(source)
+            schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
+            for batch in produce(table):
+                yield shaped_as(batch, schema)
+
+        return translated(batches, source.where, source.columns)
+
+
+def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
+    """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            while not future.done():
+                cursor.interrupt()
+                wait([future], 0.05)
+            raise
+
+
+def _spent() -> Iterator[pa.RecordBatch]:
+    yield from ()
+    raise InvalidValue("a stream can be read once", "one that was read before", "make a new one")
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather small batches, since each statement has its price."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= _BATCH:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _bytes(limit: str | int) -> int:
+    """Read a memory limit.
+
+    >>> _bytes("1GB"), _bytes("512 MiB"), _bytes(2**30)
+    (1000000000, 536870912, 1073741824)
+    """
+    powers = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", str(limit).strip().lower())
+    if match is None or isinstance(limit, bool):
+        raise InvalidValue("memory_limit is a number of bytes, such as '1GB'", repr(limit), "write a number and a unit")
+    size = int(float(match[1]) * (1024 if match[3] else 1000) ** powers[match[2]])
+    if size < _LEAST:
+        raise InvalidValue(f"memory_limit is at least {_LEAST // 10**6}MB", repr(limit), "choose a larger one, or none")
+    return size
+
+
+def share_of(limit: int) -> int:
+    """DuckDB's share of the memory of the process; the rest is for Python, Arrow, and what DuckDB does not count."""
+    return (limit - 150 * 10**6) * 3 // 4

@@ -1,0 +1,66 @@
+"""What is refused, and in which words: DuckDB's own messages may quote the data, and go no further."""
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.private.engine.errors import MARK, marked
+
+_T = TypeVar("_T")
+
+
+def raise_sql(code: str) -> str:
+    """Return SQL that ends a statement with a marked error."""
+    return f"error('{MARK}:{code}')"
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether less at a time might work."""
+    return "Out of Memory Error" in str(error)[:40] and "temp_directory_size" not in str(error)
+
+
+def refusal(error: Exception, where: str, keys: Sequence[str]) -> BaseException:
+    """Put an error of DuckDB or Arrow into words that show nothing of the data."""
+    message = str(error)
+    if mark := re.search(rf"{MARK}:(\w+)(?::(\d+))?", message):
+        return marked(mark[1], keys[int(mark[2])] if mark[2] else "")
+    if isinstance(error, duckdb.InterruptException):
+        return KeyboardInterrupt()
+    if "No space left" in message or "temp_directory_size" in message:
+        return SystemFailure(
+            "temporary files need room on the disk", "none left", "free some, or choose another temp_dir"
+        )
+    if is_out_of_memory(error) or isinstance(error, MemoryError):
+        return SystemFailure(
+            "the work must fit into the memory limit", "too little", "raise or set memory_limit, or use fewer threads"
+        )
+    rule, remedy = f"{where} must be whole and readable", "check the file, or write it anew"
+    if line := re.search(r"CSV (Error on Line: (\d+)|Parser)", message):
+        where_in = f" near line {line[2]}" if line[2] else ""
+        return InvalidValue(
+            rule, f"a broken row of CSV{where_in}", "check its quotes, separators, line ends and encoding"
+        )
+    if line := re.search(r"JSON.* in line (\d+)", message):
+        return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
+    return InvalidValue(rule, f"one that is not ({type(error).__name__})", remedy)
+
+
+def translated(produce: Callable[[], Iterator[_T]], where: str, keys: Sequence[str]) -> Iterator[_T]:
+    """Yield from an iterator; an error of DuckDB or Arrow is replaced, and not even kept as a context."""
+    iterator = produce()
+    while True:
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        except (duckdb.Error, pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
+            problem = refusal(error, where, keys)
+        else:
+            yield item
+            continue
+        raise problem

@@ -1,0 +1,67 @@
+"""Each user keeps so many keys: pairs of user and key, users with too many of them, and what they keep."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from dpsample.errors import InvalidValue
+from dpsample.private.engine.duckdb.errors import is_out_of_memory
+from dpsample.private.engine.duckdb.tables import Table
+from dpsample.private.source import Source
+
+if TYPE_CHECKING:
+    from dpsample.private.engine.duckdb.engine import DuckDB
+
+Choose = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_PAIR = 64  # bytes of memory that grouping a pair takes, at least
+_MOST_PARTS = 4096
+
+
+def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, choose: Choose) -> Source:
+    """Put a key for each user who keeps it into a table of its own, and return it as a source.
+
+    Users are taken in parts if all pairs would not fit into memory; a user is always in one part.
+    """
+    if table.user is None:
+        raise InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
+    engine.fill(table)
+    columns = [pa.field(f"c{i}", field.type) for i, field in enumerate(table.schema)]
+    kept = engine.name()
+    engine.spool(kept, pa.schema(columns), ())
+    parts = _parts(engine, table)
+    stack = [(parts, part) for part in range(parts)]
+    while stack:
+        modulus, part = stack.pop()
+        pairs, many = engine.name(), engine.name()
+        try:
+            try:
+                own = "" if modulus == 1 else f" AND hash(hash({table.user})) % {modulus} = {part}"
+                engine.run(f"CREATE TABLE {pairs} AS {table.pairs}{own}", table.objects)
+                counted = f"SELECT u FROM {pairs} GROUP BY u HAVING count(*) > {limit}"
+                engine.run(f"CREATE TABLE {many} AS SELECT u, row_number() OVER () AS number FROM ({counted})")
+            except duckdb.OutOfMemoryException as error:
+                if modulus >= _MOST_PARTS or not is_out_of_memory(error):
+                    raise
+                stack += [(2 * modulus, part), (2 * modulus, part + modulus)]
+                continue
+            engine.run(f"INSERT INTO {kept} SELECT {table.names} FROM {pairs} ANTI JOIN {many} USING (u)")
+            shown = f"SELECT number, {table.names} FROM {pairs} JOIN {many} USING (u) ORDER BY number"
+            engine.insert(kept, choose(engine.stream(shown)))
+        finally:
+            engine.drop(pairs)
+            engine.drop(many)
+    [(rows,)] = engine.run(f"SELECT count(*) FROM {kept}")
+    made = Source(table.schema.empty_table(), source.key)
+    names = [f"c{i}" for i in range(len(table.keys))]
+    engine.tables.add(made, Table(kept, table.schema, names, size=lambda: int(rows)))
+    return made
+
+
+def _parts(engine: "DuckDB", table: Table) -> int:
+    rows = table.size()
+    if engine.memory_limit is None or rows is None:
+        return 1
+    return 1 + rows * _PAIR // (4 * engine.memory_limit)

@@ -1,0 +1,17 @@
+"""The distributed engine: Spark reads and aggregates where the data are, through its DataFrame interface alone.
+
+It works with Spark 3.5 and 4, in the same process or over Spark Connect. Python functions are sent to the rows
+(`mapInArrow`); what they carry along travels in the function, never as a literal, a setting or a column, all of which
+Spark writes into plans, logs and its pages. Rows come back as Arrow messages in a binary column, so that no type is
+converted on the way.
+
+    engine      Spark: its methods, then its jobs
+    frames      how sources look from inside Spark
+    users       each user keeps so many keys
+    jobs        what is done where the rows are: a release or a sample, drawn on the workers
+    errors      what is refused, and in which words
+"""
+
+from dpsample.private.engine.spark.engine import Spark
+
+__all__ = ["Spark"]

@@ -1,0 +1,265 @@
+"""The engine: its methods, then its jobs."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsample.errors import InvalidValue
+from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.spark.errors import missing, translated
+from dpsample.private.source import Source
+
+try:
+    from pyspark.sql import SparkSession
+except ImportError:
+    raise missing() from None
+
+from dpsample.private.engine.spark.frames import Frame, frame
+from dpsample.private.engine.spark.users import bounded
+
+_T = TypeVar("_T")
+
+MESSAGES: Final = "message binary, rows bigint"
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_COALESCE = "spark.sql.adaptive.coalescePartitions.enabled"
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class Spark:
+    """The distributed engine, to be used in a `with` block.
+
+    session     a Spark session; by default the active one, or that of the DataFrame that is read
+    partitions  into how many keys are divided when they are counted; by default as many as the session says
+                (spark.sql.shuffle.partitions), less where Spark's adaptive execution finds them small
+
+    Its methods bring rows to the driver, as every engine's do: for samples, and for tests. `dpsample.spark` leaves the
+    rows where they are, with the same frames and jobs.
+    """
+
+    def __init__(self, session: Any = None, partitions: int | None = None) -> None:
+        if partitions is not None and (
+            isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1
+        ):
+            raise InvalidValue(
+                "partitions is a whole number from 1", f"{partitions!r}", "leave it out to let Spark choose"
+            )
+        self._session, self._partitions, self._open = session, partitions, True
+        self._frames: dict[int, tuple[Source, Frame]] = {}
+        self._kept: list[Any] = []
+
+    def __enter__(self) -> "Spark":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of everything that was kept on the workers; the session stays."""
+        self._open = False
+        self._frames.clear()
+        while self._kept:
+            with suppress(Exception):  # a session that has ended keeps nothing
+                self._kept.pop().unpersist()
+
+    # ---- what an engine does
+
+    def check(self, source: Source) -> pa.Schema:
+        """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
+        return self.frame(source).schema
+
+    def aggregated(self, source: Source) -> Iterator[pa.RecordBatch]:
+        """Yield each key once, with its frequency; keys of frequency 0 are left out.
+
+        NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
+        """
+        return self._read(source, lambda made: made.grouped(made.rows()), "counting keys", frequency=True)
+
+    def elements(self, source: Source) -> Iterator[pa.RecordBatch]:
+        """Yield the key column(s) only, a row for each element, in any order; for raw sources.
+
+        A NULL key is refused when it is met.
+        """
+        if source.aggregated:
+            raise InvalidValue(
+                "elements are read one by one from raw rows", "a source with frequencies", "read it aggregated"
+            )
+        return self._read(source, lambda made: made.rows(), "reading elements", frequency=False)
+
+    def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the frequencies of just these distinct keys; those that are not in the source are left out.
+
+        It is the second pass over a source: what `elements` refuses, it passes over.
+        """
+
+        def rows(made: Frame) -> Any:
+            return made.grouped(made.wanted(self._sent(keys.select(list(source.key)), made), keys.num_rows))
+
+        return self._read(source, rows, "counting picked keys", frequency=True)
+
+    def rows(self, source: Source) -> int | None:
+        """Return the number of rows if it is known without reading them: Spark does not tell."""
+        self.frame(source)
+        return None
+
+    def total(self, source: Source) -> int:
+        """Return the number of elements; what `aggregated` refuses is refused."""
+        [row] = self.job("counting elements", source.columns, self.frame(source).total().collect)
+        return int(row[0] or 0)
+
+    def bounded(self, source: Source, limit: int, choose: Any) -> Source:
+        """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
+
+        `choose` is not asked, since a cluster would ask it twice: what is kept hangs on a secret of this call's own.
+        """
+        return self.bound(source, limit, Secret(), often=True)
+
+    def bound(self, source: Source, limit: int, secret: Secret, often: bool) -> Source:
+        """Do what `bounded` does with a given secret; what is read `often` is kept on the workers."""
+        kept = bounded(self.frame(source), limit, secret)
+        if often:
+            kept = replace(kept, data=self.job("bounding users", source.columns, lambda: self.keep(kept.data)))
+        made = Source(kept.data, source.key, user=source.user)  # the user: errors name the columns that are read
+        self._frames[id(made)] = made, kept
+        return made
+
+    def forget(self, source: Source) -> None:
+        """Let go of a source that `bounded` returned, and of what the workers keep of it."""
+        self._frames.pop(id(source))
+        self._kept.remove(source.data)
+        translated(source.data.unpersist, source.key)
+
+    def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in ascending order of some columns; text in the order of its bytes."""
+        table = pa.Table.from_batches(batches, schema)
+        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in by])
+        return iter(table.take(order).combine_chunks().to_batches())
+
+    # ---- jobs
+
+    def session(self) -> Any:
+        """Return the session, or refuse if there is none."""
+        found = self._session or SparkSession.getActiveSession()
+        if found is None:
+            raise InvalidValue("Spark needs a session", "none that is active", "start one, or hand one in")
+        return found
+
+    def frame(self, source: Source) -> Frame:
+        """Return a source as Spark has it, made and checked the first time."""
+        if not self._open:
+            raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
+        if id(source) not in self._frames:
+            if source.kind == "frame" and self._session is None:
+                self._session = source.data.sparkSession
+            session = None if source.kind == "frame" else self.session()
+            self._frames[id(source)] = source, translated(lambda: frame(source, session), source.columns)
+        return self._frames[id(source)][1]
+
+    def keep(self, data: Any) -> Any:
+        """Keep a DataFrame on the workers once it is computed, until the engine is closed."""
+        self._kept.append(data.persist())
+        return self._kept[-1]
+
+    @property
+    def partitions(self) -> str:
+        """Into how many partitions keys are divided, in words."""
+        session = self.session()
+        if self._partitions is not None:
+            return str(self._partitions)
+        adaptive = session.conf.get("spark.sql.adaptive.enabled") == "true" and session.conf.get(_COALESCE) == "true"
+        return f"{session.conf.get(_SHUFFLE)}{', fewer where they are small' if adaptive else ''}"
+
+    def job(self, what: str, keys: Sequence[str], work: Callable[[], _T], large: bool = False) -> _T:
+        """Do what computes something, named on Spark's pages, with keys divided as told, and errors put into words.
+
+        With `large`, rows go to Python in larger batches than usual: for a kernel that lets few of them through.
+        """
+        return translated(lambda: self._named(what, work, large), keys)
+
+    def _named(self, what: str, work: Callable[[], _T], large: bool) -> _T:
+        session = self.session()
+        settings = {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
+        if large and session.conf.get(_BATCH) == "10000":  # as Spark has it, unless told
+            settings[_BATCH] = "65536"
+        before = {name: session.conf.get(name) for name in settings}
+        described = _description(session)
+        tag = "dpsample-" + what.replace(" ", "-")
+        try:
+            for name, value in settings.items():
+                session.conf.set(name, value)
+            if described is None:  # Spark Connect
+                session.addTag(tag)
+            else:
+                session.sparkContext.setJobDescription(f"dpsample: {what}")
+            return work()
+        finally:
+            for name, value in before.items():
+                session.conf.set(name, value)
+            if described is None:
+                session.removeTag(tag)
+            else:
+                session.sparkContext.setLocalProperty("spark.job.description", described or None)
+
+    def collected(self, data: Any, what: str, keys: Sequence[str]) -> list[pa.RecordBatch]:
+        """Bring rows in Arrow messages to the driver."""
+        return self.job(what, keys, lambda: received(data.collect()))
+
+    def _read(
+        self, source: Source, rows: Callable[[Frame], Any], what: str, *, frequency: bool
+    ) -> Iterator[pa.RecordBatch]:
+        made = self.frame(source)
+        schema = made.schema.append(pa.field("frequency", pa.int64())) if frequency else made.schema
+
+        def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return messages(shaped(batch, schema) for batch in batches)
+
+        return iter(self.collected(rows(made).mapInArrow(pack, MESSAGES), what, source.columns))
+
+    def _sent(self, table: pa.Table, made: Frame) -> Any:
+        """Send rows from the driver to the workers: a DataFrame of k0, k1, ..."""
+        schema = pa.schema([pa.field(n, f.type) for n, f in zip(made.names, made.schema, strict=True)])
+        batches = (shaped(batch, schema) for batch in table.combine_chunks().to_batches())
+        rows = [
+            (bytearray(m), n) for batch in messages(batches) for m, n in zip(*batch.to_pydict().values(), strict=True)
+        ]
+
+        return self.session().createDataFrame(rows, MESSAGES).mapInArrow(unpacked, made.fields())
+
+
+def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a batch the names and types of a schema."""
+    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn each batch that has rows into an Arrow message: a binary value, and the number of its rows."""
+    for batch in batches:
+        if batch.num_rows:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.record_batch({"message": [sink.getvalue().to_pybytes()], "rows": [batch.num_rows]})
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn Arrow messages back into batches."""
+    for batch in batches:
+        for message in batch.column(0):
+            yield from pa.ipc.open_stream(message.as_buffer())
+
+
+def received(rows: Iterable[Any]) -> list[pa.RecordBatch]:
+    """Turn Arrow messages that have come to the driver back into batches."""
+    return [batch for row in rows for batch in pa.ipc.open_stream(pa.py_buffer(bytes(row[0])))]
+
+
+def _description(session: Any) -> str | None:
+    """Return the description that jobs have now, or None where the session knows none: over Spark Connect."""
+    try:
+        return session.sparkContext.getLocalProperty("spark.job.description") or ""
+    except Exception:  # Spark Connect says so in several ways
+        return None

@@ -1,0 +1,202 @@
+"""How sources look from inside Spark: a DataFrame of checked rows, with the columns k0, k1, ... and f."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import types as T  # noqa: N812
+
+from dpsample.errors import InvalidValue
+from dpsample.private.engine.errors import MARK, type_refusal
+from dpsample.private.engine.spark.errors import translated
+from dpsample.private.source import Source
+from dpsample.scheme.sampling import MAX_FREQUENCY
+
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_BROADCAST = 5 * 10**6  # keys that every worker may hold
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A source as Spark has it."""
+
+    data: Any  # a DataFrame of c0, c1, ...: the columns to read, in order
+    schema: pa.Schema  # of the key, under its own names
+    types: list[T.DataType]  # of the key, as Spark calls them
+    keys: list[Any]  # columns
+    frequency: Any | None  # a column: a whole number, or else it is refused
+    drop_null: bool
+    user: tuple[Any, T.DataType] | None = None  # a column, and its type
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the key columns in `rows`."""
+        return [f"k{i}" for i in range(len(self.keys))]
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether Spark takes the rows to be the same each time; over Spark Connect it does not tell."""
+        plan = getattr(self.data, "_jdf", None)
+        return plan is None or bool(plan.queryExecution().analyzed().deterministic())
+
+    def fields(self, **more: str) -> T.StructType:
+        """The key columns and some more, as Spark describes them."""
+        made = T.StructType([T.StructField(name, kind) for name, kind in zip(self.names, self.types, strict=True)])
+        for name, kind in more.items():
+            made = made.add(name, kind)
+        return made
+
+    def rows(self, drop_null: bool | None = None) -> Any:
+        """The checked rows: k0, k1, ... and, unless they are raw, f."""
+        frequency = [] if self.frequency is None else [self.frequency.alias("f")]
+        return self._checked(self.drop_null if drop_null is None else drop_null).select(*self._named, *frequency)
+
+    def pairs(self) -> Any:
+        """Each pair of a user and a key once: u, k0, k1, ..."""
+        assert self.user is not None
+        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named).distinct()
+
+    def total(self) -> Any:
+        """The number of elements, as the only row."""
+        number = F.count(F.lit(1)) if self.frequency is None else F.sum(F.col("f").cast("decimal(28,0)"))
+        return self.rows().agg(number)
+
+    @property
+    def _named(self) -> list[Any]:
+        return [key.alias(name) for key, name in zip(self.keys, self.names, strict=True)]
+
+    def _checked(self, drop: bool) -> Any:
+        """The rows without NULL, by a condition for each column.
+
+        One condition on n columns, which get other names later, can be written in 2**n ways, and Spark's optimizer
+        writes them all.
+        """
+        needed = [(key, f"null:{i}") for i, key in enumerate(self.keys)]
+        needed += [] if self.user is None else [(self.user[0], f"nobody:{len(self.keys)}")]
+        made = self.data
+        for column, code in needed:
+            made = made.filter(column.isNotNull() if drop else F.when(column.isNull(), _refuse(code)).otherwise(True))
+        return made
+
+    def grouped(self, rows: Any, once: bool = False) -> Any:
+        """Each key of some rows once, with its frequency; with `once`, a key in several rows is refused."""
+        if self.frequency is None:
+            return rows.groupBy(*self.names).agg(F.count(F.lit(1)).alias("frequency"))
+        total = F.sum(F.col("f").cast("decimal(19,0)")).alias("total")
+        counted = rows.groupBy(*self.names).agg(total, F.count(F.lit(1)).alias("n"))
+        good = F.when(F.col("total") > F.lit(MAX_FREQUENCY), _refuse("sum")).otherwise(F.col("total") > 0)
+        if once:
+            good = F.when(F.col("n") > 1, _refuse("twice")).otherwise(good)
+        return counted.filter(good).select(*self.names, F.col("total").cast("bigint").alias("frequency"))
+
+    def wanted(self, keys: Any, size: int) -> Any:
+        """The rows of some distinct keys, given as a DataFrame of k0, k1, ...; what is refused is passed over."""
+        small = F.broadcast(keys) if size <= _BROADCAST else keys
+        return self.rows(drop_null=True).join(small, on=self.names, how="left_semi")
+
+
+def frame(source: Source, session: Any) -> Frame:
+    """Look at a source: its columns are there once, and of types that can be compared and counted."""
+    data = source.data if source.kind == "frame" else _files(source, session)
+    found = list(data.columns)
+    source.require(found)
+    fields = {name: field.dataType for name, field in zip(found, data.schema.fields, strict=True)}
+    places = [found.index(name) for name in source.columns]
+    # by position: Spark does not tell upper from lower case
+    data = data.toDF(*[f"x{i}" for i in range(len(found))])
+    data = data.select(*[F.col(f"x{place}").alias(f"c{i}") for i, place in enumerate(places)])
+    keys = [_key(name, F.col(f"c{i}"), fields[name]) for i, name in enumerate(source.key)]
+    frequency: Any | None = None
+    if source.frequency is not None:
+        frequency = _frequency(source.frequency, f"c{len(keys)}", fields[source.frequency])
+    user: tuple[Any, T.DataType] | None = None
+    if source.user is not None:
+        user = _key(source.user, F.col(f"c{len(keys)}"), fields[source.user], "user")[:2]
+    return Frame(
+        data,
+        pa.schema([pa.field(name, kind) for name, (_, _, kind) in zip(source.key, keys, strict=True)]),
+        [kind for _, kind, _ in keys],
+        [column for column, _, _ in keys],
+        frequency,
+        source.drop_null,
+        user,
+    )
+
+
+def read_parquet(session: Any, paths: list[str], format: str | None) -> Any:
+    """Read Parquet files, wherever Spark finds them: hdfs, s3a, or a path of its default file system."""
+    endings = {path.rpartition(".")[2].lower() for path in paths if "." in path.rpartition("/")[2]}
+    if (format or "parquet") != "parquet" or endings & {"csv", "tsv", "json", "jsonl", "ndjson", "gz", "arrow", "orc"}:
+        raise InvalidValue(
+            "the Spark engine reads Parquet by itself",
+            "another format",
+            "read it into a DataFrame, with the types that you want, and call dpsample.spark.release",
+        )
+    return translated(lambda: session.read.parquet(*paths), ())
+
+
+def _files(source: Source, session: Any) -> Any:
+    if source.kind != "files":
+        raise InvalidValue(
+            "the Spark engine reads DataFrames of Spark, and Parquet files that all workers see",
+            f"{source}",
+            "use dpsample.release, which reads it on this machine",
+        )
+    format, paths = source.files()
+    # Spark takes a path for a pattern
+    return read_parquet(session, ["file:" + re.sub(r"([\\\[\]{}*?])", r"\\\1", path) for path in paths], format)
+
+
+def _refuse(code: str, kind: str = "boolean") -> Any:
+    return F.raise_error(F.lit(f"{MARK}:{code}")).cast(kind)
+
+
+def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[Any, T.DataType, pa.DataType]:
+    """Return a column of the key, or the user's, its type, and the same in Arrow."""
+    found = kind.typeName() if isinstance(kind, T.StringType | T.NullType) else kind.simpleString()
+    if isinstance(kind, T.StringType | T.NullType):  # a collation would take different keys for equal
+        return column.cast(T.StringType()), T.StringType(), pa.string()
+    if isinstance(kind, T.DecimalType):
+        return column, kind, pa.decimal128(kind.precision, kind.scale)
+    if found in _PLAIN:
+        return column, kind, _PLAIN[found]
+    what = "floats" if isinstance(kind, T.FloatType | T.DoubleType) else ""
+    nested = isinstance(kind, T.ArrayType | T.StructType | T.MapType) or found == "variant"
+    raise type_refusal(name, f"type {found.partition('<')[0]}", "nested values" if nested else what, role)
+
+
+def _frequency(name: str, place: str, kind: T.DataType) -> Any:
+    """Return a frequency column, which refuses what is no frequency; it is computed for rows that are not dropped."""
+    column, number = F.col(place), F.expr(f"try_cast({place} AS BIGINT)")
+    missing, negative, fractional = column.isNull(), column < 0, column != number
+    if isinstance(kind, T.IntegralType):
+        large = F.lit(False)
+    elif isinstance(kind, T.DecimalType):
+        large = column > F.lit(MAX_FREQUENCY)
+    elif isinstance(kind, T.FloatType | T.DoubleType):
+        large = column > F.lit(2.0**53)  # NaN is above every number
+    else:
+        found = kind.simpleString().partition("<")[0]
+        raise InvalidValue(
+            f"the frequency column {name!r} must be of numbers", f"type {found}", "name another, or cast it"
+        )
+    return (
+        F.when(missing, _refuse("missing", "bigint"))
+        .when(negative, _refuse("negative", "bigint"))
+        .when(large, _refuse("large", "bigint"))
+        .when(fractional, _refuse("fractional", "bigint"))
+        .otherwise(number)
+    )

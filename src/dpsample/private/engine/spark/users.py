@@ -1,0 +1,45 @@
+"""Each user keeps so many keys: those with the smallest numbers, which hang on a secret, the user and the key alone."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import types as T  # noqa: N812
+
+from dpsample.errors import InvalidValue
+from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.spark.frames import Frame
+
+
+def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
+    """Let each user keep at most `limit` distinct keys; what is kept has a row for each user and key.
+
+    u, k0, k1, ... once each -> with a number each, r0 and r1 -> the `limit` smallest of each user -> k0, k1, ...
+
+    The numbers put a user's keys into a secret random order, which is the same whenever and wherever it is computed.
+    They have 128 bits, so that two of a user's n keys have the same with odds below n**2 / 2**129; the keys themselves
+    then decide, and even that in the same way each time. Spark sorts, and spills what does not fit; up to a limit of a
+    thousand it leaves all but the smallest out before users are brought together.
+    """
+    if made.user is None:
+        raise InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
+    if not made.repeatable:
+        raise InvalidValue(
+            "what users keep is chosen from rows that are the same each time",
+            "a DataFrame with random columns or filters",
+            "write it to files first",
+        )
+
+    def order_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = secret.about(batch, "keep").wide().view("<i8")
+            columns = [*batch.columns, *(pa.array(number) for number in numbers.T)]
+            yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, "r0", "r1"])
+
+    fields = T.StructType([T.StructField("u", made.user[1]), *made.fields(r0="long", r1="long").fields])
+    order = ", ".join(["r0", "r1", *made.names])
+    place = F.expr(f"row_number() OVER (PARTITION BY u ORDER BY {order})")
+    placed = made.pairs().mapInArrow(order_keys, fields).withColumn("place", place)
+    kept = placed.filter(F.col("place") <= limit).select(*made.names)
+    return replace(made, data=kept, keys=[F.col(name) for name in made.names], user=None, drop_null=False)

@@ -1,0 +1,49 @@
+"""Discrete Laplace noise, drawn exactly: integers and coins only, no floats.
+
+``Pr[X = x]`` is proportional to ``exp(-|x| / scale)`` over all integers x. Added to an integer that one element or user
+changes by at most s, it is epsilon-private with scale = s / epsilon. Every probability is exact: exp(-a/b) is never
+computed, it is drawn (Canonne, Kamath and Steinke, 2020), from uniform integers that are themselves drawn without bias.
+"""
+
+from fractions import Fraction
+
+from dpsample.private.randomness import Coins
+
+
+def discrete_laplace(scale: Fraction, coins: Coins) -> int:
+    """Draw a number with probability proportional to exp(-|x| / scale).
+
+    >>> from dpsample.private.randomness import SecretCoins
+    >>> -400 < discrete_laplace(Fraction(10), SecretCoins()) < 400
+    True
+    """
+    t, s = scale.numerator, scale.denominator
+    while True:
+        # |x| is geometric: the integer part of (rest + t * whole) / s, which has density proportional to exp(-/t)
+        rest = _below(t, coins)
+        if not _exponential_coin(Fraction(rest, t), coins):
+            continue
+        whole = 0
+        while _exponential_coin(Fraction(1), coins):
+            whole += 1
+        size = (rest + t * whole) // s
+        negative = _below(2, coins) == 1
+        if size or not negative:  # 0 has one sign
+            return -size if negative else size
+
+
+def _exponential_coin(x: Fraction, coins: Coins) -> bool:
+    """True with probability exp(-x), 0 <= x <= 1: whether the first n with a failed coin of x / n is odd."""
+    n = 1
+    while _below(x.denominator * n, coins) < x.numerator:
+        n += 1
+    return n % 2 == 1
+
+
+def _below(n: int, coins: Coins) -> int:
+    """Draw a uniform integer from 0 to n - 1."""
+    bits = (n - 1).bit_length()
+    while True:
+        drawn = int.from_bytes(coins.first(-(-bits // 64)).tobytes(), "little") & ((1 << bits) - 1)
+        if drawn < n:
+            return drawn

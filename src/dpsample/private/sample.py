@@ -1,0 +1,238 @@
+"""Sample: keys and their frequencies, with the scheme by which they were sampled. NOT private.
+
+A sample can be sanitized without access to the data that it was drawn from. Its file is readable by its owner only.
+"""
+
+import html
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from dpsample.accounting.composition import check_keys_per_user
+from dpsample.errors import InvalidValue
+from dpsample.files import VERSION, PathLike, kind_of, plain_schema, read_table, rebatch, write_table
+from dpsample.release.rows import ascends, check_key_types
+from dpsample.release.terms import check_keys
+from dpsample.scheme.sampling import Sampling
+
+WARNING: Final = (
+    "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."
+)
+_MODE = 0o600
+
+
+class Sample:
+    """A weighted sample of keys: key column(s), `frequency`, and the scheme by which it was drawn. NOT private.
+
+    What it holds is shown only to those who ask for its `table`.
+
+    >>> from dpsample import Ppswor
+    >>> Sample(pa.table({"query": ["cat", "dog"], "frequency": [31, 12]}), Ppswor(tau=0.1), "query")
+    Sample (NOT private): 2 keys, Ppswor(tau='0.1')
+    """
+
+    def __init__(
+        self, table: pa.Table, sampling: Sampling, keys: str | Iterable[str], max_keys: int | None = None
+    ) -> None:
+        names = check_keys(keys, ("frequency",))
+        if not isinstance(sampling, Sampling):
+            raise InvalidValue(
+                "a sample has the scheme by which it was drawn",
+                type(sampling).__name__,
+                "give one, for example Ppswor(tau='1e-4'), or KeepAll() if nothing was left out",
+            )
+        if sorted(table.schema.names) != sorted([*names, "frequency"]):
+            raise InvalidValue(
+                "a sample has its key columns and 'frequency', no others",
+                ", ".join(map(repr, table.schema.names)) or "none",
+                "select these columns, or use Sample.from_table",
+            )
+        table = table.select([*names, "frequency"])
+        schema = plain_schema(table.schema)
+        check_key_types(schema, names)
+        if schema.field("frequency").type != pa.int64():
+            raise InvalidValue(
+                "frequencies are int64", f"{schema.field('frequency').type}", "cast them, or use Sample.from_table"
+            )
+        self._table = pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
+        self._sampling, self._keys = sampling, names
+        self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
+        self._check_frequencies()
+        self._check_distinct()
+
+    @classmethod
+    def from_table(cls, source: Any, *, key: str | Sequence[str], frequency: str, sampling: Sampling) -> "Sample":
+        """Take a sample that another system drew: an Arrow table, anything that exports one, or a file.
+
+        In a CSV file keys are text.
+
+        >>> from dpsample import Priority
+        >>> drawn = pa.table({"word": ["cat", "dog"], "n": [31, 12], "day": [1, 1]})
+        >>> Sample.from_table(drawn, key="word", frequency="n", sampling=Priority(tau="1e-2"))
+        Sample (NOT private): 2 keys, Priority(tau='0.01')
+        """
+        names = check_keys(key, ("frequency",)) if key != frequency else ()
+        if not names:
+            raise InvalidValue("key and frequency are different columns", "one column for both", "name another one")
+        table = _foreign(source, names, frequency) if isinstance(source, str | os.PathLike) else _arrow(source)
+        missing = [name for name in (*names, frequency) if table.column_names.count(name) != 1]
+        if missing:
+            raise InvalidValue(
+                "the named columns are in the table, once each",
+                f"{', '.join(map(repr, missing))} missing or repeated",
+                f"name some of {', '.join(map(repr, dict.fromkeys(table.column_names)))}",
+            )
+        columns = {name: _plain(table.column(name)) for name in names}
+        return cls(pa.table({**columns, "frequency": _integers(table.column(frequency))}), sampling, names)
+
+    @property
+    def table(self) -> pa.Table:
+        """Key column(s) and `frequency`, as an Arrow table. NOT private."""
+        return self._table
+
+    @property
+    def sampling(self) -> Sampling:
+        """The scheme by which the sample was drawn."""
+        return self._sampling
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        return self._keys
+
+    @property
+    def max_keys(self) -> int | None:
+        """How many keys each user has at most, if frequencies are numbers of users; None if they are of elements."""
+        return self._max_keys
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The scheme and the marks, as they are written to a file."""
+        users = {} if self._max_keys is None else {"max_keys_per_user": self._max_keys}
+        return {
+            "format": "dpsample sample",
+            "version": VERSION if users else 1,
+            "private": False,
+            "warning": WARNING,
+            "sampling": self._sampling.to_json(),
+            "keys": list(self._keys),
+            **users,
+        }
+
+    def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
+        """Write the sample, whole or not at all, to a file that only its owner can read."""
+        schema = self._table.schema
+        write_table(path, self._table.to_batches(), schema, self.metadata, force=force, format=format, mode=_MODE)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __repr__(self) -> str:
+        users = "" if self._max_keys is None else f", up to {self._max_keys:,} for each user"
+        return f"Sample (NOT private): {len(self):,} key{'' if len(self) == 1 else 's'}{users}, {self._sampling!r}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>"
+
+    def _check_frequencies(self) -> None:
+        found = pc.min_max(self._table.column("frequency")).as_py()
+        if found["min"] is not None and found["min"] < 1:
+            raise InvalidValue(
+                "frequencies in a sample are positive", "one that is not", "leave out keys that do not occur"
+            )
+        if found["max"] is not None and found["max"] > self._sampling.largest:
+            raise InvalidValue(
+                f"frequencies are at most {self._sampling.largest}, the last for which the scheme states q",
+                "a larger one",
+                "state the q of all frequencies that may occur",
+            )
+
+    def _check_distinct(self) -> None:
+        keys = [self._table.column(name) for name in self._keys]
+        if pc.all(ascends([k[:-1] for k in keys], [k[1:] for k in keys]), min_count=0).as_py():
+            return  # as a sample that dpsample drew does
+        twice = len(self) - self._table.group_by(list(self._keys)).aggregate([]).num_rows
+        if twice:
+            raise InvalidValue(
+                "a sample has each key once",
+                f"{twice:,} row{'' if twice == 1 else 's'} of keys that occur before",
+                "sum the frequencies of each key before sampling; two samples cannot be merged by stacking them",
+            )
+
+
+def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
+    """Read a sample file that dpsample wrote, and check all of it."""
+    table, metadata = read_table(path, "sample", format=format)
+    try:
+        sampling, keys = Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"])
+    except (LookupError, TypeError, AttributeError):
+        raise InvalidValue(
+            "a sample's metadata state its scheme and its keys",
+            "some missing or of another type",
+            "draw the sample again",
+        ) from None
+    return Sample(table, sampling, keys, metadata.get("max_keys_per_user"))
+
+
+def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Table:
+    kind = kind_of(source)
+    if kind:
+        raise InvalidValue(
+            "a sample that another system drew is not one of dpsample's files",
+            f"a dpsample {kind}",
+            "use dpsample.read_sample: it carries its scheme" if kind == "sample" else "it is private already",
+        )
+    suffix = Path(source).suffix.lower()
+    try:
+        if suffix == ".parquet":
+            return pq.read_table(source)
+        if suffix == ".arrow":
+            return pa.ipc.open_file(source).read_all()
+        if suffix == ".csv":
+            types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
+            return pa.csv.read_csv(
+                source,
+                parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+                convert_options=pa.csv.ConvertOptions(column_types=types),
+            )
+    except Exception:
+        raise InvalidValue(
+            f"a {suffix} file must be readable, with whole frequencies",
+            f"that {str(source)!r} is missing or is not",
+            "check the path, and read it with another tool",
+        ) from None
+    raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
+
+
+def _arrow(source: Any) -> pa.Table:
+    try:
+        return source if isinstance(source, pa.Table) else pa.table(source)
+    except Exception:
+        raise InvalidValue(
+            "a sample is a file or a table that exports Arrow", type(source).__name__, "convert it to an Arrow table"
+        ) from None
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Undo what a system may do to strings to save space: dictionaries and views."""
+    t = column.type
+    if pa.types.is_dictionary(t):
+        return _plain(column.cast(t.value_type))
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return column.cast(views[t]) if t in views else column
+
+
+def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    t = column.type
+    if not (pa.types.is_integer(t) or (pa.types.is_decimal(t) and t.scale == 0)):
+        raise InvalidValue("frequencies are integers", f"{t}", "count the elements of each key, or cast to int64")
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise InvalidValue("frequencies are at most 2**63 - 1", "a larger one", "check how they were summed") from None

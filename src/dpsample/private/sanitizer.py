@@ -1,0 +1,171 @@
+"""The kernel: frequencies and coins in; which keys are sampled, which are reported, and with which token, out.
+
+Every decision is made by the integers of `scheme.integer`. Floats only sort out the clear cases: a number that is not
+within one part in a billion of a cut point (a thousand times the float laws' error) lies on the same side of the exact
+one. The rest, about one key in a billion, is decided in exact arithmetic, with as many further bits as that takes.
+All engines use this module.
+"""
+
+from bisect import bisect_right
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsample.errors import InvalidValue
+from dpsample.privacy import Privacy
+from dpsample.private.randomness import Coins, Words
+from dpsample.scheme.integer import IntegerLaw, integer_law
+from dpsample.scheme.invert import locate
+from dpsample.scheme.reporting import reporting
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
+from dpsample.scheme.tokens import check_grid, default_grid, steady_from, tails
+
+_CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
+_WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
+_FINE = 1408  # bits to which a sampling decision is exact: far below the margin of the smallest delta, 1e-300
+_SHARED = 32  # from so many keys of one frequency on, its row is computed
+
+Rows = NDArray[np.intp]
+
+
+def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
+    """Draw a weighted sample of keys: the positions of those that are in.
+
+    >>> import numpy as np
+    >>> from dpsample import Priority
+    >>> from dpsample.private.randomness import GivenCoins
+    >>> half = np.array([2**63, 2**63], np.uint64)
+    >>> sampled(np.array([3, 7]), Priority(tau=0.1), GivenCoins(half))
+    array([1])
+    """
+    if isinstance(sampling, KeepAll):
+        return np.flatnonzero(frequencies > 0)
+    words = coins.first(len(frequencies))
+    u = _uniform(words)
+    q = sampling.q(frequencies)
+    kept = u < q
+    for row in np.flatnonzero(_close(u, q)):
+        kept[row] = _below(int(words[row]), int(row), sampling, int(frequencies[row]), _FINE, coins)
+    return np.flatnonzero(kept)
+
+
+def sampled_batch(batch: pa.RecordBatch, sampling: Sampling, coins: Coins) -> pa.RecordBatch:
+    """Draw a weighted sample of the keys of a batch with their `frequency`."""
+    kept = sampled(batch.column("frequency").to_numpy(zero_copy_only=False), sampling, coins)
+    return batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
+
+
+def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
+    """Pick raw elements, each with probability q_1: the positions, out of n, of those that are picked.
+
+    With ppswor and power 1, the keys of picked elements are exactly a threshold ppswor sample of keys.
+    """
+    words = coins.first(n)
+    # in integers, so that an element costs one comparison
+    scaled = float(sampling.q([1])[0]) * 2.0**64
+    low, high = max(int(scaled * (1 - _CLOSE)) - 4, 0), min(int(scaled * (1 + _CLOSE)) + 4, 2**64 - 1)
+    rows = np.flatnonzero(words < np.uint64(high))
+    undecided = rows[words[rows] >= np.uint64(low)]
+    out = [row for row in undecided.tolist() if not _below(int(words[row]), row, sampling, 1, _FINE, coins)]
+    return np.setdiff1d(rows, out, assume_unique=True) if out else rows
+
+
+class Sanitizer:
+    """What turns a sample into a release, for one sampling scheme and privacy.
+
+    Frequencies are those of *sampled* keys; `sampling` must be the scheme by which they were sampled.
+    """
+
+    def __init__(
+        self, sampling: Sampling, privacy: Privacy, grid: int | None = None, *, keys_only: bool = False
+    ) -> None:
+        self.sampling, self.privacy, self.keys_only = sampling, privacy, keys_only
+        self.grid = check_grid(default_grid(privacy) if grid is None else grid)
+        self._rows = reporting(sampling, privacy)
+        self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
+        self._steady = steady_from(self._rows)
+
+    def __call__(self, frequencies: Ints, coins: Coins) -> tuple[Rows, Ints]:
+        """Return the positions of the keys that are reported, and their tokens in units of 1/grid (0 for keys only)."""
+        check_grid(self.grid, int(frequencies.max(initial=0)))
+        words = coins.first(len(frequencies))
+        u = _uniform(words)
+        pi = self._rows.probabilities(frequencies)
+        if isinstance(self.sampling, KeepAll):
+            q = np.ones(1)
+        else:
+            q = self.sampling.q(frequencies)
+            if not (q > 0).all():
+                raise InvalidValue(
+                    "a sampled key has a positive probability of being sampled",
+                    "a key that this scheme never samples",
+                    "state the scheme with which the sample was really drawn",
+                )
+        v = u * q  # end to end
+        reported = v < pi
+        close = _close(v, pi)
+        rows = np.flatnonzero(reported & ~close)
+        undecided = np.flatnonzero(close)
+        cells = np.zeros(len(rows), np.int64)
+        if not self.keys_only:
+            cells, unsure = self._tokens(frequencies[rows], v[rows], np.broadcast_to(q, v.shape)[rows])
+            undecided = np.append(undecided, rows[unsure])
+            rows, cells = rows[~unsure], cells[~unsure]
+        for row in undecided.tolist():
+            cell = self._exactly(int(frequencies[row]), int(words[row]), row, coins)
+            if cell:
+                rows, cells = np.append(rows, row), np.append(cells, cell)
+        return rows, np.zeros_like(cells) if self.keys_only else cells
+
+    def batch(self, batch: pa.RecordBatch, coins: Coins) -> pa.RecordBatch:
+        """Turn a batch of sampled keys with their `frequency` into one of the reported keys with their `token`."""
+        at = batch.schema.get_field_index("frequency")
+        rows, cells = self(batch.column(at).to_numpy(zero_copy_only=False), coins)
+        kept = batch.remove_column(at).take(pa.array(rows))
+        return kept if self.keys_only else kept.append_column("token", pa.array(cells / self.grid))
+
+    def _exactly(self, frequency: int, word: int, row: int, coins: Coins) -> int:
+        """Decide by the integer law: the token in units of 1/grid, 0 if the key is not reported."""
+        law: IntegerLaw = self._law(frequency)
+        v = word << (law.bits - 64) | coins.more(row, law.bits - 64)
+        k = bisect_right(law.cuts, v)
+        return frequency * self.grid - k if k < len(law.cuts) else 0
+
+    def _tokens(self, frequencies: Ints, v: Floats, q: Floats) -> tuple[Ints, NDArray[np.bool_]]:
+        """The tokens of reported keys, and for which of them floats cannot tell."""
+        cells = np.empty(len(v), np.int64)
+        above, upto = np.empty_like(v), np.empty_like(v)
+        if len(v) == 0:
+            return cells, np.zeros(0, bool)
+        # all steady rows are shifts of one another, so their keys share one row
+        row_of = np.minimum(frequencies, self._steady)
+        distinct, member, keys = np.unique(row_of, return_inverse=True, return_counts=True)
+        shared = (keys >= _SHARED) | (distinct == self._steady)
+        alone = np.flatnonzero(~shared[member])
+        cells[alone], above[alone], upto[alone] = locate(frequencies[alone], v[alone], self._rows, self.grid)
+        order = np.argsort(member, kind="stable")
+        ends = np.cumsum(keys)
+        for i, boundaries in tails(distinct[shared], self._rows, self.grid):
+            n = int(np.searchsorted(distinct, i))
+            at = order[ends[n] - keys[n] : ends[n]]
+            k = np.searchsorted(boundaries, v[at], side="right") - 1
+            cells[at] = frequencies[at] * self.grid - k
+            above[at], upto[at] = boundaries[k], boundaries[np.minimum(k + 1, len(boundaries) - 1)]
+        clear = (v > above) & (v < upto) & ~_close(v, above, q) & ~_close(v, upto, q)
+        return cells, ~(clear | ((above == 0) & (v < upto) & ~_close(v, upto, q)))
+
+
+def _uniform(words: Words) -> Floats:
+    return np.multiply(words, 2.0**-64, dtype=np.float64)
+
+
+def _close(u: Floats, cut: Floats, scale: Floats | float = 1.0) -> NDArray[np.bool_]:
+    """Whether floats, and 64 bits, are too few to tell on which side of a cut a number is."""
+    return np.abs(u - cut) <= _CLOSE * cut + _WORD * scale
+
+
+def _below(word: int, row: int, sampling: Sampling, frequency: int, bits: int, coins: Coins) -> bool:
+    """Whether a uniform number that begins with `word` lies below q, to 2**-bits."""
+    return word << (bits - 64) | coins.more(row, bits - 64) < sampling.bounds(frequency, bits)[0]

@@ -1,0 +1,295 @@
+"""From a release to tallies: which keys a question is about, with which weight, in which groups.
+
+Sees a release, and attributes that its user gives; nothing private.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+
+from dpsample.errors import InvalidValue
+from dpsample.estimators.tally import Tally
+from dpsample.files import PathLike
+from dpsample.questions.expressions import checked, connect, one_line, quoted
+from dpsample.scheme.sampling import Ints
+
+if TYPE_CHECKING:
+    from dpsample.release.release import Release
+
+Where = str | Callable[[pa.Table], Any] | Iterable[Any] | None
+Weight = str | Callable[[pa.Table], Any] | Mapping[Any, float] | None
+By = str | Sequence[str] | None
+
+_TAKEN = ("token", "estimate")  # columns of a release that are not its keys
+_OURS = "token:"  # begins the names of our own columns, so that no expression can mean them
+_NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIGNUM")
+
+
+class Selection:
+    """Keys of a release, each with a weight, in groups.
+
+    where       an SQL expression on the key columns and attributes: it is true for the selected keys, and NULL is not
+                true. Or a function of the Arrow table of these columns that returns a boolean for each row. Or a
+                collection of keys (tuples, if there are several key columns). None selects all
+    weight      what each key counts for: a column, an SQL expression, a function of the Arrow table that returns a
+                number for each row, or a mapping from key to number. A key whose weight is NULL or missing is left out
+    by          a column or SQL expression, or several, whose values make the groups
+    attributes  a table of key attributes: an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file.
+                It has the key columns, each key once, and further columns that the other arguments may use. They are
+                NULL for keys of the release that are not in it
+
+    >>> from dpsample import KeepAll, Privacy, Release
+    >>> from dpsample.release.terms import Terms
+    >>> table = pa.table({"query": ["cat", "cow", "dog"], "token": [31.5, 12.0, 12.0], "estimate": [32.0, 13.0, 13.0]})
+    >>> release = Release(table, Terms(Privacy(1, 1e-6), KeepAll(), ("query",), grid=8))
+    >>> groups, [c, d] = Selection(release, by="left(query, 1)").tallies()
+    >>> groups.to_pylist(), c.cells, d.cells
+    ([{'left(query, 1)': 'c'}, {'left(query, 1)': 'd'}], array([ 96, 252]), array([96]))
+    """
+
+    def __init__(
+        self, release: "Release", where: Where = None, weight: Weight = None, by: By = None, attributes: Any = None
+    ) -> None:
+        self.release, self._keys = release, release.table.select(list(release.keys))
+        self._own = {f"{_OURS}row": pa.array(np.arange(len(release)))}
+        if not release.keys_only:
+            cells = (release.table["token"].to_numpy() * release.grid).astype(np.int64)
+            self._own[f"{_OURS}cell"] = pa.array(cells)
+        self._joined: dict[str, tuple[str, pa.Table]] = {}  # name -> kind of join, table; on the key columns
+        if attributes is not None:
+            self._joined["attributes"] = "LEFT", _attributes(attributes, self._keys.schema)
+            self._refuse_repeated("attributes")
+        tables = [self._keys, *(table for _, table in self._joined.values())]
+        self.columns = list(dict.fromkeys(name for table in tables for name in table.column_names))
+        _refuse_taken(self.columns)
+        self._used: set[str] = set()
+        self._weight = self._number(weight)
+        self._where = self._condition(where)  # after it: a list of keys leaves rows out, and functions see all
+        texts: list[Any] = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
+        if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
+            raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
+        self._by = {text: self._expression("by", text) for text in texts}
+
+    def tallies(self) -> tuple[pa.Table, list[Tally]]:
+        """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""
+        cell = "0" if self.release.keys_only else _name(f"{_OURS}cell")
+        names = [f"{_OURS}by{n}" for n in range(len(self._by))]
+        groups = "".join(f"{text} AS {_name(name)}, " for name, text in zip(names, self._by.values(), strict=True))
+        place = f"dense_rank() OVER (ORDER BY {', '.join(map(_name, names))})" if names else "1"
+        weight = f"{self._weight}::DOUBLE"
+        numbers = (f"{cell}::BIGINT", "count(*)", f"sum({weight})", f"sum({weight} * {weight})")
+        columns = [f"{_OURS}{name}" for name in ("cell", "keys", "weights", "squares")]  # of a tally
+        tallied = ", ".join(f"{number} AS {_name(name)}" for number, name in zip(numbers, columns, strict=True))
+        found = self._run(
+            f'SELECT *, {place} AS "{_OURS}place" FROM (SELECT {groups}{tallied} FROM rows WHERE {weight} IS NOT NULL '
+            f'GROUP BY ALL) ORDER BY "{_OURS}place", "{_OURS}cell"'
+        )
+        cells, keys, weights, squares = (found[name].to_numpy() for name in columns)
+        if not (np.isfinite(weights).all() and np.isfinite(squares).all()):
+            raise InvalidValue("weights are finite numbers", "one that is not, or is too large", "check the weight")
+        starts = np.flatnonzero(np.diff(found[f"{_OURS}place"].to_numpy(), prepend=0))
+        parts = (np.split(column, starts[1:]) for column in (cells, keys, weights, squares))
+        tallies = [Tally(*part) for part in zip(*parts, strict=True)] if len(starts) or not self._by else []
+        return found.select(names).take(starts).rename_columns(list(self._by)), tallies
+
+    def rows(self) -> tuple[Ints, Ints]:
+        """Return the places of the selected rows in the release, ascending, and their tokens in units of 1/grid."""
+        names = [_name(f"{_OURS}{name}") for name in ("row", "cell")]
+        found = self._run(f"SELECT {', '.join(names)} FROM rows ORDER BY 1")
+        row, cell = (column.to_numpy() for column in found.columns)
+        return row, cell
+
+    def _condition(self, where: Where) -> str:
+        if where is None:
+            return "true"
+        if isinstance(where, str):
+            return self._expression("where", where)
+        if callable(where):
+            return self._computed("where", where, pa.bool_())
+        if isinstance(where, Mapping | pa.Table) or not isinstance(where, Iterable):
+            raise InvalidValue(
+                "where is an SQL expression, a function, or a collection of keys",
+                f"an object of type {type(where).__name__}",
+                "to select by a table, hand it in as attributes and state a condition on its columns",
+            )
+        self._joined["chosen"] = "SEMI", self._keys_table("where", where)
+        return "true"
+
+    def _number(self, weight: Weight) -> str:
+        if weight is None:
+            return "1"
+        if isinstance(weight, str):
+            return self._expression("weight", weight)
+        if callable(weight):
+            return self._computed("weight", weight, pa.float64())
+        if not isinstance(weight, Mapping):
+            raise InvalidValue(
+                "weight is a column, an SQL expression, a function, or a mapping from key to number",
+                f"an object of type {type(weight).__name__}",
+                "leave it out to count each key once",
+            )
+        values = _array("weight", list(weight.values()), pa.float64())
+        table = self._keys_table("weight", weight.keys()).append_column(f"{_OURS}weight", values)
+        self._joined["weights"] = "LEFT", table
+        return _name(f"{_OURS}weight")
+
+    def _expression(self, what: str, text: str) -> str:
+        """Check an expression, its columns and its type; a column's name is one, whatever it looks like."""
+        if text in self.columns:
+            expression, used = _name(text), {text}
+        else:
+            with connect({}) as connection:
+                expression, used = checked(connection, what, text, self.columns)
+        self._used |= used
+        rule = f"{what} is an SQL expression that DuckDB understands"
+        kind = str(self._run(f"SELECT {expression} FROM rows", rule, where="true", run=lambda found: found.types[0]))
+        if what == "where" and kind != "BOOLEAN":
+            raise InvalidValue("where is true or false for each key", f"{quoted(text)}, of type {kind}", "compare it")
+        if what == "weight" and not any(kind.removeprefix("U").startswith(name) for name in _NUMERIC):
+            raise InvalidValue("a weight is a number", f"{quoted(text)}, of type {kind}", "cast it, or leave it out")
+        return expression
+
+    def _computed(self, what: str, function: Callable[[pa.Table], Any], type: pa.DataType) -> str:
+        """Call a function of the table of key columns and attributes, and keep what it returns as a column."""
+        table = self._keys
+        if self._joined:
+            self._used |= {*self.columns}
+            names = ", ".join(map(_name, self.columns))
+            table = self._run(f'SELECT {names} FROM rows ORDER BY "{_OURS}row"', where="true")
+        values = function(table)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        column = _array(what, values, type)
+        if len(column) != len(table):
+            raise InvalidValue(
+                f"a function for {what} returns one value for each row of its table",
+                f"{len(column):,} for {len(table):,} rows",
+                "compute it from the table's columns, for example with pyarrow.compute",
+            )
+        self._own[f"{_OURS}{what}"] = column
+        return _name(f"{_OURS}{what}")
+
+    def _keys_table(self, what: str, keys: Iterable[Any]) -> pa.Table:
+        values = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
+        width = self._keys.num_columns
+        columns = [values]
+        if width > 1:
+            if not all(isinstance(value, tuple | list) and len(value) == width for value in values):
+                raise InvalidValue(
+                    f"a key of {what} is a tuple of {width}, one for each of {', '.join(self._keys.column_names)}",
+                    "another one",
+                    "write [('Oslo', 1), ...], or an SQL expression",
+                )
+            columns = [[value[n] for value in values] for n in range(width)]
+        arrays = [_array(what, column, field.type) for column, field in zip(columns, self._keys.schema, strict=True)]
+        return pa.table(arrays, self._keys.column_names)
+
+    def _refuse_repeated(self, name: str) -> None:
+        keys = ", ".join(map(_name, self._keys.column_names))
+        with connect({name: self._joined[name][1]}) as connection:
+            query = f"SELECT 1 FROM {name} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+            if connection.execute(query).fetchall():
+                raise InvalidValue(f"{name} have each key once", "one that is there twice", "aggregate them by key")
+
+    def _run(
+        self,
+        query: str,
+        rule: str = "where, weight and by can be computed",
+        where: str | None = None,
+        run: Callable[[Any], Any] = lambda found: found.to_arrow_table(),
+    ) -> Any:
+        """Run a query over the selected `rows`, whose columns are those that are used, and ours."""
+        own = pa.table(self._own)
+        for name in self._keys.column_names:
+            if self._joined or name in self._used:  # only these are read
+                own = own.append_column(name, self._keys[name])
+        keys = ", ".join(map(_name, self._keys.column_names))
+        joins = "".join(f" {kind} JOIN {name} USING ({keys})" for name, (kind, _) in self._joined.items())
+        rows = f"SELECT * FROM own{joins} WHERE {self._where if where is None else where}"
+        with connect({"own": own, **{name: table for name, (_, table) in self._joined.items()}}) as connection:
+            try:
+                return run(connection.sql(f"WITH rows AS ({rows}) {query}"))
+            except duckdb.Error as error:
+                raise InvalidValue(rule, one_line(str(error)), "check the expression and the columns' types") from None
+
+
+def _attributes(given: Any, keys: pa.Schema) -> pa.Table:
+    """Read attributes, and give their key columns the release's types."""
+    rule = "attributes are an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file"
+    if isinstance(given, str | os.PathLike):
+        table = _read(given, keys)
+    elif isinstance(given, pa.Table):
+        table = given
+    elif hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
+        table = pa.table(given) if not isinstance(given, pa.RecordBatch) else pa.Table.from_batches([given])
+    else:
+        raise InvalidValue(rule, f"an object of type {type(given).__name__}", "convert it")
+    missing = [name for name in keys.names if table.column_names.count(name) != 1]
+    if missing:
+        raise InvalidValue(
+            f"attributes have the key columns {', '.join(map(repr, keys.names))}",
+            f"no {missing[0]!r}, but {', '.join(map(repr, table.column_names[:20])) or 'no columns'}",
+            "rename the column",
+        )
+    # DuckDB's scan of Arrow tables knows no filter on views, and keys are compared in their own type
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    types = {field.name: field.type for field in keys}
+    schema = [field.with_type(types.get(field.name, plain.get(field.type, field.type))) for field in table.schema]
+    try:
+        return table.cast(pa.schema(schema))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        found = ", ".join(str(table.schema.field(name).type) for name in keys.names)
+        expected = ", ".join(str(field.type) for field in keys)
+        raise InvalidValue(f"attributes have keys of type {expected}", found, "cast the key columns") from None
+
+
+def _read(path: PathLike, keys: pa.Schema) -> pa.Table:
+    name = os.fspath(path)
+    types = pa.csv.ConvertOptions(column_types={field.name: field.type for field in keys})
+    readers: dict[tuple[str, ...], Callable[[str], pa.Table]] = {
+        (".parquet", ".pq"): pa.parquet.read_table,
+        (".csv",): lambda name: pa.csv.read_csv(name, convert_options=types),
+        (".arrow", ".feather"): pa.feather.read_table,
+    }
+    read = next((read for endings, read in readers.items() if str(name).lower().endswith(endings)), None)
+    if read is None:
+        raise InvalidValue("attributes are in a .parquet, .csv or .arrow file", repr(name), "convert the file")
+    try:
+        return read(str(name))
+    except (OSError, pa.ArrowException) as error:
+        found = "nothing there" if isinstance(error, FileNotFoundError) else one_line(str(error))
+        raise InvalidValue(f"the attributes {name!r} can be read", found, "check the path and the file") from None
+
+
+def _refuse_taken(columns: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in columns:
+        lower = name.lower()
+        if lower in _TAKEN or lower in seen or lower.startswith(_OURS):
+            raise InvalidValue(
+                "attributes have columns that differ, by more than upper and lower case, from all others of the "
+                f"release, which are the key columns, {' and '.join(_TAKEN)}",
+                repr(name),
+                "rename it",
+            )
+        seen.add(lower)
+
+
+def _array(what: str, values: Any, type: pa.DataType) -> pa.Array:
+    try:
+        if isinstance(values, pa.Array):
+            return values.cast(type)
+        return pa.array(values, type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise InvalidValue(f"{what} has values of type {type}", "one that is not", "convert them") from None
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'

@@ -1,0 +1,98 @@
+"""Rows of a release: their schema, their order, and what tokens and estimates can be."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsample.errors import InvalidValue
+from dpsample.files import plain_schema
+from dpsample.release.terms import Terms
+
+
+def ascends(before: list[Any], after: list[Any]) -> Any:
+    """Whether each row of `after` is above that of `before`, column by column; for arrays, chunked or not.
+
+    >>> ascends([pa.array([1, 1]), pa.array(["b", "b"])], [pa.array([1, 2]), pa.array(["a", "a"])]).to_pylist()
+    [False, True]
+    """
+    above = pc.less(before[-1], after[-1])
+    for a, b in zip(before[-2::-1], after[-2::-1], strict=True):
+        above = pc.or_(pc.less(a, b), pc.and_(pc.equal(a, b), above))
+    return above
+
+
+def release_schema(schema: pa.Schema, terms: Terms) -> pa.Schema:
+    """Check the columns of a release, and put them in order."""
+    if sorted(schema.names) != sorted(terms.columns):
+        raise InvalidValue(
+            f"a release has the columns {', '.join(map(repr, terms.columns))}",
+            ", ".join(map(repr, schema.names)) or "none",
+            "select these columns",
+        )
+    ordered = plain_schema(pa.schema([schema.field(name) for name in terms.columns]))
+    check_key_types(ordered, terms.keys)
+    for name in terms.columns[len(terms.keys) :]:
+        if ordered.field(name).type != pa.float64():
+            raise InvalidValue(f"the column {name!r} is float64", f"{ordered.field(name).type}", "cast it")
+    return ordered
+
+
+def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
+    """Pass on batches whose keys ascend, also from one to the next, and whose tokens and estimates can be."""
+    rows = 0
+    last: list[pa.Array] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        keys = [batch.column(name) for name in terms.keys]
+        if last and not ascends(last, [key[:1] for key in keys])[0].as_py():
+            raise _unsorted(rows + 1)
+        within = ascends([key[:-1] for key in keys], [key[1:] for key in keys])
+        if not pc.all(within, min_count=0).as_py():
+            raise _unsorted(rows + 2 + pc.index(within, False).as_py())
+        if terms.grid is not None:
+            _check_numbers(batch, terms.grid, rows)
+        last = [key[-1:] for key in keys]
+        rows += batch.num_rows
+        yield batch
+
+
+def check_key_types(schema: pa.Schema, keys: Iterable[str]) -> None:
+    """Check that key columns can be compared exactly: no floats."""
+    for name in keys:
+        if pa.types.is_floating(schema.field(name).type):
+            raise InvalidValue(
+                "a key column holds strings, binary, integers, bools, dates, timestamps or decimals",
+                f"{schema.field(name).type} in column {name!r}",
+                "cast it to string or decimal",
+            )
+
+
+def _check_numbers(batch: pa.RecordBatch, grid: int, rows: int) -> None:
+    with np.errstate(over="ignore"):
+        cells = batch.column("token").to_numpy(zero_copy_only=False) * grid
+    good = (cells > 0) & (cells == np.floor(cells)) & np.isfinite(cells)
+    if not good.all():
+        raise InvalidValue(
+            f"tokens are positive multiples of 1/{grid}",
+            f"another one in row {rows + 1 + int(np.argmin(good)):,}",
+            "state the grid that the sanitizer used",
+        )
+    finite = np.isfinite(batch.column("estimate").to_numpy(zero_copy_only=False))
+    if not finite.all():
+        raise InvalidValue(
+            "estimates are finite numbers",
+            f"another one in row {rows + 1 + int(np.argmin(finite)):,}",
+            "check the estimator",
+        )
+
+
+def _unsorted(row: int) -> InvalidValue:
+    return InvalidValue(
+        "the rows of a release ascend by key, and no key occurs twice",
+        f"row {row:,} not above the one before it",
+        "sort them by key: strings by their UTF-8 bytes, several keys column by column",
+    )

@@ -1,0 +1,177 @@
+"""Terms: what a release was made with, all that is public of it besides its rows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpsample.accounting.budget import UNITS
+from dpsample.accounting.composition import check_keys_per_user
+from dpsample.accounting.totals import RealizedSize, Total
+from dpsample.errors import InvalidValue
+from dpsample.files import VERSION
+from dpsample.privacy import Privacy
+from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.tokens import check_grid
+
+
+def _version() -> str:
+    from dpsample import __version__
+
+    return __version__
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a release was made with: all that is public of it besides its rows.
+
+    With `keys_only` there are neither tokens nor estimates, so grid and estimator are None.
+
+    `privacy` is what one element, or one user with up to `max_keys` keys, is protected with. `per_key` is the part of
+    it that each key has, and so the privacy of the scheme by which tokens were drawn: what estimates are made from.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
+    >>> terms.columns
+    ('query', 'token', 'estimate')
+    >>> Terms.from_json(terms.to_json(rows=0)) == terms
+    True
+    """
+
+    privacy: Privacy
+    sampling: Sampling
+    keys: tuple[str, ...]
+    grid: int | None = 8
+    estimator: str | None = "mle"
+    keys_only: bool = False
+    unit: str = "element"
+    max_keys: int | None = None
+    per_key: Privacy = None  # type: ignore[assignment] # the whole, unless told
+    size: RealizedSize | None = None
+    total: Total | None = None
+    ledger: str | None = None
+    dpsample: str = field(default_factory=_version, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, Privacy) or not isinstance(self.sampling, Sampling):
+            raise InvalidValue(
+                "a release has a Privacy and a Sampling",
+                f"{type(self.privacy).__name__} and {type(self.sampling).__name__}",
+                "make them first, for example Privacy(1, 1e-8) and KeepAll()",
+            )
+        object.__setattr__(self, "keys", check_keys(self.keys, ("token", "estimate")))
+        if self.keys_only:
+            object.__setattr__(self, "grid", None)
+            object.__setattr__(self, "estimator", None)
+        else:
+            object.__setattr__(self, "grid", check_grid(self.grid))  # type: ignore[arg-type] # it refuses None
+            if not isinstance(self.estimator, str) or not self.estimator:
+                raise InvalidValue("an estimator has a name", type(self.estimator).__name__, "name it, such as 'mle'")
+        if self.unit not in UNITS:
+            raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(self.unit), "leave it out")
+        object.__setattr__(self, "per_key", self.per_key or self.privacy)
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Refuse parts that do not add up to the whole; that k keys do is proved elsewhere, since it takes time."""
+        if (self.unit == "user") != (self.max_keys is not None):
+            raise InvalidValue(
+                "a release has a number of keys for each user if it protects users", "not so", "state it"
+            )
+        if self.max_keys is not None:
+            object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
+        if self.total is not None and self.total.unit != 1:
+            raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
+        whole, each = self.keys_privacy, self.per_key
+        if not (
+            each == whole if self.max_keys is None else each.epsilon <= whole.epsilon and each.delta <= whole.delta
+        ):
+            raise InvalidValue(
+                "what keys and totals spent adds up to the whole",
+                "parts that do not",
+                "get the release again from where it was written",
+            )
+
+    @property
+    def keys_privacy(self) -> Privacy:
+        """What all keys of one user, or the key of one element, have together: the whole less what totals took."""
+        spent = sum((part.epsilon for part in (self.size and self.size.weights, self.total) if part), Fraction(0))
+        return Privacy(self.privacy.epsilon - spent, self.privacy.delta)
+
+    @property
+    def protects(self) -> str:
+        """Whom the privacy protects, in words."""
+        if self.max_keys is None:
+            return "element"
+        return f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the release, in order."""
+        return self.keys if self.keys_only else (*self.keys, "token", "estimate")
+
+    def to_json(self, rows: int) -> dict[str, Any]:
+        """Return the metadata of a release of so many rows."""
+        more = {
+            "max_keys_per_user": self.max_keys,
+            "per_key": None if self.per_key == self.privacy else self.per_key.to_json(),
+            "size": self.size and self.size.to_json(),
+            "total": self.total and self.total.to_json(),
+            "ledger": self.ledger,
+        }
+        more = {name: value for name, value in more.items() if value is not None}
+        return {
+            "format": "dpsample release",
+            "version": VERSION if more else 1,
+            "privacy": self.privacy.to_json(),
+            "unit": self.unit,
+            "sampling": self.sampling.to_json(),
+            "grid": self.grid,
+            "keys_only": self.keys_only,
+            "estimator": self.estimator,
+            "keys": list(self.keys),
+            "rows": rows,
+            **more,
+            "dpsample": self.dpsample,
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "Terms":
+        """Read the terms out of a release's metadata."""
+        try:
+            return cls(
+                privacy=Privacy.from_json(form["privacy"]),
+                sampling=Sampling.from_json(form["sampling"]),
+                keys=tuple(form["keys"]),
+                grid=form["grid"],
+                estimator=form["estimator"],
+                keys_only=bool(form["keys_only"]),
+                unit=form["unit"],
+                max_keys=form.get("max_keys_per_user"),
+                per_key=Privacy.from_json(form.get("per_key", form["privacy"])),
+                size=RealizedSize.from_json(form["size"]) if "size" in form else None,
+                total=Total.from_json(form["total"]) if "total" in form else None,
+                ledger=form.get("ledger"),
+                dpsample=str(form["dpsample"]),
+            )
+        except (LookupError, TypeError, AttributeError):
+            raise InvalidValue(
+                "a release's metadata state all of its terms",
+                "some missing or of another type",
+                "get it again from where it was written",
+            ) from None
+
+
+def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
+    """Check the names of key columns: at least one, and none that is taken."""
+    names = (keys,) if isinstance(keys, str) else tuple(keys)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidValue("there is at least one key column, given by name", "none", "name the key column")
+    taken = [name for name in names if name.lower() in reserved]
+    if taken:
+        raise InvalidValue(
+            f"a key column cannot be called {' or '.join(reserved)}",
+            ", ".join(map(repr, taken)),
+            "rename it",
+        )
+    return names
