@@ -105,12 +105,12 @@ def coverage(releases: int) -> None:
     """Print how often 95 % intervals held the truth, by the answers of a `Release`.
 
     Of a sum of frequencies, of a number of keys, of the number of those with pi >= 0.5 and of their mean: in all
-    releases; and in those in which it was promised, with their share. Of the median and the 90 % quantile, and of the
+    releases; and in those in which it was guaranteed, with their share. Of the median and the 90 % quantile, and of the
     frequencies of the top ten keys: in all. Means and top ten, which take longer, are asked of every fifth release.
-    All keys have pi >= 0.5, but for the last kind of data: there, sums and numbers of all keys cannot be promised.
+    All keys have pi >= 0.5, but for the last kind of data: there, sums and numbers of all keys cannot be guaranteed.
     """
     print(f"{'scheme':20} {'eps':>4} {'keys':>6} {'frequencies':14}", end="")
-    print("".join(f" | {name:>6} {'promised':>14}" for name in ("sum", "number", "seen", "mean")), end=" | ")
+    print("".join(f" | {name:>6} {'guaranteed':>14}" for name in ("sum", "number", "seen", "mean")), end=" | ")
     print(f"{'50 %':>6} {'90 %':>6} {'top 10':>6}")
     settings: list[tuple[Sampling, str]] = [(KeepAll(), "0.1"), (KeepAll(), "1"), (Priority("0.02"), "0.5")]
     for sampling, epsilon in settings:
@@ -140,13 +140,15 @@ def coverage(releases: int) -> None:
                         true = sample[rows][best["key"].to_numpy()]
                         singles.append(np.mean((best["low"].to_numpy() <= true) & (true <= best["high"].to_numpy())))
                     for asked, answer in found.items():
-                        held[asked].append((answer.low <= truths[asked] <= answer.high, answer.promised))
+                        held[asked].append((answer.low <= truths[asked] <= answer.high, answer.guaranteed))
                     numbers = release.quantiles(shares).numbers
                     quantiles.append((numbers["low"].to_numpy() <= places) & (places <= numbers["high"].to_numpy()))
                 print(f"{sampling!s:20} {epsilon:>4} {keys:6} {name:14}", end="")
                 for answers in held.values():
-                    right, promised = np.array(answers).T
-                    kept = f"{right[promised].mean():6.1%} of {promised.mean():4.0%}" if promised.any() else "none"
+                    right, guaranteed = np.array(answers).T
+                    kept = (
+                        f"{right[guaranteed].mean():6.1%} of {guaranteed.mean():4.0%}" if guaranteed.any() else "none"
+                    )
                     print(f" | {right.mean():6.1%} {kept:>14}", end="")
                 print(" |", *(f"{q:6.1%}" for q in np.mean(quantiles, axis=0)), f"{np.mean(singles):6.1%}", flush=True)
 

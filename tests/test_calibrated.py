@@ -201,7 +201,7 @@ def test_quantiles_of_many_keys_are_narrow() -> None:
 def test_keys_in_the_dark_are_not_taken_for_those_at_the_edge(sampling: Sampling, epsilon: str) -> None:
     """With more keys below the lowest visible frequency than above it.
 
-    Answers about those from it on say that they cannot tell, and hold; a little above it they are promised. More than
+    Answers about those from it on say that they cannot tell, and hold; a little above it they are guaranteed. More than
     9 of 20 intervals that hold with 95 % each fail with odds below 1e-7 (binomial).
     """
     privacy = Privacy(epsilon, "1e-6")
@@ -220,10 +220,10 @@ def test_keys_in_the_dark_are_not_taken_for_those_at_the_edge(sampling: Sampling
         release = Release(table, Terms(privacy, sampling, ("key",), grid=grid))
         quantiles = release.quantiles([0.5, 0.9])
         found = [release.count_keys(at_least=edge), release.mean(), quantiles[0.5], quantiles[0.9]]
-        assert not any(e.promised for e in found)
+        assert not any(e.guaranteed for e in found)
         assert all("can hardly be told" in " ".join(e.notes) for e in found)
         far = release.count_keys(at_least=above)
-        assert far.promised
+        assert far.guaranteed
         missed[:4] += [not e.low <= truth <= e.high for e, truth in zip(found, truths, strict=True)]
         missed[4] += not far.low <= (frequencies >= above).sum() <= far.high
     assert missed.max() <= 9
@@ -267,7 +267,7 @@ def test_nothing_selected_still_tells_something() -> None:
     i = np.arange(edge, 100)
     absent = reporting_probabilities(i, KeepAll(), privacy, complement=True)
     possible = [int(k) * n for k in i for n in range(1, 10) if absent[k - edge] ** n > 0.05]
-    assert (found.value, found.low, found.promised) == (0.0, 0.0, False)
+    assert (found.value, found.low, found.guaranteed) == (0.0, 0.0, False)
     assert found.high == pytest.approx(max(possible), rel=0.1)
 
 
@@ -297,7 +297,7 @@ def test_a_tiny_epsilon_has_an_estimate_and_no_promise() -> None:
     privacy = Privacy("0.001", "1e-6")
     found = estimate(Tally.of([50_000, 70_000]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
     assert found.value == mle([50_000, 70_000], KeepAll(), privacy).sum()
-    assert (found.low, found.high, found.promised) == (-math.inf, math.inf, False)
+    assert (found.low, found.high, found.guaranteed) == (-math.inf, math.inf, False)
     assert "too small" in found.notes[0]
 
 

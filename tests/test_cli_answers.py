@@ -42,7 +42,7 @@ def test_query_says_what_the_library_says(folder: Path) -> None:
     found = json.loads(ask("query", "words.parquet", "--of", "keys", "--level", "0.5", "--format", "json").output)
     wanted = release.count_keys(level=0.5)
     assert (found["value"], found["low"], found["level"]) == (wanted.value, wanted.low, 0.5)
-    assert found["visible_from"] == 14
+    assert found["detection_threshold"] == 14
 
 
 def test_groups_weights_and_attributes(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_quantiles(folder: Path) -> None:
 def test_numbers_that_are_not_finite(folder: Path) -> None:
     arguments = ["query", "keys.parquet", "--of", "keys", "--format"]
     found = json.loads(ask(*arguments, "json").output)
-    assert (found["value"], found["high"], found["promised"]) == (6, None, False)
+    assert (found["value"], found["high"], found["guaranteed"]) == (6, None, False)
     [row] = csv.DictReader(io.StringIO(ask(*arguments, "csv").output))
     assert (row["value"], row["high"], row["standard_error"]) == ("6", "", "")
 

@@ -161,17 +161,17 @@ def test_every_number_is_the_librarys(how: int, users: int) -> None:
     assert number(values["keys"]) == pytest.approx(pws.keys, abs=0.5)
     for name, value in (
         ("elements", pws.share_of_elements),
-        ("seen", pws.visible_from),
+        ("seen", pws.detection_threshold),
         ("total", pws.nrmse),
         ("selection", pws.selection_nrmse),
     ):
         assert value is not None
         assert number(values[name]) == pytest.approx(value, rel=0.0051)
-    assert number(values["seen"]) == pws.visible_from
+    assert number(values["seen"]) == pws.detection_threshold
     assert [row[0] for row in others["methods"]] == [method.method for method in found.methods]
     for row, method in zip(others["methods"], found.methods, strict=True):
         assert number(row[1]) == pytest.approx(method.keys, abs=0.5)
-        told = (method.share_of_keys, method.share_of_elements, method.visible_from)
+        told = (method.share_of_keys, method.share_of_elements, method.detection_threshold)
         for text, expected in zip(row[2:], (*told, method.nrmse, method.selection_nrmse), strict=True):
             assert number(text) == pytest.approx(expected, rel=0.0051)
     drawn = curve(found.sampling, setting.per_key, 100)

@@ -67,7 +67,7 @@ def expect(tab: Tab, setting: Setting) -> None:
     pws = found.pws
     assert number(shown["keys"]) == pytest.approx(pws.keys, abs=0.5)
     assert number(shown["elements"]) == pytest.approx(pws.share_of_elements, rel=0.0051)
-    assert number(shown["seen"]) == pws.visible_from
+    assert number(shown["seen"]) == pws.detection_threshold
     assert number(shown["total"]) == pytest.approx(pws.nrmse, rel=0.0051)
     assert number(shown["selection"]) == pytest.approx(pws.selection_nrmse, rel=0.0051)
     rows = tab.page.eval_on_selector_all(
@@ -78,7 +78,7 @@ def expect(tab: Tab, setting: Setting) -> None:
         assert number(row[3]) == pytest.approx(method.share_of_elements, rel=0.0051)
         assert number(row[5]) == pytest.approx(method.nrmse, rel=0.0051)
     assert tab.page.locator(".waiting").count() == 0
-    assert str(pws.visible_from) in str(tab.page.get_attribute("[data-chart]", "aria-label"))
+    assert str(pws.detection_threshold) in str(tab.page.get_attribute("[data-chart]", "aria-label"))
 
 
 def test_numbers_follow_the_sliders_and_are_the_librarys(browser: Browser, server: Server) -> None:

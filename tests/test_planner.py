@@ -138,7 +138,7 @@ def test_coverage_is_the_sum_of_exact_probabilities(sampling: Sampling) -> None:
     assert found.share_of_keys == pytest.approx(found.keys / 602, rel=1e-12)
     elements = sum(n * i * pi[i] for i, n in pairs) / sum(n * i for i, n in pairs)
     assert found.share_of_elements == pytest.approx(float(elements), rel=1e-11)
-    assert found.visible_from == next(i for i in range(301) if pi[i] >= Decimal("0.5"))
+    assert found.detection_threshold == next(i for i in range(301) if pi[i] >= Decimal("0.5"))
     assert (found.nrmse, found.estimator) == (None, None)
 
 
@@ -157,22 +157,22 @@ def test_the_baselines_are_their_formulas() -> None:
 
         expected = sum(phi(i) * n for i, n in zip(PUBLIC.values.tolist(), PUBLIC.keys.tolist(), strict=True))
         assert methods[name].keys == pytest.approx(expected, rel=1e-10)
-        assert methods[name].visible_from == math.ceil(cutoff)
+        assert methods[name].detection_threshold == math.ceil(cutoff)
     assert all(method.keys < made.pws.keys for method in made.methods[1:])
     sampled_ones = outlook(PUBLIC, Setting(Privacy("0.8", "1e-4"), Priority("0.01")))
     open_one = sampled_ones.methods[-1]
     # min(1, 0.01 i) for each key; variance i**2 (1 / q - 1)
-    assert (open_one.method, open_one.visible_from) == ("not private", 50)
+    assert (open_one.method, open_one.detection_threshold) == ("not private", 50)
     assert open_one.keys == pytest.approx(0.01 * (500 + 8 * 40 + 13 * 30 + 14 * 20 + 200) + 2)
     variance = sum(n * i * (100 - i) for i, n in {1: 500, 8: 40, 13: 30, 14: 20, 20: 10}.items())
     assert open_one.nrmse == pytest.approx(math.sqrt(variance) / PUBLIC.elements)
     assert open_one.selection_nrmse == pytest.approx(10 * math.sqrt(variance) / PUBLIC.elements)
     capped = outlook(PUBLIC, Setting(Privacy(1, "1e-4"), Priority("0.01", cap=20)), errors=False)
     assert [method.method for method in capped.methods] == ["PWS", "not private"]
-    assert (capped.pws.visible_from, capped.methods[-1].visible_from) == (None, None)
+    assert (capped.pws.detection_threshold, capped.methods[-1].detection_threshold) == (None, None)
     assert "not stated" in capped.notes[0]
     ends = outlook(PUBLIC, Setting(Privacy(1, "1e-4"), CustomSampling(["0.1"] * 300)), errors=False)
-    assert ends.methods[-1].visible_from is None
+    assert ends.methods[-1].detection_threshold is None
 
 
 class TwoValues:
@@ -320,7 +320,7 @@ def test_quick_looks_at_some_of_many_frequencies() -> None:
         slow, quick = (outlook(many, setting, quick=quick) for quick in (False, True))
         assert (quick.pws.keys, quick.pws.share_of_elements) == (slow.pws.keys, slow.pws.share_of_elements)
         for one, other in zip(quick.methods[1:], slow.methods[1:], strict=True):
-            assert one.visible_from == other.visible_from
+            assert one.detection_threshold == other.detection_threshold
             for name in ("keys", "share_of_elements", "nrmse", "selection_nrmse"):
                 assert getattr(one, name) == pytest.approx(getattr(other, name), rel=0.002)
 

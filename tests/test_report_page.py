@@ -83,7 +83,7 @@ def test_every_number_is_the_librarys(open_report: Open) -> None:
             assert float(row[4].strip("> %")) == pytest.approx(100 * share, rel=0.006)
         for row in (counted := rows(tab, "#frequencies figure tbody tr")):
             e = release.count_keys(at_least=int(row[0].replace(",", "")))
-            assert row[1:] == [shown_number(e.value), interval(e.low, e.high), "" if e.promised else "not promised"]
+            assert row[1:] == [shown_number(e.value), interval(e.low, e.high), "" if e.guaranteed else "not guaranteed"]
         assert len(counted) > 5
         quantiles = [e for _, e in release.quantiles(SHARES)]
         assert rows(tab, "#frequencies section > .scroll tbody tr, #frequencies > .scroll tbody tr") == [

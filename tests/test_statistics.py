@@ -232,13 +232,13 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     for share, estimate in found:
         assert estimate.value == everyone[max(math.ceil(share * len(everyone)) - 1, 0)]
         assert estimate.low <= estimate.value <= estimate.high
-        assert estimate.promised
+        assert estimate.guaranteed
     assert found[0.5].low < found[0.5].high  # 45 of 100: the middle may lie either way
     assert f"{least} or more" in " ".join(found.notes)
     lower = made(CELLS).quantiles(0.01, at_least=5)
     assert lower[0.01].value == 6
     assert made(CELLS).quantiles(0.01, at_least=7)[0.01].value == 9
-    assert not lower[0.01].promised
+    assert not lower[0.01].guaranteed
     assert "cannot be seen" in " ".join(lower.notes)
 
 
@@ -314,7 +314,7 @@ def test_a_whole_release() -> None:
     for estimator in (None, "mle"):
         found = release.sum(estimator=estimator)
         assert found.value == pytest.approx(truth, rel=0.02)
-        assert (found.keys, found.visible_from, found.level) == (2000, 14, 0.95)
+        assert (found.keys, found.detection_threshold, found.level) == (2000, 14, 0.95)
     assert release.count_keys().value == pytest.approx(2000, rel=0.01)
     assert release.mean().value == pytest.approx(truth / 2000, rel=0.02)
     assert release.quantiles([0.5])[0.5].value == pytest.approx(200, abs=12)
@@ -328,7 +328,7 @@ def test_keys_only() -> None:
     table = pa.table({"key": ["a", "b", "c"]})
     release = Release(table, Terms(PRIVACY, KeepAll(), ("key",), keys_only=True))
     found = release.count_keys("key > 'a'")
-    assert (found.value, found.low, found.high, found.promised) == (2, 2, math.inf, False)
+    assert (found.value, found.low, found.high, found.guaranteed) == (2, 2, math.inf, False)
     assert math.isnan(found.standard_error)
     assert "keys only" in found.notes[0]
     assert release.sum(of="at-least:1").value == 3  # that is 1 for each key
@@ -352,14 +352,14 @@ def test_keys_only() -> None:
 def test_nothing_selected() -> None:
     for release, where in ((made(CELLS), "false"), (Release(made(CELLS).table.slice(0, 0), made(CELLS).terms), None)):
         for found in (release.sum(where), release.count_keys(where)):
-            assert (found.value, found.keys, found.promised) == (0, 0, False)
+            assert (found.value, found.keys, found.guaranteed) == (0, 0, False)
         assert math.isnan(release.mean(where).value)
         assert len(release.top(3, where)) == 0
         assert release.top(3, where).to_arrow().column_names[:2] == ["key", "value"]
         assert len(release.sum(where, by="key")) == 0
         [(_, median)] = release.quantiles([0.5], where)
         assert math.isnan(median.value)
-        assert not median.promised
+        assert not median.guaranteed
         assert len(release.quantiles([], where)) == 0
         with refused("the key is"):
             release.rank("a", where)
@@ -407,11 +407,11 @@ def test_what_is_refused(ask: Any, rule: str) -> None:
 
 def test_if_no_key_is_likely_to_be_seen() -> None:
     release = made({"a": 9}, CustomSampling(["0.2"] * 30))
-    assert release.sum().visible_from is None
+    assert release.sum().detection_threshold is None
     assert "no key is likely to be seen" in repr(release.sum())
     with refused("some frequency"):
         release.quantiles([0.5])
-    assert not release.quantiles([0.5], at_least=3)[0.5].promised
+    assert not release.quantiles([0.5], at_least=3)[0.5].guaranteed
 
 
 def test_answers_are_shown_without_commanding_a_terminal() -> None:

@@ -98,7 +98,7 @@ def _print(answer: Any, form: str) -> None:
 
     if isinstance(answer, Estimates):
         lines, table = answer.lines(limit=None), answer.to_arrow()
-        rest = {"level": answer.level, "visible_from": answer.visible_from, "notes": answer.notes}
+        rest = {"level": answer.level, "detection_threshold": answer.detection_threshold, "notes": answer.notes}
         document = {"rows": table.to_pylist(), **rest}
     else:
         lines, document = [repr(answer)], asdict(answer)

@@ -26,10 +26,10 @@ def histograms(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Meth
         yield TIGHT, StabilityHistogram(privacy, sampling, tight=True)
 
 
-def lowest_visible(method: Method, largest: int = MAX_FREQUENCY) -> int | None:
+def detection_threshold_of(method: Method, largest: int = MAX_FREQUENCY) -> int | None:
     """Return the lowest frequency, up to the largest, that a method is likely to report; None if there is none.
 
-    >>> lowest_visible(StabilityHistogram(Privacy(1, 1e-6)))
+    >>> detection_threshold_of(StabilityHistogram(Privacy(1, 1e-6)))
     15
     """
     low, high = 0, 1

@@ -28,8 +28,8 @@ _SHARPEST = 2.0  # change of that power from window to window; more than that is
 _SURER = 10.0  # times the trust, for what the error is made of
 _LEAST = 0.2  # of a flat estimate: what a calibrated one of the variance, or of its own, is not believed to be below
 _BLEND = 6.0  # square of the freedom at which the flat and the calibrated estimate of the variance count alike
-_FIRM = 3.0  # freedom of the latter, below which no interval is promised
-_FEW = 30.0  # keys that an error rests on, below which no interval is promised
+_FIRM = 3.0  # freedom of the latter, below which no interval is guaranteed
+_FEW = 30.0  # keys that an error rests on, below which no interval is guaranteed
 _UNSEEN = 0.02  # of an error's square, that one key may have which was not reported, above which none is either
 NEGLIGIBLE = 0.25  # of the standard error: what may be in the dark without being mentioned
 _NOTHING = 1e-9  # of a key: a bias that only rounding has
@@ -59,7 +59,7 @@ class Parts:
 
     @property
     def sure(self) -> bool:
-        """Whether the error rests on enough keys, and not on one that may have been missed, for a promise."""
+        """Whether the error rests on enough keys, and not on one that may have been missed, for a guarantee."""
         return self.keys >= _FEW and self.firm >= _FIRM and self.unseen <= _UNSEEN
 
     @property

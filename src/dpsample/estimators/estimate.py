@@ -27,14 +27,14 @@ class Estimate:
     """A number that a release tells, with its error.
 
     value, standard_error   the estimate, and its standard error
-    low, high, level        an interval that holds the truth with probability `level`, if it is `promised`
+    low, high, level        an interval that holds the truth with probability `level`, if it is `guaranteed`
     bias                    the bias that is estimated to be left in `value`
     keys                    how many reported keys it rests on
-    visible_from            keys of a lower frequency are unlikely to be reported (pi < 0.5); None if all are
-    promised, notes         whether the interval can be promised, and what else there is to say
+    detection_threshold            keys of a lower frequency are unlikely to be reported (pi < 0.5); None if all are
+    guaranteed, notes         whether the interval can be guaranteed, and what else there is to say
     share                   of all elements, if the release has a private total and these are elements
 
-    >>> Estimate(1234.5, 10.25, 1214.4, 1254.6, 0.95, keys=7, visible_from=14)
+    >>> Estimate(1234.5, 10.25, 1214.4, 1254.6, 0.95, keys=7, detection_threshold=14)
     1,234.5 +- 10.25 (95 %: 1,214.4 to 1,254.6), from 7 keys; below frequency 14 keys are unlikely to be seen
     """
 
@@ -45,17 +45,17 @@ class Estimate:
     level: float
     bias: float = 0.0
     keys: int = 0
-    visible_from: int | None = None
-    promised: bool = True
+    detection_threshold: int | None = None
+    guaranteed: bool = True
     notes: tuple[str, ...] = ()
     share: float | None = None
 
     def __repr__(self) -> str:
-        promise = "" if self.promised else ", not promised"
+        promise = "" if self.guaranteed else ", not guaranteed"
         seen = (
             "no key is likely to be seen"
-            if self.visible_from is None
-            else f"below frequency {self.visible_from:,} keys are unlikely to be seen"
+            if self.detection_threshold is None
+            else f"below frequency {self.detection_threshold:,} keys are unlikely to be seen"
         )
         shown = (
             f"{shown_number(self.value)} +- {shown_number(self.standard_error)} ({100 * self.level:g} %: "
@@ -116,8 +116,8 @@ def estimate(
         value = float(tally.weights @ _BY_TOKEN[estimator](tally.cells, sampling, privacy, grid, of))
         bias = value - found.value
     notes = []
-    promised = found.clear
-    if not promised:
+    guaranteed = found.clear
+    if not guaranteed:
         edge = calibration(sampling, privacy, grid).edge
         notes.append(
             f"keys below frequency {edge:,} can hardly be seen: {shown_number(found.dark)} is added for them, as if "
@@ -127,12 +127,12 @@ def estimate(
             "taken off for them, as if there were as many for each frequency as just above"
         )
     if not found.sure:
-        promised = False
-        notes.append("the error rests on few keys: the interval is not promised")
+        guaranteed = False
+        notes.append("the error rests on few keys: the interval is not guaranteed")
     if (tally.weights == tally.keys).all():
         low = max(low, 0.0)
     low, high = min(low, value), max(high, value)
-    return Estimate(value, found.error, low, high, level, bias, tally.total, visible, promised, tuple(notes))
+    return Estimate(value, found.error, low, high, level, bias, tally.total, visible, guaranteed, tuple(notes))
 
 
 def _unreported(sampling: Sampling, privacy: Privacy, of: Measure, level: float) -> float:

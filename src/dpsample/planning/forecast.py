@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dpsample.comparison.accuracy import Coverage, Method, Pws, covered, selected
 from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold
-from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH, histograms, lowest_visible
+from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH, detection_threshold_of, histograms
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
 from dpsample.planning.errors import predicted
@@ -38,7 +38,7 @@ class Expected:
     keys: float  # reported
     share_of_keys: float
     share_of_elements: float
-    visible_from: int | None  # the lowest frequency that is reported with probability 1/2 or more
+    detection_threshold: int | None  # the lowest frequency that is reported with probability 1/2 or more
     nrmse: float | None = None  # of the total: root mean square error, as a share of the truth
     selection_nrmse: float | None = None  # of a random selection of `share` of the keys
     estimator: str | None = None
@@ -105,7 +105,7 @@ def outlook(
 
     >>> found = outlook(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
     >>> for method in found.methods:
-    ...     print(f"{method.method:20} {method.keys:6,.0f} {method.share_of_elements:.1%} {method.visible_from}")
+    ...     print(f"{method.method:20} {method.keys:6,.0f} {method.share_of_elements:.1%} {method.detection_threshold}")
     PWS                   5,512 76.2% 19
     SbH                   5,177 75.7% 20
     SbH, tight cutoff     5,374 76.0% 19
@@ -120,7 +120,7 @@ def outlook(
         return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible)
 
     def peer(name: str, method: Method) -> Expected:
-        visible = lowest_visible(method, sampling.largest)
+        visible = detection_threshold_of(method, sampling.largest)
         if not errors:
             return expected(name, covered(i, keys, method.reported(i)), visible)
         each = method.errors(i)

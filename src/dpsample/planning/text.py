@@ -71,7 +71,7 @@ def cells(method: Expected) -> tuple[str, ...]:
         f"{method.keys:,.0f}" if method.keys >= 10 else f"{method.keys:.2g}",
         percent(method.share_of_keys),
         percent(method.share_of_elements),
-        "never" if method.visible_from is None else f"{method.visible_from:,}",
+        "never" if method.detection_threshold is None else f"{method.detection_threshold:,}",
         percent(method.nrmse),
         percent(method.selection_nrmse),
     )

@@ -106,9 +106,11 @@ def rank(release: "Release", key: Any, where: Where = None, level: float = 0.95,
     tail = (1 - level) / 2
     ends = np.searchsorted(np.cumsum(weight[order]), [tail, 1 - tail]).clip(max=len(found) - 1)
     low, high = found[order][ends].tolist()
-    promised = field.visible is not None and bool(frequencies @ probabilities >= field.visible)
-    notes = () if promised else ("the key may be too rare for its rank to be told",)
-    return Estimate(value, error, float(low), float(high), level, 0.0, len(field.cells), field.visible, promised, notes)
+    guaranteed = field.visible is not None and bool(frequencies @ probabilities >= field.visible)
+    notes = () if guaranteed else ("the key may be too rare for its rank to be told",)
+    return Estimate(
+        value, error, float(low), float(high), level, 0.0, len(field.cells), field.visible, guaranteed, notes
+    )
 
 
 def compare(release: "Release", a: Any, b: Any) -> float:

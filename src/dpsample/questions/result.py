@@ -31,7 +31,7 @@ class Estimates:
     groups: pa.Table
     numbers: pa.Table
     level: float
-    visible_from: int | None
+    detection_threshold: int | None
     notes: tuple[str, ...] = field(default=())
 
     def to_arrow(self) -> pa.Table:
@@ -70,7 +70,7 @@ class Estimates:
 
     def _estimate(self, n: int) -> Estimate:
         known = {name: self.numbers[name][n].as_py() for name in self.numbers.column_names if name != "probability"}
-        return Estimate(**known, level=self.level, visible_from=self.visible_from, notes=self.notes)
+        return Estimate(**known, level=self.level, detection_threshold=self.detection_threshold, notes=self.notes)
 
     def lines(self, limit: int | None = 10) -> list[str]:
         """Show the first rows, or all, and what there is to say about them."""
@@ -92,11 +92,13 @@ class Estimates:
         }
 
     def _remarks(self) -> list[str]:
-        promised = "promised" not in self.numbers.column_names or pc.all(self.numbers["promised"], min_count=0).as_py()
+        guaranteed = (
+            "guaranteed" not in self.numbers.column_names or pc.all(self.numbers["guaranteed"], min_count=0).as_py()
+        )
         seen = (
             "no key is likely to be seen"
-            if self.visible_from is None
-            else f"below frequency {self.visible_from:,} keys are unlikely to be seen"
+            if self.detection_threshold is None
+            else f"below frequency {self.detection_threshold:,} keys are unlikely to be seen"
         )
-        level = f"{100 * self.level:g} % intervals{'' if promised else ', not all promised'}"
+        level = f"{100 * self.level:g} % intervals{'' if guaranteed else ', not all guaranteed'}"
         return [f"{level}; {seen}", *self.notes]

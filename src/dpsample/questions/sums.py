@@ -28,7 +28,7 @@ from dpsample.scheme.sampling import MAX_FREQUENCY, Floats
 if TYPE_CHECKING:
     from dpsample.release.release import Release
 
-_FEW = 30  # keys, below which no interval of a quantile is promised
+_FEW = 30  # keys, below which no interval of a quantile is guaranteed
 
 
 def total(
@@ -100,7 +100,7 @@ def mean(
 
     def answer(tally: Tally) -> Estimate:
         sums, keys = (estimate(tally, *terms, g, estimator, level) for g in (_from(least, measure), _from(least)))
-        value, visible = sums.value / keys.value if keys.value > 0 else math.nan, keys.visible_from
+        value, visible = sums.value / keys.value if keys.value > 0 else math.nan, keys.detection_threshold
         if math.isnan(value) or math.isnan(keys.standard_error):
             unknown = (note, *keys.notes)
             return Estimate(value, math.nan, -math.inf, math.inf, level, math.nan, tally.total, visible, False, unknown)
@@ -113,15 +113,15 @@ def mean(
         higher = max(value - float(measure([least])[0]), 0.0)
         high += most * higher / keys.value
         bias = (sums.bias - value * keys.bias) / keys.value
-        notes, promised = [note], sure and sums.promised and keys.promised and above.sure
+        notes, guaranteed = [note], sure and sums.guaranteed and keys.guaranteed and above.sure
         if sure and (not number.clear or about * higher > NEGLIGIBLE * above.error):
-            promised = False
+            guaranteed = False
             notes.append(_blurred(least))
-        elif sure and not promised:
-            notes.append("the error rests on few keys: the interval is not promised")
+        elif sure and not guaranteed:
+            notes.append("the error rests on few keys: the interval is not guaranteed")
         low, high = max(min(low, value), min(value, 0.0)), max(high, value)
         error = above.error / keys.value
-        return Estimate(value, error, low, high, level, bias, tally.total, visible, promised, tuple(notes))
+        return Estimate(value, error, low, high, level, bias, tally.total, visible, guaranteed, tuple(notes))
 
     return _answers(Selection(release, where, weight, by, attributes), by, level, answer)
 
@@ -181,7 +181,7 @@ def quantiles(
             notes.append(_blurred(least))
         elif keys < _FEW:
             sure = False
-            notes.append("these are few keys: no interval is promised")
+            notes.append("these are few keys: no interval is guaranteed")
         else:
             notes.append(
                 "these intervals hold more often than they say: how much of the spread is noise of tokens is not known"
@@ -191,8 +191,8 @@ def quantiles(
         columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]
     names = ("value", "standard_error", "low", "high")
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=True)}
-    promised = np.full(len(p), sure and keys > 0)
-    table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "promised": promised})
+    guaranteed = np.full(len(p), sure and keys > 0)
+    table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "guaranteed": guaranteed})
     visible = frequency_reaching(0.5, release.sampling, release.per_key)
     return Estimates(pa.table({"quantile": p}), table, level, visible, tuple(notes))
 
@@ -207,7 +207,7 @@ def _answers(selection: Selection, by: By, level: float, answer: Callable[[Tally
     if not by:
         return answer(tallies[0])
     found = [answer(tally) for tally in tallies]
-    fields = ("value", "standard_error", "low", "high", "bias", "keys", "promised")
+    fields = ("value", "standard_error", "low", "high", "bias", "keys", "guaranteed")
     types = [pa.float64()] * 5 + [pa.int64(), pa.bool_()]
     numbers = [pa.array([getattr(e, name) for e in found], type) for name, type in zip(fields, types, strict=True)]
     visible = frequency_reaching(0.5, selection.release.sampling, selection.release.per_key)
@@ -231,7 +231,7 @@ def _least(release: "Release", at_least: int | None) -> tuple[int, str, bool]:
         raise InvalidValue(
             "some frequency has keys that are reported with probability 0.5",
             "none in this release",
-            "state at_least; no interval can be promised then",
+            "state at_least; no interval can be guaranteed then",
         )
     least = _frequency(visible if at_least is None else at_least)
     sure = visible is not None and least >= visible
@@ -241,7 +241,7 @@ def _least(release: "Release", at_least: int | None) -> tuple[int, str, bool]:
 
 def _blurred(least: int) -> str:
     return (
-        f"keys below frequency {least:,} can hardly be told from those at it: no interval is promised; a larger "
+        f"keys below frequency {least:,} can hardly be told from those at it: no interval is guaranteed; a larger "
         "at_least (--at-least) leaves these out"
     )
 

@@ -163,9 +163,9 @@ def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[st
         "elements": f"{of_elements} of all elements have a key that is reported. The others are in keys that are too "
         + ("rare, or not sampled." if sampled else "rare."),
         "seen": "No key has an even chance to be reported, however frequent it is."
-        if pws.visible_from is None
-        else f"A key with {pws.visible_from:,} {things} or more has an even chance to be reported, or a better one. "
-        "Most rarer ones stay hidden.",
+        if pws.detection_threshold is None
+        else f"A key with {pws.detection_threshold:,} {things} or more has an even chance to be reported, or a "
+        "better one. Most rarer ones stay hidden.",
     }
     if sampled:
         q = float((data.counts * found.sampling.q(data.values)).sum())

@@ -55,7 +55,7 @@ class Content:
     release: Release
     strength: Strength
     proof: Proof | PrivacyViolation | None  # None: not run
-    visible_from: int | None
+    detection_threshold: int | None
     visibility: list[tuple[Fraction, int | None]]
     top: Estimates | None  # as all that needs tokens, None for keys only
     counts: list[tuple[int, Estimate]]  # frequency, number of keys at least so frequent
@@ -92,19 +92,19 @@ def content_of(
     """Compute it all. The arguments are those of `make_report`."""
     sampling, each = release.sampling, release.per_key
     tokens = not release.keys_only
-    visible_from = frequency_reaching(0.5, sampling, each)
+    detection_threshold = frequency_reaching(0.5, sampling, each)
     listed = release.each_key() if tokens and len(release) else None
-    spread = tokens and len(release) and visible_from is not None
+    spread = tokens and len(release) and detection_threshold is not None
     return Content(
         title=title or f"Private release: {', '.join(release.keys)}",
         name=PurePath(name).name if name else "release.private.parquet",
         release=release,
         strength=Strength.of(release.privacy),
         proof=_proof(release.terms, prove),
-        visible_from=visible_from,
+        detection_threshold=detection_threshold,
         visibility=visibility(sampling, each),
         top=release.top(top) if tokens else None,
-        counts=_counts(release, visible_from, listed),
+        counts=_counts(release, detection_threshold, listed),
         quantiles=release.quantiles(SHARES) if spread else None,
         curve=curve(sampling, each, _POINTS),
         other=release.other() if tokens and release.total is not None else None,
@@ -121,12 +121,12 @@ def _proof(terms: Terms, prove: bool | None) -> Proof | PrivacyViolation | None:
         return violation
 
 
-def _counts(release: Release, visible_from: int | None, listed: Estimates | None) -> list[tuple[int, Estimate]]:
-    if listed is None or visible_from is None:
+def _counts(release: Release, detection_threshold: int | None, listed: Estimates | None) -> list[tuple[int, Estimate]]:
+    if listed is None or detection_threshold is None:
         return []
-    largest = max(float(np.max(listed.numbers["value"].to_numpy())), visible_from)
+    largest = max(float(np.max(listed.numbers["value"].to_numpy())), detection_threshold)
     few = lifetime(release.per_key) > _LONG
-    return [(i, release.count_keys(at_least=i)) for i in steps(visible_from, largest, few)]
+    return [(i, release.count_keys(at_least=i)) for i in steps(detection_threshold, largest, few)]
 
 
 def steps(first: int, last: float, few: bool = False) -> list[int]:

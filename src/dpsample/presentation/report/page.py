@@ -72,8 +72,8 @@ def _privacy(content: Content) -> Markup:
         "delta": text(terms.privacy.delta),
         "protects each": terms.unit,
     }
-    if content.visible_from is not None:
-        facts["frequency from which on keys are likely to be seen"] = f"{content.visible_from:,}"
+    if content.detection_threshold is not None:
+        facts["frequency from which on keys are likely to be seen"] = f"{content.detection_threshold:,}"
     words = [
         tag("p", tag("strong", "Whom it protects: "), explain_protected(terms.max_keys), "."),
         tag(
@@ -289,7 +289,7 @@ def _frequencies(content: Content) -> Markup | None:
 
 def _numbers(found: Estimate) -> list[str]:
     interval = f"{shown_number(found.low)} to {shown_number(found.high)}"
-    return [shown_number(found.value), interval, "" if found.promised else "not promised"]
+    return [shown_number(found.value), interval, "" if found.guaranteed else "not guaranteed"]
 
 
 def _frequencies_chart(content: Content) -> dict[str, object]:
@@ -334,7 +334,7 @@ def _reported(content: Content) -> Markup:
                 ", at the same privacy: with its published cutoff, and with the tightest one that is as private.",
             )
         )
-    half = content.visible_from
+    half = content.detection_threshold
     described = "Line chart of the probability to be reported, by frequency. " + (
         "It does not reach one half." if half is None else f"In this release it reaches one half at frequency {half:,}."
     )
@@ -382,7 +382,7 @@ def _reported_chart(content: Content) -> dict[str, object]:
 
 def _unseen(content: Content) -> Markup:
     terms = content.terms
-    seen = content.visible_from
+    seen = content.detection_threshold
     lines = [
         explain_visibility(terms.sampling, terms.per_key).capitalize() + ".",
         "A key that is not listed may be in the data, or not: it was rare, or was not sampled, or is not there."
@@ -390,7 +390,7 @@ def _unseen(content: Content) -> Markup:
         else f"A key that is not listed may be in the data. Below frequency {seen:,} most keys are hidden, and how "
         "many such keys there are cannot be told.",
         "Sums over keys count the hidden ones only as far as the reported ones tell of them; intervals that rest on "
-        "too little are marked as not promised.",
+        "too little are marked as not guaranteed.",
     ]
     made = [tag("ul", *(tag("li", line) for line in lines))]
     if terms.total is not None:
