@@ -24,7 +24,7 @@ import pyarrow as pa
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Sampling
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.run import Way
+from dpsample.private.request import Strategy
 
 PRIVACY = Privacy(0.5, 1e-6)
 DATA = {
@@ -47,7 +47,7 @@ def bare(path: Path, out: Path, limit: str | None) -> int:
     return 0
 
 
-def release(sampling: Sampling, way: Way) -> Callable[[Path, Path, str | None], int]:
+def release(sampling: Sampling, strategy: Strategy) -> Callable[[Path, Path, str | None], int]:
     def run(path: Path, out: Path, limit: str | None) -> int:
         with DuckDB(memory_limit=limit) as engine:
             return dpsample.release_to_file(
@@ -56,7 +56,7 @@ def release(sampling: Sampling, way: Way) -> Callable[[Path, Path, str | None], 
                 "key",
                 privacy=PRIVACY,
                 sampling=sampling,
-                way=way,
+                strategy=strategy,
                 engine=engine,
             )
 

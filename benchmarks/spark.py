@@ -24,7 +24,7 @@ import duckdb
 
 import dpsample.spark
 from dpsample import KeepAll, Ppswor, Privacy, Sampling
-from dpsample.private.run import Way
+from dpsample.private.request import Strategy
 
 PRIVACY = Privacy(0.5, 1e-6)
 SAMPLE = 10**5  # keys in the sample of two passes
@@ -46,9 +46,9 @@ def bare(frame: Any, out: Path) -> None:
     frame.groupBy("key").count().write.parquet(f"file:{out}")
 
 
-def release(sampling: Sampling, way: Way) -> Callable[[Any, Path], None]:
+def release(sampling: Sampling, strategy: Strategy) -> Callable[[Any, Path], None]:
     def run(frame: Any, out: Path) -> None:
-        dpsample.spark.release_to_folder(out, frame, "key", privacy=PRIVACY, sampling=sampling, way=way)
+        dpsample.spark.release_to_folder(out, frame, "key", privacy=PRIVACY, sampling=sampling, strategy=strategy)
 
     return run
 

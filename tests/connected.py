@@ -14,17 +14,17 @@ from dpsample.accounting.budget import Budget
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.jobs import Job
+from dpsample.private.prepare import Counting, prepare, terms_of
 from dpsample.private.request import Request
-from dpsample.private.run import terms_of
 from dpsample.release.terms import Terms
-from dpsample.spark import prepared
 
 
 def prepared_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[Job, Terms]:
     """A release that protects users, who keep one of three keys each."""
     made = frame.selectExpr("k AS u", "explode(array(left(k, 5), right(k, 1), cast(length(k) AS string))) AS k")
-    request = Request.of(Source(made, "k", user="u"), Privacy(0.5, 1e-3), max_keys_per_user=1)
-    return prepared(engine, request, False, None, "auto", Secret(key))
+    request = Request.of(Source(made, "k", user="u"), privacy=Privacy(0.5, 1e-3), max_keys_per_user=1)
+    plan = prepare(engine, request, Secret(key))
+    return Job(engine, plan.counting, Secret(key)), plan.terms
 
 
 def main(source: str, output: str, events: str, key: str) -> None:
@@ -45,10 +45,11 @@ def main(source: str, output: str, events: str, key: str) -> None:
     session = builder.getOrCreate()
     assert "connect" in type(session).__module__
     read = Source(session.read.parquet(f"file:{source}"), "k")
-    terms = terms_of(Budget(Privacy(0.5, 1e-3)), Ppswor(0.01), ("k",), False, None)
+    terms, secret = terms_of(Budget(Privacy(0.5, 1e-3)), Ppswor(0.01), ("k",)), Secret(bytes.fromhex(key))
     with Spark(partitions=3) as engine:
-        Job(engine, read, Ppswor(0.01), "aggregate", Secret(bytes.fromhex(key))).release_to_folder(output, terms)
-        Job(engine, read, Ppswor(0.01), "two-pass", Secret(bytes.fromhex(key))).release(terms)
+        keys = engine.check(read)
+        Job(engine, Counting(read, keys, Ppswor(0.01), "aggregate"), secret).release_to_folder(output, terms)
+        Job(engine, Counting(read, keys, Ppswor(0.01), "two-pass"), secret).release(terms)
         job, terms = prepared_for_users(engine, read.data, bytes.fromhex(key))
         job.release_to_folder(f"{output}.users", terms)
     session.stop()

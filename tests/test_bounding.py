@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from dpsample.private.source import Source
 def kept(source: Source, limit: int, **options: Any) -> Counter[Any]:
     """The frequencies of what users keep."""
     with DuckDB(**options) as engine:
-        bounded = engine.bounded(source, limit, partial(choose, limit=limit, coins=SecretCoins()))
+        bounded = engine.bounded(source, limit, SecretCoins())
         counted: Counter[Any] = Counter()
         for batch in engine.aggregated(bounded):
             *keys, frequency = (column.to_pylist() for column in batch.columns)
@@ -78,6 +77,20 @@ def test_the_coins_decide() -> None:
     batch = pa.record_batch({"user": [0, 0, 0, 1, 1], "key": ["a", "b", "c", "a", "b"]})
     found = [row["key"] for out in choose([batch], 1, GivenCoins(words)) for row in out.to_pylist()]
     assert found == ["b", "b"]
+
+
+def test_ties_are_broken_by_the_key_whatever_the_order_of_rows() -> None:
+    """All numbers are equal, as in one pair of 10**14: position depends on other users, and must not decide."""
+    rng = np.random.default_rng(4)
+    keys = [f"key {n}" for n in range(20)]
+    for _ in range(50):
+        shuffled = rng.permutation(keys).tolist()
+        users = [0] * 3 + [1] * len(keys) + [2] * 2
+        batch = pa.record_batch({"user": users, "key": ["x", "y", "z", *shuffled, "x", "y"]})
+        coins = GivenCoins(np.zeros(2 * len(users), np.uint64))
+        cut = int(rng.integers(1, len(users)))
+        kept_keys = [row["key"] for out in choose([batch[:cut], batch[cut:]], 2, coins) for row in out.to_pylist()]
+        assert kept_keys == ["x", "y", "key 0", "key 1", "x", "y"]
 
 
 def test_against_a_slow_count(tmp_path: Path) -> None:

@@ -106,7 +106,6 @@ def test_a_sample_of_users(clicks: Path) -> None:
     [
         [*RELEASE, "--user", "who", "-o", "o.parquet"],
         [*RELEASE, "--max-keys-per-user", "3", "-o", "o.parquet"],
-        [*RELEASE, *USERS, "--max-elements-per-key", "5", "-o", "o.parquet"],
         [*RELEASE, "--user", "nobody", "--max-keys-per-user", "3", "-o", "o.parquet"],
         [*RELEASE, "--user", "page", "--max-keys-per-user", "3", "-o", "o.parquet"],
         [*RELEASE, "--user", "who", "--max-keys-per-user", "0", "-o", "o.parquet"],

@@ -7,7 +7,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
-from dpsample.private.bounding import choose
+from dpsample.planning.setting import Setting
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.randomness import SecretCoins
-from dpsample.private.request import Request
-from dpsample.private.run import Way, _released
+from dpsample.private.prepare import prepare
+from dpsample.private.request import Request, Strategy
+from dpsample.private.run import draw_release
 
 CANARY = "SECRET-canary"
 WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\ `a.b` {k}'  # a column name that breaks what does not quote
@@ -283,7 +282,7 @@ class TestRefusals:
 @READ
 class TestUsers:
     def kept(self, engine: Engine, source: Source, limit: int) -> dict[Any, int]:
-        bounded = engine.bounded(source, limit, partial(choose, limit=limit, coins=SecretCoins()))
+        bounded = engine.bounded(source, limit, engine.new_coins())
         found = counted(engine.aggregated(bounded))
         assert engine.total(bounded) == sum(found.values())
         assert Counter(key for batch in engine.elements(bounded) for key in batch["k"].to_pylist()) == found
@@ -306,7 +305,7 @@ class TestUsers:
     def test_users_of_other_types(self, engine: Engine, make: Make) -> None:
         for name in ("i8", "bytes", "moment", "large"):
             table = pa.table({"k": ["a", "a", "b"], "u": TYPES[name]})
-            bounded = engine.bounded(make(table, "k", user="u"), 1, partial(choose, limit=1, coins=SecretCoins()))
+            bounded = engine.bounded(make(table, "k", user="u"), 1, engine.new_coins())
             assert counted(engine.aggregated(bounded)) == {"a": 1, "b": 1}, name
 
     def test_nobody(self, engine: Engine, make: Make) -> None:
@@ -347,30 +346,25 @@ SECRET = Secret(bytes(range(32)))
 MOST = 20  # keys of a user: nobody has more, so that there is nothing to choose
 
 
-def by_duckdb(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
+def request(source: Source, sampling: Sampling, strategy: Strategy, keys_only: bool) -> Request:
     max_keys = MOST if source.user else None
+    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys)
+    return Request(source, setting, keys_only=keys_only, strategy=strategy)
+
+
+def by_duckdb(source: Source, sampling: Sampling, strategy: Strategy = "aggregate", keys_only: bool = False) -> Release:
     with DuckDB(threads=1) as engine:
-        terms, schema, batches = _released(
-            Request.of(source, PRIVACY, sampling, max_keys_per_user=max_keys),
-            keys_only,
-            None,
-            way,
-            engine,
-            None,
-            SECRET,
-            "(in memory)",
-        )
-        return Release(pa.Table.from_batches(batches, schema), terms)
+        drawn = draw_release(engine, request(source, sampling, strategy, keys_only), SECRET)
+        return Release(pa.Table.from_batches(drawn.batches, drawn.schema), drawn.terms)
 
 
-def by_spark(source: Source, sampling: Sampling, way: Way = "aggregate", keys_only: bool = False) -> Release:
+def by_spark(source: Source, sampling: Sampling, strategy: Strategy = "aggregate", keys_only: bool = False) -> Release:
     from dpsample.private.engine.spark import Spark
-    from dpsample.spark import prepared
+    from dpsample.private.engine.spark.jobs import Job
 
-    request = Request.of(source, PRIVACY, sampling, max_keys_per_user=MOST if source.user else None)
     with Spark() as engine:
-        job, terms = prepared(engine, request, keys_only, None, way, SECRET)
-        return job.release(terms)
+        plan = prepare(engine, request(source, sampling, strategy, keys_only), SECRET)
+        return Job(engine, plan.counting, SECRET).release(plan.terms)
 
 
 @pytest.mark.xdist_group("spark")
@@ -420,7 +414,7 @@ class TestSameCoins:
     def test_nothing(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"k": pa.array([], pa.string())}), tmp_path / "a.parquet")
         source = Source(tmp_path / "a.parquet", "k")
-        for sampling, way in ((KeepAll(), "aggregate"), (Ppswor(0.01), "two-pass")):
-            found = by_spark(source, sampling, way)  # type: ignore[arg-type]
-            assert found == by_duckdb(source, sampling, way)  # type: ignore[arg-type]
+        for sampling, strategy in ((KeepAll(), "aggregate"), (Ppswor(0.01), "two-pass")):
+            found = by_spark(source, sampling, strategy)  # type: ignore[arg-type]
+            assert found == by_duckdb(source, sampling, strategy)  # type: ignore[arg-type]
             assert len(found) == 0

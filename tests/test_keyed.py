@@ -25,7 +25,7 @@ def batch(*columns: object) -> pa.RecordBatch:
 
 def test_a_number_is_keyed_blake2b_of_the_key() -> None:
     keys = ["", "a", "é" * 200]
-    coins = Secret(KEY).about(batch(keys), "sanitize")
+    coins = Secret(KEY).for_keys(batch(keys), "sanitize")
     for row, (word, key) in enumerate(zip(coins.first(3).tolist(), keys, strict=True)):
         first = hashlib.blake2b(key.encode(), digest_size=8, key=KEY, person=b"sanitize").digest()
         assert word == int.from_bytes(first, "little")
@@ -39,9 +39,9 @@ def test_a_number_is_keyed_blake2b_of_the_key() -> None:
 
 def test_neither_order_nor_batches_matter() -> None:
     keys = [f"key {i}" for i in range(1000)]
-    whole = Secret(KEY).about(batch(keys), "sample").first(1000)
-    backwards = Secret(KEY).about(batch(keys[::-1]), "sample").first(1000)
-    part = Secret(KEY).about(batch(keys).slice(100, 50), "sample").first(50)
+    whole = Secret(KEY).for_keys(batch(keys), "sample").first(1000)
+    backwards = Secret(KEY).for_keys(batch(keys[::-1]), "sample").first(1000)
+    part = Secret(KEY).for_keys(batch(keys).slice(100, 50), "sample").first(50)
     assert (whole == backwards[::-1]).all()
     assert (whole[100:150] == part).all()
     assert len(set(whole.tolist())) == 1000
@@ -50,8 +50,8 @@ def test_neither_order_nor_batches_matter() -> None:
 def test_purposes_and_secrets_are_independent() -> None:
     keys = batch([f"key {i}" for i in range(1000)])
     other = Secret()
-    streams = [Secret(KEY).about(keys, p).first(1000) for p in ("sample", "sanitize")] + [
-        other.about(keys, "sample").first(1000)
+    streams = [Secret(KEY).for_keys(keys, p).first(1000) for p in ("sample", "sanitize")] + [
+        other.for_keys(keys, "sample").first(1000)
     ]
     for a, b in pairwise(streams):
         # agreement of 64,000 fair bits: 8 standard deviations, odds below 1e-14
@@ -95,11 +95,11 @@ def test_the_width_of_a_type_does_not_matter(narrow: pa.Array, wide: pa.Array) -
 
 def test_elements_go_by_place_and_content() -> None:
     rows = batch(["a", "b", "a", "c"] * 100)
-    first = Secret(KEY).along(rows, (3, 7)).first(400).tolist()
-    assert Secret(KEY).along(rows, (3, 7)).first(400).tolist() == first
+    first = Secret(KEY).for_elements(rows, (3, 7)).first(400).tolist()
+    assert Secret(KEY).for_elements(rows, (3, 7)).first(400).tolist() == first
     assert (
         Secret(KEY)
-        .along(pa.RecordBatch.from_arrays([pa.array(["x", *rows["c0"].to_pylist()])[1:]], ["c0"]), (3, 7))
+        .for_elements(pa.RecordBatch.from_arrays([pa.array(["x", *rows["c0"].to_pylist()])[1:]], ["c0"]), (3, 7))
         .first(400)
         .tolist()
         == first
@@ -111,8 +111,8 @@ def test_elements_go_by_place_and_content() -> None:
         (rows.take(pa.array([*range(1, 400), 0])), (3, 7)),
         (rows.slice(0, 399), (3, 7)),
     ]:
-        assert Secret(KEY).along(other, place).first(399).tolist() != first[:399]
-    assert Secret().along(rows, (3, 7)).first(400).tolist() != first
+        assert Secret(KEY).for_elements(other, place).first(399).tolist() != first[:399]
+    assert Secret().for_elements(rows, (3, 7)).first(400).tolist() != first
 
 
 def test_a_run_in_another_order_has_coins_of_its_own() -> None:
@@ -124,8 +124,8 @@ def test_a_run_in_another_order_has_coins_of_its_own() -> None:
     same = 0
     for _ in range(n):
         secret = Secret()
-        a = 0 in picked(2, sampling, secret.along(one, (0, 0)))
-        b = 0 in picked(2, sampling, secret.along(two, (0, 0)))
+        a = 0 in picked(2, sampling, secret.for_elements(one, (0, 0)))
+        b = 0 in picked(2, sampling, secret.for_elements(two, (0, 0)))
         same += a == b
     assert abs(same - n / 2) < 8 * np.sqrt(n / 4)
 
@@ -133,21 +133,21 @@ def test_a_run_in_another_order_has_coins_of_its_own() -> None:
 def test_elements_are_picked_with_the_right_probability() -> None:
     # binomial; odds of a false alarm 2e-12
     n, sampling = 200_000, Ppswor("0.01")
-    count = len(picked(n, sampling, Secret().along(batch(np.arange(n)), (0, 0))))
+    count = len(picked(n, sampling, Secret().for_elements(batch(np.arange(n)), (0, 0))))
     p = -np.expm1(-0.01)
     assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-12
 
 
 def test_the_secret_is_not_shown() -> None:
     secret = Secret(KEY)
-    coins = secret.about(batch(["a"]), "sample")
-    for shown in (repr(secret), str(secret), repr(coins), repr(secret.along(batch(["a"]), (0, 0)))):
+    coins = secret.for_keys(batch(["a"]), "sample")
+    for shown in (repr(secret), str(secret), repr(coins), repr(secret.for_elements(batch(["a"]), (0, 0)))):
         assert KEY.hex() not in shown
         assert repr(KEY) not in shown
         assert shown in ("Secret()", "KeyedCoins()", "StreamCoins()")
     # unlike other coins it must travel: a copy decides the same
     copy = pickle.loads(pickle.dumps(secret))
-    assert (copy.about(batch(["a"]), "sample").first(1) == coins.first(1)).all()
+    assert (copy.for_keys(batch(["a"]), "sample").first(1) == coins.first(1)).all()
 
 
 def test_each_secret_is_new() -> None:

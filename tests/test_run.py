@@ -1,4 +1,4 @@
-"""From data to a release: the laws end to end, whatever way is taken; and nothing private on the side."""
+"""From data to a release: the laws end to end, whatever the strategy; and nothing private on the side."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,7 +12,7 @@ from scipy import stats
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
-from dpsample.private.run import Way, way_of
+from dpsample.private.request import Strategy, strategy_of
 from dpsample.scheme import reporting_probabilities, token_law
 
 PRIVACY = Privacy(0.5, 1e-3)
@@ -32,7 +32,7 @@ def elements(keys: int) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("sampling", "way"),
+    ("sampling", "strategy"),
     [
         (KeepAll(), "aggregate"),
         (Ppswor(0.02), "aggregate"),
@@ -41,12 +41,12 @@ def elements(keys: int) -> pa.Table:
     ],
     ids=str,
 )
-def test_reports_and_tokens_follow_the_law_end_to_end(sampling: Sampling, way: Way, tmp_path: Path) -> None:
+def test_reports_and_tokens_follow_the_law_end_to_end(sampling: Sampling, strategy: Strategy, tmp_path: Path) -> None:
     # Each of n keys of frequency i is reported with token j on its own, with probability P_i(j): counts are binomial. A
     # count is refused if its tail is below 1e-12; about 2,000 counts, so odds of a false alarm of 4e-9.
     n = 20_000
     duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
-    made = dpsample.release(tmp_path / "events.parquet", "key", privacy=PRIVACY, sampling=sampling, way=way)
+    made = dpsample.release(tmp_path / "events.parquet", "key", privacy=PRIVACY, sampling=sampling, strategy=strategy)
     assert_law(made, n)
 
 
@@ -67,12 +67,12 @@ def assert_law(made: Release, n: int) -> None:
             assert _tail(seen[cell], n, p) > 1e-12
 
 
-@pytest.mark.parametrize("way", ["aggregate", "two-pass"])
-def test_both_ways_draw_threshold_ppswor(way: Way, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["aggregate", "two-pass"])
+def test_both_strategies_draw_threshold_ppswor(strategy: Strategy, tmp_path: Path) -> None:
     # the sampled number of n keys of frequency i is binomial(n, 1 - exp(-tau i)); odds of a false alarm 12 * 2e-11
     n, tau = 20_000, 0.015
     duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
-    drawn = dpsample.sample(tmp_path / "events.parquet", "key", sampling=Ppswor(tau), way=way)
+    drawn = dpsample.sample(tmp_path / "events.parquet", "key", sampling=Ppswor(tau), strategy=strategy)
     keys, frequency = drawn.table["key"].to_numpy(), drawn.table["frequency"].to_numpy()
     assert (keys // 10**6 == frequency).all()  # whole frequencies, not those of picked elements
     assert len(np.unique(keys)) == len(keys)
@@ -146,7 +146,7 @@ def test_composite_keys_stay_columns() -> None:
 
 def test_the_way_is_chosen_from_what_is_public() -> None:
     raw = Source("events.parquet", key="k")
-    assert way_of(raw, Ppswor(0.001)) == "two-pass"
+    assert strategy_of(raw, Ppswor(0.001)) == "two-pass"
     for source, sampling in [
         (raw, Ppswor(0.5)),
         (raw, Ppswor(0.001, power=2)),
@@ -156,10 +156,10 @@ def test_the_way_is_chosen_from_what_is_public() -> None:
         (Source("counts.parquet", key="k", frequency="n"), Ppswor(0.001)),
         (Source(iter("abc")), Ppswor(0.001)),
     ]:
-        assert way_of(source, sampling) == "aggregate"
+        assert strategy_of(source, sampling) == "aggregate"
         if sampling != Ppswor(0.5):
             with pytest.raises(InvalidValue, match="two passes"):
-                way_of(source, sampling, "two-pass")
+                strategy_of(source, sampling, "two-pass")
 
 
 def test_bad_input_is_refused_before_any_output(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark, jobs
 from dpsample.private.engine.spark.engine import received
 from dpsample.private.engine.spark.jobs import Job
-from dpsample.private.run import Way, terms_of
+from dpsample.private.prepare import Counting, terms_of, usable_strategy
+from dpsample.private.request import Strategy
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -47,18 +48,22 @@ PRIVACY = Privacy(0.5, 1e-3)
 KEY = bytes(range(100, 132))
 
 
-def drawn(source: Source, sampling: Sampling, way: Way, key: bytes = KEY, **options: Any) -> Release:
+def job_of(engine: Spark, source: Source, sampling: Sampling, strategy: Strategy, secret: Secret) -> Job:
+    return Job(engine, Counting(source, engine.check(source), sampling, strategy), secret)
+
+
+def drawn(source: Source, sampling: Sampling, strategy: Strategy, key: bytes = KEY, **options: Any) -> Release:
     """A release with a given secret."""
     with Spark(**options) as engine:
-        job = Job(engine, source, sampling, way, Secret(key))
-        return job.release(terms_of(Budget(PRIVACY), sampling, source.key, False, None))
+        job = job_of(engine, source, sampling, strategy, Secret(key))
+        return job.release(terms_of(Budget(PRIVACY), sampling, source.key))
 
 
-def written(folder: Path, source: Source, sampling: Sampling, way: Way) -> Release:
+def written(folder: Path, source: Source, sampling: Sampling, strategy: Strategy) -> Release:
     """A release with a given secret, by way of a folder."""
     with Spark() as engine:
-        job = Job(engine, source, sampling, way, Secret(KEY))
-        rows, _ = job.release_to_folder(folder, terms_of(Budget(PRIVACY), sampling, source.key, False, None))
+        job = job_of(engine, source, sampling, strategy, Secret(KEY))
+        rows, _ = job.release_to_folder(folder, terms_of(Budget(PRIVACY), sampling, source.key))
     found = dpsample.read_release(folder)
     assert len(found) == rows
     return found
@@ -165,9 +170,9 @@ class TestFaults:
     def test_a_frame_that_is_evaluated_twice(self, spark: Any, events: Path) -> None:
 
         source = Source(spark.read.parquet(f"file:{events}"), "k")
-        for sampling, way in ((Priority(0.01), "aggregate"), (Ppswor(0.01), "two-pass")):
+        for sampling, strategy in ((Priority(0.01), "aggregate"), (Ppswor(0.01), "two-pass")):
             with Spark() as engine:
-                job = Job(engine, source, sampling, way, Secret(KEY))  # type: ignore[arg-type]
+                job = job_of(engine, source, sampling, strategy, Secret(KEY))  # type: ignore[arg-type]
                 reported = job._messages(terms_of(Budget(PRIVACY), sampling, ("k",), False, None))
                 runs = [pa.Table.from_batches(received(reported.collect())).sort_by("k") for _ in range(2)]
                 # another secret in the same session: nothing that Spark keeps is taken for its own
@@ -181,7 +186,7 @@ class TestFaults:
 
 class TestLaw:
     @pytest.mark.parametrize(
-        ("sampling", "way"),
+        ("sampling", "strategy"),
         [
             (KeepAll(), "aggregate"),
             (Ppswor(0.02), "aggregate"),
@@ -190,18 +195,22 @@ class TestLaw:
         ],
         ids=str,
     )
-    def test_reports_and_tokens_follow_the_law_end_to_end(self, sampling: Sampling, way: Way, tmp_path: Path) -> None:
+    def test_reports_and_tokens_follow_the_law_end_to_end(
+        self, sampling: Sampling, strategy: Strategy, tmp_path: Path
+    ) -> None:
         # as in test_run, with the same odds of a false alarm: 4e-9
         n = 20_000
         duckdb.from_arrow(test_run.elements(n)).write_parquet(str(tmp_path / "events.parquet"))
         source = Source(tmp_path / "events.parquet", "key")
-        test_run.assert_law(dpsample.spark.release(source, privacy=PRIVACY, sampling=sampling, way=way), n)
+        test_run.assert_law(dpsample.spark.release(source, privacy=PRIVACY, sampling=sampling, strategy=strategy), n)
 
     def test_two_passes_draw_threshold_ppswor(self, tmp_path: Path) -> None:
         # the sampled number of n keys of frequency i is binomial(n, 1 - exp(-tau i)); odds of a false alarm 6 * 2e-11
         n, tau = 20_000, 0.015
         duckdb.from_arrow(test_run.elements(n)).write_parquet(str(tmp_path / "events.parquet"))
-        made = dpsample.spark.sample(Source(tmp_path / "events.parquet", "key"), sampling=Ppswor(tau), way="two-pass")
+        made = dpsample.spark.sample(
+            Source(tmp_path / "events.parquet", "key"), sampling=Ppswor(tau), strategy="two-pass"
+        )
         frequency = made.table["frequency"].to_numpy()
         assert (made.table["key"].to_numpy() // 10**6 == frequency).all()
         for i in test_run.FREQUENCIES:
@@ -224,11 +233,11 @@ class TestSecret:
         written(tmp_path / "out", Source(frame, "k"), KeepAll(), "aggregate")
         with Spark() as engine:
             users = Source(frame.selectExpr("k", "hash(k) % 100 AS u"), "k", user="u")
-            assert engine.total(engine.bound(users, 2, Secret(KEY), often=True)) > 100
+            assert engine.total(engine.bounded(users, 2, Secret(KEY))) > 100
 
         texts: dict[str, bytes] = {}
         with Spark() as engine:
-            job = Job(engine, Source(frame, "k"), KeepAll(), "aggregate", Secret(KEY))
+            job = job_of(engine, Source(frame, "k"), KeepAll(), "aggregate", Secret(KEY))
             reported = job._messages(terms_of(Budget(PRIVACY), KeepAll(), ("k",), False, None))
             plan = reported._jdf.queryExecution()
             texts["plan"] = f"{plan}{plan.logical()}{plan.executedPlan()}{plan.logical().toJSON()}".encode()
@@ -280,7 +289,7 @@ class TestSecret:
                 sent.append(kernel)
 
         with Spark() as engine:
-            job = Job(engine, Source(events, "k"), Ppswor(0.01), "aggregate", Secret(KEY))
+            job = job_of(engine, Source(events, "k"), Ppswor(0.01), "aggregate", Secret(KEY))
             job._counted = lambda: Noted()  # type: ignore[method-assign]
             job._messages(terms_of(Budget(PRIVACY), Ppswor(0.01), ("k",), False, None))
         pickled: bytes = dumps(sent[0])  # type: ignore[no-untyped-call]
@@ -290,7 +299,7 @@ class TestSecret:
     def test_each_release_has_its_own(self, events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         made: list[Secret] = []
 
-        monkeypatch.setattr("dpsample.spark.Secret", lambda: made.append(Secret()) or made[-1])  # type: ignore[func-returns-value]
+        monkeypatch.setattr(Spark, "new_coins", lambda self: made.append(Secret()) or made[-1])  # type: ignore[func-returns-value]
         for _ in range(2):
             dpsample.spark.release(Source(events, "k"), privacy=PRIVACY)
         assert len({secret._key for secret in made}) == 2
@@ -402,7 +411,7 @@ class TestFolder:
         frame = spark.createDataFrame(counts, "a string, b int, n bigint")
         source = Source(frame, ["a", "b"], "n")
         with Spark() as engine:
-            job = Job(engine, source, KeepAll(), "aggregate", Secret(KEY))
+            job = job_of(engine, source, KeepAll(), "aggregate", Secret(KEY))
             terms = terms_of(Budget(PRIVACY), KeepAll(), source.key, keys_only, None)
             rows, _ = job.release_to_folder(tmp_path / "out", terms)
             assert dpsample.read_release(tmp_path / "out") == job.release(terms)
@@ -502,11 +511,11 @@ class TestFunctions:
     def test_random_rows_are_not_read_twice(self, spark: Any) -> None:
         source = Source(spark.range(1000).selectExpr("if(rand() < 0.5, 1, 2) AS k"), "k")
         with pytest.raises(InvalidValue, match="what is read twice must be the same each time"):
-            dpsample.spark.release(source, privacy=PRIVACY, sampling=Ppswor(0.01), way="two-pass")
+            dpsample.spark.release(source, privacy=PRIVACY, sampling=Ppswor(0.01), strategy="two-pass")
         with Spark() as engine:
-            assert Job(engine, source, Ppswor(0.01), "auto", Secret()).way == "aggregate"
+            assert usable_strategy(engine, source, Ppswor(0.01), "auto") == "aggregate"
             steady = Source(spark.range(1000).toDF("k"), "k")
-            assert Job(engine, steady, Ppswor(0.01), "auto", Secret()).way == "two-pass"
+            assert usable_strategy(engine, steady, Ppswor(0.01), "auto") == "two-pass"
 
     def test_a_collation_does_not_merge_keys(self, spark: Any) -> None:
         if int(spark.version.split(".")[0]) < 4:
@@ -534,7 +543,7 @@ class TestCommand:
             done = self.run("release", f"file:{events}", *common, *partitions, "-o", output)
             assert done.exit_code == 0, done.output
             shown = partitions[1] if partitions else "4, fewer where they are small"
-            assert f"way: aggregate, partitions: {shown}" in done.output
+            assert f"strategy: aggregate, partitions: {shown}" in done.output
             made = dpsample.read_release(output.rstrip("/"))
             assert made.privacy == Privacy(1, 1e-8)
             assert len(made) > 0

@@ -28,8 +28,8 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.engine.spark.jobs import Job
+from dpsample.private.prepare import Counting, prepare
 from dpsample.private.request import Request
-from dpsample.spark import prepared
 from test_spark import KEY, PRIVACY, phases
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -62,17 +62,18 @@ def pairs(clicks: Path) -> dict[str, set[str]]:
 def kept(source: Source, limit: int, key: bytes = KEY, **options: Any) -> Counter[str]:
     """The numbers of users who keep each key."""
     with Spark(**options) as engine:
-        bounded = engine.bound(source, limit, Secret(key), often=False)
-        table = Job(engine, bounded, KeepAll(), "aggregate", Secret(key)).sample().table
+        bounded = engine.bounded(source, limit, Secret(key), rereads=False)
+        counting = Counting(bounded, engine.check(bounded), KeepAll())
+        table = Job(engine, counting, Secret(key)).sample().table
         return Counter(dict(zip(table["k"].to_pylist(), table["frequency"].to_pylist(), strict=True)))
 
 
 def drawn(source: Source, **options: Any) -> Release:
     """A release with a given secret."""
-    request = Request.of(source, PRIVACY, max_keys_per_user=3, **options)
+    request = Request.of(source, privacy=PRIVACY, max_keys_per_user=3, **options)
     with Spark() as engine:
-        job, terms = prepared(engine, request, False, None, "auto", Secret(KEY))
-        return job.release(terms)
+        plan = prepare(engine, request, Secret(KEY))
+        return Job(engine, plan.counting, Secret(KEY)).release(plan.terms)
 
 
 class TestBounding:
@@ -114,7 +115,7 @@ class TestBounding:
         frame = spark.range(600_000).selectExpr("if(id < 500000, 0, id % 1000) AS u", "id % 500000 AS k")
         for limit in (10, 1500):
             with Spark() as engine:
-                bounded = engine.bound(Source(frame, "k", user="u"), limit, Secret(), often=False)
+                bounded = engine.bounded(Source(frame, "k", user="u"), limit, Secret(), rereads=False)
                 assert engine.total(bounded) == limit + 999 * min(limit, 100)
 
     def test_a_worker_is_killed_while_users_are_bounded(
@@ -129,7 +130,7 @@ class TestBounding:
 
     def test_two_passes(self, clicks: Path) -> None:
         made = dpsample.spark.sample(
-            Source(clicks, "k", user="u"), sampling=Ppswor(50), max_keys_per_user=1000, way="two-pass"
+            Source(clicks, "k", user="u"), sampling=Ppswor(50), max_keys_per_user=1000, strategy="two-pass"
         )
         oracle = Counter(key for keys in pairs(clicks).values() for key in keys)
         # a key of frequency i is left out with odds exp(-50 i)

@@ -93,8 +93,6 @@ def test_a_sample_of_users_is_sanitized_for_users(tmp_path: Path) -> None:
         ({"user": "u"}, "to protect users, say"),
         ({"max_keys_per_user": 3}, "to protect users, say"),
         ({"user": "u", "max_keys_per_user": 0}, "max_keys_per_user is a whole number"),
-        ({"user": "u", "max_keys_per_user": 3, "max_elements_per_key": 2}, "a user counts once in each key"),
-        ({"max_elements_per_key": 2}, "a user counts once in each key"),
         ({"size": 10, "sampling": KeepAll()}, "either a scheme with its tau or a sample size"),
         ({"size": 0}, "a sample size is a whole number"),
         ({"total": 1}, "the share of epsilon for the total"),
@@ -126,7 +124,7 @@ def test_powers_above_1_need_a_cap() -> None:
         SampleSize(100, power="1e9", cap=10)
     assert SampleSize(100, power=64, cap=10**6).total(np.array([10**6])) == 10**384 << 16
     with refused("two passes need raw elements"):
-        dpsample.release({"a": 5}, privacy=PRIVACY, size=SampleSize(5, power=0), way="two-pass")
+        dpsample.release({"a": 5}, privacy=PRIVACY, size=SampleSize(5, power=0), strategy="two-pass")
 
 
 @given(st.sampled_from(["0", "0.3", "1/2", "0.9999999", "1", "1.5", "2", "7/3"]), st.integers(1, 40))
@@ -371,5 +369,6 @@ def test_the_page_says_all() -> None:
 
 
 def test_a_plan_reads_nothing() -> None:
-    request = Request.of(Source("no-such-file.parquet", "k", user="u"), PRIVACY, size=10, max_keys_per_user=3)
-    assert (request.budget.unit, request.budget.changes) == ("user", 3)
+    source = Source("no-such-file.parquet", "k", user="u")
+    budget = Request.of(source, privacy=PRIVACY, size=10, max_keys_per_user=3).setting.budget
+    assert (budget.unit, budget.changes) == ("user", 3)

@@ -84,11 +84,11 @@ resources = together(
 machine = together(
     resources,
     click.option(
-        "--way",
+        "--strategy",
         type=click.Choice(["auto", "aggregate", "two-pass"]),
         default="auto",
         show_default=True,
-        help="How raw elements are sampled.",
+        help="How a sample of raw elements is drawn: count all keys, or pick elements first.",
     ),
     click.option(
         "--engine",
@@ -128,6 +128,27 @@ def source_of(given: dict[str, Any]) -> Any:
         given["input_format"],
         given["user"],
     )
+
+
+def spark_source_of(session: Any, given: dict[str, Any]) -> Any:
+    """Where the elements are, as Spark reads them."""
+    from dpsample import spark
+    from dpsample.private.source import Source
+
+    frame = spark.read_parquet(session, list(given["source"]), given["input_format"])
+    return Source(frame, given["key"], given["frequency"], given["drop_null"], user=given["user"])
+
+
+def release_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the privacy and the options of a release, as `dpsample.release` takes them."""
+    size = size_of(given)
+    return {
+        "privacy": privacy_of(given),
+        "sampling": None if size else sampling_of(given),
+        "size": size,
+        "total": given["total_share"] if given["with_total"] else False,
+        **{name: given[name] for name in ("max_keys_per_user", "ledger", "keys_only", "grid", "strategy")},
+    }
 
 
 def size_of(given: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The commands that see private data: release, sample, sanitize."""
+"""dpsample release, sample, sanitize: the commands that see private data."""
 
 from typing import Any
 
@@ -12,7 +12,6 @@ from dpsample.presentation.explain import explain_sampling
 @click.command()
 @options.source
 @options.max_keys
-@click.option("--max-elements-per-key", hidden=True, help="Refused: a user counts once in each key.")
 @options.privacy
 @options.scheme
 @options.totals
@@ -21,7 +20,7 @@ from dpsample.presentation.explain import explain_sampling
 @options.output
 @options.machine
 @options.output_format
-def release(output: str, force: bool, form: str, show_private: bool, way: str, **given: Any) -> None:
+def release(output: str, force: bool, form: str, show_private: bool, **given: Any) -> None:
     """Read elements, sample keys, sanitize them, and write a release that may be published.
 
     SOURCE is one or more files, folders or globs (Parquet, CSV, JSON lines, Arrow), or a database.
@@ -37,40 +36,19 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
       dpsample release events.parquet -k query -e 1 -d 1e-8 --with-total --ledger events.ledger -o queries.parquet
       dpsample release hdfs:///events -k query -e 1 -d 1e-8 --engine spark --master yarn -o queries.private/
     """
-    from dpsample.private.request import Request
-    from dpsample.private.run import way_of, written
-
     options.check_engine(given, show_private)
-    size = options.size_of(given)
-    planned = {
-        "privacy": options.privacy_of(given),
-        "sampling": None if size else options.sampling_of(given),
-        "size": size,
-        "max_keys_per_user": given["max_keys_per_user"],
-        "max_elements_per_key": given["max_elements_per_key"],
-        "total": given["total_share"] if given["with_total"] else False,
-        "ledger": given["ledger"],
-    }
     if given["engine"] == "spark":
-        keys, read, terms = _release_by_spark(output, force, way, planned, given)
-        print_release(read, output, keys, terms, form, None)
+        written, source = _release_by_spark(output, force, given)
+        print_release(source, output, written.keys, written.terms, form, None)
         return
-    request = Request.of(options.source_of(given), **planned)
+    from dpsample.private.request import Request
+    from dpsample.private.run import write_release_to
+
+    request = Request.of(options.source_of(given), **options.release_options(given))
     with options.engine_of(given) as engine, progress_bar() as progress:
-        keys, terms = written(
-            output,
-            request,
-            keys_only=given["keys_only"],
-            grid=given["grid"],
-            way=way,  # type: ignore[arg-type]
-            force=force,
-            engine=engine,
-            progress=progress,
-        )
-    read = str(request.source)
-    if terms.max_keys is None:
-        read += f", way: {way_of(request.source, terms.sampling, way)}"  # type: ignore[arg-type]
-    print_release(read, output, keys, terms, form, progress.seen if show_private else None)
+        written = write_release_to(output, request, force=force, engine=engine, progress=progress)
+    source = f"{request.source}, strategy: {written.strategy}"
+    print_release(source, output, written.keys, written.terms, form, progress.seen if show_private else None)
 
 
 @click.command()
@@ -80,7 +58,7 @@ def release(output: str, force: bool, form: str, show_private: bool, way: str, *
 @options.output
 @options.machine
 @options.output_format
-def sample(output: str, force: bool, form: str, show_private: bool, way: str, **given: Any) -> None:
+def sample(output: str, force: bool, form: str, show_private: bool, **given: Any) -> None:
     """Draw a weighted sample of keys into a file. The sample is NOT private: sanitize it.
 
     \b
@@ -89,34 +67,22 @@ def sample(output: str, force: bool, form: str, show_private: bool, way: str, **
       dpsample sanitize sample.parquet --epsilon 1 --delta 1e-8 -o queries.private.parquet
     """
     from dpsample.files import check_output
-    from dpsample.private.run import sample as draw
 
     options.check_engine(given, False)
     sampling = options.sampling_of(given)
     check_output(output, force=force)
+    how = {"sampling": sampling, "max_keys_per_user": given["max_keys_per_user"], "strategy": given["strategy"]}
     if given["engine"] == "spark":
         from dpsample import spark
 
         with spark.session(given["master"]) as session:
-            found = _source_by_spark(session, given)
-            drawn = spark.sample(
-                found,
-                sampling=sampling,
-                max_keys_per_user=given["max_keys_per_user"],
-                way=way,  # type: ignore[arg-type]
-                partitions=given["partitions"],
-            )
+            drawn = spark.sample(options.spark_source_of(session, given), partitions=given["partitions"], **how)
     else:
+        from dpsample.private.run import sample as draw
+
         source = options.source_of(given)
         with options.engine_of(given) as engine, progress_bar() as progress:
-            drawn = draw(
-                source,
-                sampling=sampling,
-                max_keys_per_user=given["max_keys_per_user"],
-                way=way,  # type: ignore[arg-type]
-                engine=engine,
-                progress=progress,
-            )
+            drawn = draw(source, engine=engine, progress=progress, **how)
     drawn.write(output, force=force)
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
     if show_private:
@@ -149,7 +115,8 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
       dpsample sanitize theirs.parquet -k k --frequency n --scheme ppswor --tau 1e-4 -e 1 -d 1e-8 -o ours.parquet
     """
     from dpsample.files import check_output
-    from dpsample.private.run import sanitized, spent
+    from dpsample.private.prepare import noting_spent_budget
+    from dpsample.private.run import sanitize as sanitize_sample
     from dpsample.private.sample import Sample, read_sample
 
     privacy = options.privacy_of(given)
@@ -164,42 +131,38 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
         if given["scheme"] != "all" or given["tau"] is not None:
             raise click.UsageError("a dpsample sample carries its scheme; leave --scheme and --tau out, or add --key")
         drawn = read_sample(sample)
-    result = sanitized(drawn, privacy, given["ledger"], given["keys_only"], given["grid"], output=output)
-    with spent(result.terms):
-        result.write(output, force=force)
-    print_release(f"the sample {sample!r}", output, len(result), result.terms, form, None)
+    made = sanitize_sample(
+        drawn,
+        privacy=privacy,
+        ledger=given["ledger"],
+        keys_only=given["keys_only"],
+        grid=given["grid"],
+        output=output,
+    )
+    with noting_spent_budget(made.terms):
+        made.write(output, force=force)
+    print_release(f"the sample {sample!r}", output, len(made), made.terms, form, None)
 
 
-def _source_by_spark(session: Any, given: dict[str, Any]) -> Any:
-    from dpsample import spark
-    from dpsample.private.source import Source
-
-    frame = spark.read_parquet(session, list(given["source"]), given["input_format"])
-    return Source(frame, given["key"], given["frequency"], given["drop_null"], user=given["user"])
-
-
-def _release_by_spark(
-    output: str, force: bool, way: Any, planned: dict[str, Any], given: dict[str, Any]
-) -> tuple[int, str, Any]:
+def _release_by_spark(output: str, force: bool, given: dict[str, Any]) -> tuple[Any, str]:
     """Release on a cluster: to a folder if the output's name ends with a slash, else to a file; say what was read."""
     from dpsample import spark
     from dpsample.files import check_folder, check_output
+    from dpsample.private.engine.spark.jobs import release_to_driver, write_release_to
+    from dpsample.private.prepare import Written, noting_spent_budget
     from dpsample.private.request import Request
-    from dpsample.private.run import spent, way_of
 
-    folder = output.endswith("/")
+    folder, partitions = output.endswith("/"), given["partitions"]
     check_folder(output) if folder else check_output(output, force=force)
-    how = (given["keys_only"], given["grid"], way, given["partitions"])
     with spark.session(given["master"]) as session:
-        request = Request.of(_source_by_spark(session, given), **planned)
-        partitions = spark.Spark(session, given["partitions"]).partitions
+        request = Request.of(options.spark_source_of(session, given), **options.release_options(given))
+        divided = spark.Spark(session, partitions).partitions
         if folder:
-            keys, terms = spark.written(output, request, *how)
+            written = write_release_to(output, request, partitions)
         else:
-            made = spark.released(request, *how, output=output)
-            keys, terms = len(made), made.terms
-            with spent(terms):
+            made, strategy = release_to_driver(request, partitions, output)
+            with noting_spent_budget(made.terms):
                 made.write(output, force=force)
-    told = "" if terms.max_keys else f"way: {way_of(request.source, terms.sampling, way)}, "
-    read = f"{' '.join(given['source'])} by Spark, {told}partitions: {partitions}"
-    return keys, read, terms
+            written = Written(len(made), made.terms, strategy)
+    source = f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
+    return written, source

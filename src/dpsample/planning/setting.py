@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.totals import SampleSize, Total, check_share
@@ -28,8 +29,7 @@ class Setting:
     total: bool | Number = False
 
     def __post_init__(self) -> None:
-        if self.size is not None and not isinstance(self.sampling, KeepAll):
-            raise InvalidValue("either a scheme with its tau or a sample size is given", "both", "leave one out")
+        check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
         _ = self.budget  # checks the rest
 
     @cached_property
@@ -57,3 +57,13 @@ class Setting:
         size = self.size
         units = size.total(frequencies.values, frequencies.keys)
         return size.sampling(Total(units * size.unit, self.privacy.epsilon * size.share, size.sensitivity, size.unit))
+
+
+def check_sampling_or_size(sampling: Sampling | None, size: Any) -> None:
+    """Refuse a scheme with its tau and a sample size together: tau follows from the size."""
+    if sampling is not None and size is not None:
+        raise InvalidValue(
+            "either a scheme with its tau or a sample size is given",
+            "both",
+            "leave one out; SampleSize(size, scheme, power, cap) says how a sample of that size is drawn",
+        )

@@ -9,7 +9,9 @@ noise           discrete Laplace noise, drawn exactly
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private
 request         what a release is to be, checked before any data are read
-run             release, sample, sanitize: the stages put together
+prepare         the one plan of a release: users bounded, totals bought, terms fixed
+run             release, sample, sanitize, on one machine
+progress        how long work reports its progress
 count           frequencies for a plan, as private as the data
 engine          moves data, knows no mathematics; DuckDB is the embedded one, Spark the distributed one
 """

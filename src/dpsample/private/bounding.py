@@ -1,4 +1,4 @@
-"""Bounding: each user keeps at most so many keys, chosen uniformly with secret coins.
+"""Bounding: each user keeps a bounded number of keys, chosen uniformly with secret coins.
 
 What a user keeps depends on that user's own keys and coins, so adding or removing one user changes at most `limit`
 frequencies, by one each. All engines use this module.
@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dpsample.private.randomness import Coins
+from dpsample.private.derived_coins import encoded
+from dpsample.private.randomness import Coins, Words
 
 _ROWS = 1 << 17  # sorted at once
-_COIN_BITS = 46  # that order a user's keys; ties, one pair in 10**14, are broken by position
+_COIN_BITS = 46  # that order a user's keys; ties, one pair in 10**14, are broken by the keys themselves
 
 
 def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Iterator[pa.RecordBatch]:
@@ -38,7 +40,7 @@ def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Itera
             first = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
             sizes = np.diff(np.append(first, len(users)))
             number = np.repeat(np.arange(len(first), dtype=np.uint64), sizes)
-            order = np.argsort(number << np.uint64(_COIN_BITS) | words, kind="stable")
+            order = _ordered(number << np.uint64(_COIN_BITS) | words, batch)
             kept = order[np.arange(len(users)) - np.repeat(first, sizes) < limit]
             last = kept >= first[-1]
             held, held_words = batch.take(pa.array(kept[last])), words[kept[last]]
@@ -46,6 +48,18 @@ def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Itera
                 yield _keys(batch.take(pa.array(kept[~last])))
     if held is not None:
         yield _keys(held)
+
+
+def _ordered(numbers: Words, batch: pa.RecordBatch) -> NDArray[np.intp]:
+    """Return the order of rows by their numbers; equal ones by key, never by position, which depends on other users."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    for number in np.unique(ordered[1:][ordered[1:] == ordered[:-1]]):
+        start, end = np.searchsorted(ordered, number, "left"), np.searchsorted(ordered, number, "right")
+        tied = order[start:end]
+        keys = encoded(_keys(batch.take(pa.array(tied))))
+        order[start:end] = tied[sorted(range(len(tied)), key=keys.__getitem__)]
+    return order
 
 
 def _keys(batch: pa.RecordBatch) -> pa.RecordBatch:

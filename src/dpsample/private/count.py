@@ -1,5 +1,6 @@
 """Count how many keys have each frequency, for a plan. What comes out is as private as the data."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,9 +8,9 @@ import numpy as np
 
 from dpsample.planning.frequencies import Frequencies
 from dpsample.private.engine import Engine
-from dpsample.private.randomness import SecretCoins
+from dpsample.private.progress import Progress, no_progress, with_progress
 from dpsample.private.request import check_users
-from dpsample.private.run import Progress, bounded, quietly, running, told
+from dpsample.private.run import engine_or_own
 from dpsample.private.source import Source
 
 
@@ -32,16 +33,15 @@ def count_frequencies(
     >>> count_frequencies({"weather": 5000, "news": 3000, "my rare disease": 1})
     Frequencies(private)
     """
-    made = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
-    limit = check_users(made, max_keys_per_user)
-    tally: dict[int, int] = {}
-    with running(engine) as using:
-        using.check(made)
-        counted = bounded(made, limit, using, SecretCoins())
-        for batch in told(using.aggregated(counted), "counting keys", None, progress or quietly):
-            values, keys = np.unique(batch.column("frequency").to_numpy(), return_counts=True)
-            for i, n in zip(values.tolist(), keys.tolist(), strict=True):
-                tally[i] = tally.get(i, 0) + n
-        if counted is not made:
-            using.forget(counted)
-    return Frequencies.of(tally)
+    elements = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
+    limit = check_users(elements, max_keys_per_user)
+    keys_of: Counter[int] = Counter()  # frequency -> number of keys
+    with engine_or_own(engine) as used:
+        used.check(elements)
+        counted = elements if limit is None else used.bounded(elements, limit, used.new_coins())
+        for batch in with_progress(used.aggregated(counted), "counting keys", None, progress or no_progress):
+            frequencies, keys = np.unique(batch.column("frequency").to_numpy(), return_counts=True)
+            keys_of.update(dict(zip(frequencies.tolist(), keys.tolist(), strict=True)))
+        if counted is not elements:
+            used.forget(counted)
+    return Frequencies.of(keys_of)

@@ -12,11 +12,11 @@ of a secret that is drawn for this release alone, of the purpose, and of what is
 
 Why elements go by the batch. Were the coins those of a position alone, then a task that is run again and meets its rows
 in another order would toss the first run's coins for other keys. If some readers have the first run's output and some
-the second's, then two keys hang on one coin, and are no longer sampled independently. With the content in the key, a
-batch that is the same is decided the same, and a batch that differs in anything, if only in its order, has coins that
-are independent of all others. Whichever run's output of a task is read for a key, its elements have been decided by
-coins of their own, once: the law of the picked keys is right whatever is re-run, and the very same keys are picked
-if the rows come in the same order, as they do from files.
+the second's, then one coin decides about two keys, which are no longer sampled independently. With the content in the
+key, a batch that is the same is decided the same, and a batch that differs in anything, if only in its order, has coins
+that are independent of all others. Whichever run's output of a task is read for a key, coins of their own have decided
+about its elements, once: the law of the picked keys is right whatever is re-run. If the rows come in the same order, as
+they do from files, the same keys are picked.
 """
 
 from functools import cached_property
@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.files import Content, is_text
-from dpsample.private.randomness import Coins, StreamCoins, Words, secret_key
+from dpsample.private.randomness import Coins, SecretCoins, StreamCoins, Words, secret_key
 
 PURPOSES: Final = ("keep", "sample", "sanitize", "part")
 _BLOCK = 64  # bytes that BLAKE2b gives at once
@@ -41,23 +41,27 @@ class Secret:
     Secret()
     >>> keys = pa.record_batch({"key": ["a", "b"]})
     >>> secret = Secret()
-    >>> bool((secret.about(keys, "sample").first(2) == secret.about(keys, "sample").first(2)).all())
+    >>> bool((secret.for_keys(keys, "sample").first(2) == secret.for_keys(keys, "sample").first(2)).all())
     True
     """
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = secret_key() if key is None else key
 
-    def about(self, keys: pa.RecordBatch, purpose: str) -> "KeyedCoins":
+    def for_keys(self, keys: pa.RecordBatch, purpose: str) -> "KeyedCoins":
         """Return the coins for decisions about keys, one row each."""
         return KeyedCoins(self._key, keys, purpose)
 
-    def along(self, elements: pa.RecordBatch, place: tuple[int, int]) -> StreamCoins:
+    def for_elements(self, elements: pa.RecordBatch, place: tuple[int, int]) -> StreamCoins:
         """Return the coins for decisions about elements, batch `place[1]` of partition `place[0]`."""
         content = Content(elements.schema)
         content.update(elements)
-        said = f"{place[0]} {place[1]} {content.hexdigest()}".encode()
-        return StreamCoins(blake2b(said, digest_size=32, key=self._key, person=b"pick").digest())
+        batch = f"{place[0]} {place[1]} {content.hexdigest()}".encode()
+        return StreamCoins(blake2b(batch, digest_size=32, key=self._key, person=b"pick").digest())
+
+    def fresh(self) -> Coins:
+        """Return coins for what is drawn once, on the driver: they do not follow from the secret."""
+        return SecretCoins()
 
     def __repr__(self) -> str:
         return "Secret()"
@@ -126,8 +130,8 @@ def _values(column: pa.Array) -> list[bytes]:
     """The bytes of each value of a column: of text its UTF-8, of whole numbers and times 8, of decimals 16."""
     kind = column.type
     if is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        found: list[bytes] = column.cast(pa.large_binary()).to_pylist()
-        return found
+        texts: list[bytes] = column.cast(pa.large_binary()).to_pylist()
+        return texts
     if pa.types.is_decimal(kind):
         column = column.cast(pa.decimal128(38, kind.scale))
         raw = memoryview(column.buffers()[1])[16 * column.offset : 16 * (column.offset + len(column))]
@@ -137,5 +141,5 @@ def _values(column: pa.Array) -> list[bytes]:
     elif pa.types.is_temporal(kind):
         column = column.cast(pa.int64())
     number = column.cast(pa.uint64() if pa.types.is_unsigned_integer(column.type) else pa.int64())
-    wide: list[bytes] = pc.fill_null(number, 0).to_numpy(zero_copy_only=False).view("V8").tolist()
-    return wide
+    numbers: list[bytes] = pc.fill_null(number, 0).to_numpy(zero_copy_only=False).view("V8").tolist()
+    return numbers

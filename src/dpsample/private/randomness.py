@@ -4,12 +4,14 @@ Each decision compares a uniform number, written in binary, with a cut point. Th
 one; `Coins.more` gives as many further bits of the same number as an undecided comparison needs, so that
 probabilities are exact. There is no seed: the bits are those of a secret key that the operating system draws for each
 run and that dies with it. Tests hand in bits as data (`GivenCoins`). Where work may be done twice, as on a cluster, the
-bits are those of `keyed.Secret`, which decides the same about a key each time.
+bits are those of `derived_coins.Secret`, which decides the same about a key each time.
+
+A release draws all of its coins from one `CoinSource`.
 """
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -29,6 +31,19 @@ def secret_key() -> bytes:
     return os.urandom(32)
 
 
+class CoinSource(Protocol):
+    """Where one release gets its coins from: `SecretCoins` on one machine, `Secret` where work may be done twice."""
+
+    def for_keys(self, keys: "pa.RecordBatch", purpose: str) -> "Coins":
+        """Return the coins for decisions about these keys, one number for each row."""
+
+    def for_elements(self, elements: "pa.RecordBatch", place: tuple[int, int]) -> "Coins":
+        """Return the coins for decisions about these elements, batch `place[1]` of partition `place[0]`."""
+
+    def fresh(self) -> "Coins":
+        """Return coins for what is drawn once and is about no key: noise, and which keys a user keeps."""
+
+
 class Coins(ABC):
     """Uniform numbers in [0, 1), one for each decision; each is used for that decision only."""
 
@@ -40,12 +55,15 @@ class Coins(ABC):
     def more(self, row: int, bits: int) -> int:
         """Return the next `bits` bits of number `row` of the last call of `first`; asked at most once for each."""
 
-    def about(self, keys: "pa.RecordBatch", purpose: str) -> Self:
-        """Return the coins for decisions about these keys; here any will do, since nothing is decided twice."""
+    # a source of coins for work that is done once: each number is fresh, whatever it decides
+
+    def for_keys(self, keys: "pa.RecordBatch", purpose: str) -> Self:  # noqa: D102
         return self
 
-    def along(self, elements: "pa.RecordBatch", place: tuple[int, int]) -> Self:
-        """Return the coins for decisions about these elements, batch `place[1]` of partition `place[0]`."""
+    def for_elements(self, elements: "pa.RecordBatch", place: tuple[int, int]) -> Self:  # noqa: D102
+        return self
+
+    def fresh(self) -> Self:  # noqa: D102
         return self
 
 

@@ -1,69 +1,93 @@
-"""Request: what a release is to be, checked as a whole before any data are read."""
+"""Request: what a release is to be, checked as a whole before any data are read.
 
+Request = Source + Setting + what is reported, how it is drawn, and the ledger that it is entered into
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, TypedDict
 
-from dpsample.accounting.budget import Budget
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.ledger import check_ledger
-from dpsample.accounting.totals import SampleSize, check_share
+from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
+from dpsample.planning.setting import Setting, check_sampling_or_size
 from dpsample.privacy import Privacy
 from dpsample.private.source import Source
-from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
+
+Strategy = Literal["auto", "aggregate", "two-pass"]
+
+_TWO_PASS_UP_TO = 0.02  # q of one element up to which picking elements first is at worst a little slower than counting
+
+
+class Options(TypedDict, total=False):
+    """The options of a release, in Python, on the command line and on a cluster alike."""
+
+    sampling: Sampling | None  # how keys are sampled; by default all are kept
+    size: int | SampleSize | None  # a sample of about this many keys, instead of a sampling with its tau
+    user: str | None  # the column of the user: with max_keys_per_user, users are protected instead of elements
+    max_keys_per_user: int | None  # the contribution bound: each user keeps this many keys, chosen at random
+    total: bool | Number  # add a private total of elements: True, or the share of epsilon that it costs
+    ledger: str | PathLike[str] | None  # enter the release there first, or refuse it
+    keys_only: bool  # report keys without tokens and estimates
+    grid: int | None  # tokens are multiples of 1/grid; by default chosen by epsilon
+    drop_null: bool  # leave out rows with a NULL key or user, instead of refusing them
+    strategy: Strategy  # how a sample is drawn from raw elements; by default chosen by `strategy_of`
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is read, how keys are sampled, what the privacy is spent on, and which ledger it is entered into."""
+    """What is read, what is released of it, how it is drawn, and which ledger it is entered into."""
 
     source: Source
-    budget: Budget
-    sampling: Sampling
-    size: SampleSize | None
-    ledger: str | PathLike[str] | None
+    setting: Setting
+    ledger: str | PathLike[str] | None = None
+    keys_only: bool = False
+    grid: int | None = None
+    strategy: Strategy = "auto"
+
+    def __post_init__(self) -> None:
+        check_users(self.source, self.setting.max_keys_per_user)
+        size, sampling = self.setting.size, self.setting.sampling
+        strategy_of(self.source, sampling if size is None else size.with_tau(Fraction(1)), self.strategy)
+        if self.ledger is not None:
+            check_ledger(self.ledger, self.setting.privacy, self.setting.budget.unit)
 
     @classmethod
     def of(
         cls,
-        source: Source,
+        data: Any,
+        key: str | Sequence[str] | None = None,
+        frequency: str | None = None,
+        *,
         privacy: Privacy,
-        sampling: Sampling | None = None,
-        size: int | SampleSize | None = None,
-        max_keys_per_user: int | None = None,
-        max_elements_per_key: Any = None,
-        total: bool | Number = False,
-        ledger: str | PathLike[str] | None = None,
+        **options: Any,
     ) -> "Request":
-        """Read the arguments of a release; what the ledger does not allow is refused now."""
-        if max_elements_per_key is not None:
-            raise InvalidValue(
-                "a user counts once in each key: the scheme is proved for frequencies that change by one",
-                "max_elements_per_key, by which a user would change a frequency by more",
-                "leave it out and publish numbers of users, or protect elements",
-            )
-        if sampling is not None and size is not None:
-            raise InvalidValue(
-                "either a scheme with its tau or a sample size is given",
-                "both",
-                "leave one out; SampleSize(size, scheme, power, cap) says how a sample of that size is drawn",
-            )
-        asked = SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size
-        budget = Budget(
-            privacy,
-            check_users(source, max_keys_per_user),
-            asked.share if asked is not None else check_share(False, "size"),
-            check_share(total, "the total"),
+        """Read the arguments of a release, `Options`; whatever the ledger does not allow is refused now."""
+        unknown = options.keys() - Options.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"a release has no option {min(unknown)!r}; it has {', '.join(Options.__annotations__)}")
+        source = Source.of(
+            data, key, frequency=frequency, drop_null=options.pop("drop_null", False), user=options.pop("user", None)
         )
-        if ledger is not None:
-            check_ledger(ledger, privacy, budget.unit)
-        return cls(source, budget, sampling or KeepAll(), asked, ledger)
+        sampling, size = options.pop("sampling", None), options.pop("size", None)
+        check_sampling_or_size(sampling, size)
+        setting = Setting(
+            privacy,
+            sampling or KeepAll(),
+            SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size,
+            options.pop("max_keys_per_user", None),
+            options.pop("total", False),
+        )
+        return cls(source, setting, **options)
 
 
 def check_users(source: Source, max_keys_per_user: int | None) -> int | None:
-    """Return the number of keys for each user; None if elements are protected."""
+    """Return the contribution bound: the number of keys of each user; None if elements are protected."""
     if source.user is None and max_keys_per_user is None:
         return None
     if source.user is None or max_keys_per_user is None:
@@ -73,3 +97,34 @@ def check_users(source: Source, max_keys_per_user: int | None) -> int | None:
             "give both, such as user='user_id' and max_keys_per_user=20 (--user, --max-keys-per-user)",
         )
     return check_keys_per_user(max_keys_per_user)
+
+
+def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto") -> Strategy:
+    """Choose how a sample is drawn, from what is public: the kind of source, and the scheme.
+
+    "two-pass" picks elements, then counts only their keys, so that it never holds all keys. It works for raw elements
+    that can be read twice and ppswor with power 1, and draws exactly the same samples as "aggregate" does. Where users
+    are protected, all keys of a user are brought together anyway, and "auto" means "aggregate".
+
+    >>> strategy_of(Source("events.parquet", key="query"), Ppswor(tau=1e-4))
+    'two-pass'
+    >>> strategy_of(Source("events.parquet", key="query"), KeepAll())
+    'aggregate'
+    """
+    possible = (
+        not source.aggregated
+        and source.kind in ("files", "table", "frame")
+        and isinstance(sampling, Ppswor)
+        and sampling.power == 1
+        and sampling.cap is None
+    )
+    if strategy == "two-pass" and not possible:
+        raise InvalidValue(
+            "two passes need raw elements in files or a table, and ppswor with power 1 and no cap",
+            f"{source} with {sampling}",
+            "leave the strategy out to have one chosen",
+        )
+    if strategy != "auto":
+        return strategy
+    worth = possible and source.user is None and sampling.q([1])[0] <= _TWO_PASS_UP_TO
+    return "two-pass" if worth else "aggregate"

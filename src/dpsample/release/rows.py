@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
+from dpsample.estimators.mle import mle
 from dpsample.files import plain_schema
 from dpsample.release.terms import Terms
+from dpsample.scheme.sampling import Floats
 
 
 def ascends(before: list[Any], after: list[Any]) -> Any:
@@ -96,3 +98,36 @@ def _unsorted(row: int) -> InvalidValue:
         f"row {row:,} not above the one before it",
         "sort them by key: strings by their UTF-8 bytes, several keys column by column",
     )
+
+
+def columns_of(keys: pa.Schema, terms: Terms) -> pa.Schema:
+    """Return the columns of a release, from those of its keys."""
+    numbers = () if terms.keys_only else ("token", "estimate")
+    return pa.schema([*keys, *(pa.field(name, pa.float64()) for name in numbers)])
+
+
+def append_estimates(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
+    """Append the estimates, unless there are keys only."""
+    estimates = TokenEstimates(terms)
+    for batch in batches:
+        yield batch if terms.keys_only else batch.append_column("estimate", pa.array(estimates(batch.column("token"))))
+
+
+class TokenEstimates:
+    """Estimates by token, each computed once."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms, self._grid = terms, terms.grid or 1
+        self._cells, self._values = np.zeros(0, np.int64), np.zeros(0)
+
+    def __call__(self, tokens: pa.Array) -> Floats:
+        """Return the estimate of each token."""
+        cells = np.rint(tokens.to_numpy(zero_copy_only=False) * self._grid).astype(np.int64)
+        new = np.setdiff1d(cells, self._cells)
+        if len(new):
+            values = np.append(self._values, mle(new, self._terms.sampling, self._terms.per_key, self._grid))
+            known = np.append(self._cells, new)
+            order = np.argsort(known)
+            self._cells, self._values = known[order], values[order]
+        estimates: Floats = self._values[np.searchsorted(self._cells, cells)]
+        return estimates

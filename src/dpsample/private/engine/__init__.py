@@ -8,12 +8,15 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dpsample.private.progress import Progress
+    from dpsample.private.randomness import CoinSource
     from dpsample.private.source import Source
+    from dpsample.scheme.sampling import Ints
 
 
 @runtime_checkable
@@ -22,10 +25,20 @@ class Engine(Protocol):
 
     A source that breaks a rule is refused with `InvalidValue`, by rule, finding and remedy, never by a value.
     Keys are compared byte by byte, whatever a database thinks of upper and lower case.
+
+    What an engine yields comes to this process. `aggregated` and `elements` yield everything: a distributed engine
+    collects it on the driver. `dpsample.spark` uses neither: it draws where the rows are, and collects only what is
+    sampled or reported. `bounded` and `weighed` leave their rows with the engine.
     """
+
+    def new_coins(self) -> "CoinSource":
+        """Return coins for one release: fresh ones, or of a secret where work may be done twice."""
 
     def check(self, source: "Source") -> "pa.Schema":
         """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
+
+    def repeatable(self, source: "Source") -> bool:
+        """Whether rows are the same whenever they are read."""
 
     def aggregated(self, source: "Source") -> "Iterator[pa.RecordBatch]":
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
@@ -51,17 +64,17 @@ class Engine(Protocol):
     def total(self, source: "Source") -> int:
         """Return the number of elements; what `aggregated` refuses is refused."""
 
-    def bounded(
-        self,
-        source: "Source",
-        limit: int,
-        choose: "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]",
-    ) -> "Source":
+    def weighed(self, source: "Source", weigh: "Callable[[Ints], int]", progress: "Progress") -> "tuple[Any, int]":
+        """Aggregate, and put all keys with their frequencies aside; return them and the sum of their weights.
+
+        `weigh` returns the sum of the weights of some frequencies. What is put aside is for this engine alone.
+        """
+
+    def bounded(self, source: "Source", limit: int, coins: "CoinSource", rereads: bool = True) -> "Source":
         """Let each user keep at most `limit` distinct keys; return what is kept, as a source of raw elements.
 
-        Rows of one user and one key count once. `choose` draws for the users with more keys, once and for all: it is
-        shown batches of a user's number and a key, user after user, and yields batches of the keys that are kept.
-        The source that is returned can be read as often as needed, until it is forgotten.
+        Rows of one user and one key count once. Users with more keys keep some that these coins choose, once and for
+        all. The source that is returned can be read until it is forgotten; more than once if `rereads`.
         """
 
     def forget(self, source: "Source") -> None:

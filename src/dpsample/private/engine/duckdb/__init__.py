@@ -6,7 +6,7 @@ DuckDB's own messages, which may quote the data, go no further.
 
     engine      DuckDB: its methods, then its statements
     tables      how sources look from inside DuckDB
-    users       each user keeps so many keys
+    users       each user keeps a bounded number of keys
     columns     columns in SQL: names, key types, faults
     databases   databases that aggregate their own rows
     inputs      files looked at before DuckDB reads them

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, TypeVar
 
 import duckdb
@@ -18,10 +18,12 @@ from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb.columns import numbered, shaped_as
 from dpsample.private.engine.duckdb.errors import is_out_of_memory, translated
 from dpsample.private.engine.duckdb.tables import Objects, Table, Tables
-from dpsample.private.engine.duckdb.users import Choose, bounded
+from dpsample.private.engine.duckdb.users import bounded
 from dpsample.private.engine.errors import marked
+from dpsample.private.progress import Progress, with_progress
+from dpsample.private.randomness import CoinSource, SecretCoins
 from dpsample.private.source import Source
-from dpsample.scheme.sampling import MAX_FREQUENCY
+from dpsample.scheme.sampling import MAX_FREQUENCY, Ints
 
 _T = TypeVar("_T")
 
@@ -43,7 +45,9 @@ class DuckDB:
     A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
     into a temporary table first, so that it can be passed over again.
 
-    >>> from dpsample.private.source import Source
+    >>> from dpsample.private.progress import Progress, with_progress
+    from dpsample.private.randomness import CoinSource, SecretCoins
+    from dpsample.private.source import Source
     >>> with DuckDB() as engine:
     ...     table = pa.Table.from_batches(engine.aggregated(Source(["pear", "apple", "pear"])))
     >>> table.sort_by("key").to_pydict()
@@ -106,9 +110,17 @@ class DuckDB:
 
     # ---- what an engine does
 
+    def new_coins(self) -> SecretCoins:
+        """Return coins for one release: nothing is done twice here."""
+        return SecretCoins()
+
     def check(self, source: Source) -> pa.Schema:
         """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
         return self._ask(source, lambda table: table.schema)
+
+    def repeatable(self, source: Source) -> bool:
+        """Whether rows are the same whenever they are read: what can be read only once is kept in a table."""
+        return True
 
     def aggregated(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
@@ -158,12 +170,29 @@ class DuckDB:
 
         return self._ask(source, answer)
 
-    def bounded(self, source: Source, limit: int, choose: Choose) -> Source:
+    def weighed(
+        self, source: Source, weigh: Callable[[Ints], int], progress: Progress
+    ) -> tuple[Iterator[pa.RecordBatch], int]:
+        """Aggregate into a temporary table; return its rows, in the order of keys, and the sum of their weights."""
+        total = 0
+
+        def weigh_keys() -> Iterator[pa.RecordBatch]:
+            nonlocal total
+            for batch in with_progress(self.aggregated(source), "weighing keys", None, progress):
+                total += weigh(batch.column("frequency").to_numpy())
+                yield batch
+
+        schema = self.check(source).append(pa.field("frequency", pa.int64()))
+        rows = self.sort(weigh_keys(), schema, source.key)
+        first = next(rows, None)  # everything was read by then
+        return (iter(()) if first is None else chain([first], rows)), total
+
+    def bounded(self, source: Source, limit: int, coins: CoinSource, rereads: bool = True) -> Source:
         """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
 
-        `choose` is shown the users with more keys: batches of a user's number and a key, user after user.
+        What is kept is in a table of its own, which is read as often as needed.
         """
-        return self._ask(source, lambda table: bounded(self, source, table, limit, choose))
+        return self._ask(source, lambda table: bounded(self, source, table, limit, coins))
 
     def forget(self, source: Source) -> None:
         """Let go of a source that `bounded` returned, and of its temporary files."""

@@ -1,26 +1,25 @@
-"""Each user keeps so many keys: pairs of user and key, users with too many of them, and what they keep."""
+"""Each user keeps a bounded number of keys: pairs of user and key, users with too many, and what they keep."""
 
-from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
+from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
 from dpsample.private.engine.duckdb.tables import Table
+from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
-Choose = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
 _PAIR = 64  # bytes of memory that grouping a pair takes, at least
 _MOST_PARTS = 4096
 
 
-def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, choose: Choose) -> Source:
+def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, coins: CoinSource) -> Source:
     """Put a key for each user who keeps it into a table of its own, and return it as a source.
 
     Users are taken in parts if all pairs would not fit into memory; a user is always in one part.
@@ -49,7 +48,7 @@ def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, choose: 
                 continue
             engine.run(f"INSERT INTO {kept} SELECT {table.names} FROM {pairs} ANTI JOIN {many} USING (u)")
             shown = f"SELECT number, {table.names} FROM {pairs} JOIN {many} USING (u) ORDER BY number"
-            engine.insert(kept, choose(engine.stream(shown)))
+            engine.insert(kept, choose(engine.stream(shown), limit, coins.fresh()))
         finally:
             engine.drop(pairs)
             engine.drop(many)

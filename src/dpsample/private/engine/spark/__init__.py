@@ -7,7 +7,8 @@ converted on the way.
 
     engine      Spark: its methods, then its jobs
     frames      how sources look from inside Spark
-    users       each user keeps so many keys
+    session     the active session, or one for the time of a block
+    users       each user keeps a bounded number of keys
     jobs        what is done where the rows are: a release or a sample, drawn on the workers
     errors      what is refused, and in which words
 """

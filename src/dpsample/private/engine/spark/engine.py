@@ -11,7 +11,10 @@ import pyarrow.compute as pc
 from dpsample.errors import InvalidValue
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark.errors import missing, translated
+from dpsample.private.progress import Progress
+from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
+from dpsample.scheme.sampling import Ints
 
 try:
     from pyspark.sql import SparkSession
@@ -36,8 +39,8 @@ class Spark:
     partitions  into how many keys are divided when they are counted; by default as many as the session says
                 (spark.sql.shuffle.partitions), less where Spark's adaptive execution finds them small
 
-    Its methods bring rows to the driver, as every engine's do: for samples, and for tests. `dpsample.spark` leaves the
-    rows where they are, with the same frames and jobs.
+    `aggregated`, `elements` and `count` bring rows to the driver, as every engine's do. `dpsample.spark` leaves rows
+    where they are, with the same frames and jobs.
     """
 
     def __init__(self, session: Any = None, partitions: int | None = None) -> None:
@@ -67,9 +70,17 @@ class Spark:
 
     # ---- what an engine does
 
+    def new_coins(self) -> Secret:
+        """Return coins for one release, which decide the same when a task is run again."""
+        return Secret()
+
     def check(self, source: Source) -> pa.Schema:
         """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
         return self.frame(source).schema
+
+    def repeatable(self, source: Source) -> bool:
+        """Whether rows are the same whenever they are read: not if a column or a filter is random."""
+        return self.frame(source).repeatable
 
     def aggregated(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
@@ -110,27 +121,40 @@ class Spark:
         [row] = self.job("counting elements", source.columns, self.frame(source).total().collect)
         return int(row[0] or 0)
 
-    def bounded(self, source: Source, limit: int, choose: Any) -> Source:
+    def weighed(self, source: Source, weigh: Callable[[Ints], int], progress: Progress) -> tuple[Any, int]:
+        """Aggregate, and keep the keys on the workers; return their DataFrame, and the sum of their weights."""
+        elements = self.frame(source)
+
+        def weigh_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            total = sum(weigh(batch.column("frequency").to_numpy()) for batch in batches)
+            yield pa.record_batch({"total": [str(total)]})  # of any size
+
+        def aggregate() -> tuple[Any, int]:
+            counted = self.keep(elements.grouped(elements.rows()))
+            return counted, sum(int(row[0]) for row in counted.mapInArrow(weigh_keys, "total string").collect())
+
+        return self.job("weighing keys", source.columns, aggregate)
+
+    def bounded(self, source: Source, limit: int, coins: CoinSource, rereads: bool = True) -> Source:
         """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
 
-        `choose` is not asked, since a cluster would ask it twice: what is kept hangs on a secret of this call's own.
+        It is kept on the workers if it is read more than once.
         """
-        return self.bound(source, limit, Secret(), often=True)
-
-    def bound(self, source: Source, limit: int, secret: Secret, often: bool) -> Source:
-        """Do what `bounded` does with a given secret; what is read `often` is kept on the workers."""
-        kept = bounded(self.frame(source), limit, secret)
-        if often:
+        if not isinstance(coins, Secret):  # others would be drawn anew by a task that is run again
+            raise TypeError("users are bounded on a cluster with coins of a Secret")
+        kept = bounded(self.frame(source), limit, coins)
+        if rereads:
             kept = replace(kept, data=self.job("bounding users", source.columns, lambda: self.keep(kept.data)))
-        made = Source(kept.data, source.key, user=source.user)  # the user: errors name the columns that are read
-        self._frames[id(made)] = made, kept
-        return made
+        bounded_source = Source(kept.data, source.key, user=source.user)  # errors name the columns that are read
+        self._frames[id(bounded_source)] = bounded_source, kept
+        return bounded_source
 
     def forget(self, source: Source) -> None:
         """Let go of a source that `bounded` returned, and of what the workers keep of it."""
         self._frames.pop(id(source))
-        self._kept.remove(source.data)
-        translated(source.data.unpersist, source.key)
+        if any(source.data is kept for kept in self._kept):
+            self._kept = [kept for kept in self._kept if kept is not source.data]
+            translated(source.data.unpersist, source.key)
 
     def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes."""

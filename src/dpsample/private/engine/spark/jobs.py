@@ -14,19 +14,18 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from dpsample.errors import InvalidValue, SystemFailure
-from dpsample.files import PathLike, commit_parts, rebatch, whole_folder, write_table
+from dpsample.errors import SystemFailure
+from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_folder, write_table
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.engine import MESSAGES, messages, received, shaped
-from dpsample.private.run import Estimates, Way, columns_of, paid, spent, way_of
+from dpsample.private.prepare import IN_MEMORY, Counting, Written, enter_in_ledger, noting_spent_budget, prepare
+from dpsample.private.request import Request, Strategy
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
-from dpsample.private.source import Source
 from dpsample.release.release import Release
-from dpsample.release.rows import ascends, checked_rows, release_schema
+from dpsample.release.rows import append_estimates, ascends, checked_rows, columns_of, release_schema
 from dpsample.release.terms import Terms
-from dpsample.scheme.sampling import Sampling
 
 Batches = Iterator[pa.RecordBatch]
 Kernel = Callable[[Batches], Batches]
@@ -36,37 +35,34 @@ _PART = 1 << 20  # rows of a part, about
 _CANDIDATES = 128  # keys, for each part, among which the first one of a part is chosen
 
 
-def random_rows(remedy: str) -> InvalidValue:
-    """The refusal to read rows twice."""
-    return InvalidValue(
-        "what is read twice must be the same each time", "a DataFrame with random columns or filters", remedy
-    )
+def release_to_driver(
+    request: Request, partitions: int | None = None, output: str = IN_MEMORY
+) -> tuple[Release, Strategy]:
+    """Carry out a request, for a release that the driver writes to `output`; say how the sample was drawn."""
+    with Spark(partitions=partitions) as engine:
+        secret = engine.new_coins()
+        plan = prepare(engine, request, secret)
+        release = Job(engine, plan.counting, secret).release(plan.terms, request.ledger, output)
+        return release, plan.counting.strategy
+
+
+def write_release_to(folder: PathLike, request: Request, partitions: int | None = None) -> Written:
+    """Carry out a request into a folder."""
+    check_folder(folder)
+    with Spark(partitions=partitions) as engine:
+        secret = engine.new_coins()
+        plan = prepare(engine, request, secret)
+        keys, terms = Job(engine, plan.counting, secret).release_to_folder(folder, plan.terms, request.ledger)
+        return Written(keys, terms, plan.counting.strategy)
 
 
 class Job:
-    """One release, or one sample: a source, a scheme, and a secret that is used for nothing else.
+    """One release, or one sample: what is counted, and a secret that is used for nothing else."""
 
-    Rows that were `drawn` already are not sampled; `held` are all keys with their frequencies, where they are known.
-    """
-
-    def __init__(
-        self,
-        engine: Spark,
-        source: Source,
-        sampling: Sampling,
-        way: Way,
-        secret: Secret,
-        drawn: bool = False,
-        held: Any = None,
-    ) -> None:
-        self.engine, self.source, self.sampling, self.secret = engine, source, sampling, secret
-        self.frame, self.drawn, self.held = engine.frame(source), drawn, held
-        self.way = way_of(source, sampling, way)
-        if self.way == "two-pass" and not self.frame.repeatable:
-            if way == "two-pass":
-                raise random_rows("write it to files first, or leave the way out")
-            self.way = "aggregate"
-        self.frequencies = self.frame.schema.append(pa.field("frequency", pa.int64()))
+    def __init__(self, engine: Spark, counting: Counting, secret: Secret) -> None:
+        self.engine, self.counting, self.secret = engine, counting, secret
+        self.source, self.sampling, self.frame = counting.source, counting.sampling, engine.frame(counting.source)
+        self.frequencies = counting.keys.append(pa.field("frequency", pa.int64()))
 
     def sample(self, max_keys: int | None = None) -> Sample:
         """Bring the sample to the driver; each user has kept `max_keys`, if users were bounded."""
@@ -74,14 +70,14 @@ class Job:
         ordered = self.engine.sort(batches, self.frequencies, self.source.key)
         return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key, max_keys)
 
-    def release(self, terms: Terms, ledger: PathLike | None = None, output: str = "(in memory)") -> Release:
+    def release(self, terms: Terms, ledger: PathLike | None = None, output: str = IN_MEMORY) -> Release:
         """Bring the reported keys to the driver, and enter the release into its ledger."""
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
         ordered = self.engine.sort(batches, _tokens(columns), terms.keys)
-        terms = paid(terms, ledger, output)
-        with spent(terms):
-            return Release(pa.Table.from_batches(_estimated(ordered, terms), columns), terms)
+        terms = enter_in_ledger(terms, ledger, output)
+        with noting_spent_budget(terms):
+            return Release(pa.Table.from_batches(append_estimates(ordered, terms), columns), terms)
 
     def release_to_folder(self, folder: PathLike, terms: Terms, ledger: PathLike | None = None) -> tuple[int, Terms]:
         """Write the reported keys, in the order of keys, in parts; return their number, and the terms, now paid for.
@@ -96,21 +92,21 @@ class Job:
             draft = target / "reported"  # gone before the folder has its name
             draft.mkdir()
             drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)
-            found = engine.job("counting and sanitizing keys", self.source.columns, drafts.collect)
-            if not all((draft / row[0]).exists() for row in found):
+            drafted = engine.job("counting and sanitizing keys", self.source.columns, drafts.collect)
+            if not all((draft / row[0]).exists() for row in drafted):
                 raise SystemFailure(
                     "the folder must be one that the driver and all workers see", "another", "choose a shared one"
                 )
-            rows = int(sum(row[1] for row in found))
-            terms = paid(terms, ledger, os.fspath(folder))
-            paying.enter_context(spent(terms))  # also what fails when the folder gets its name
+            rows = int(sum(row[1] for row in drafted))
+            terms = enter_in_ledger(terms, ledger, os.fspath(folder))
+            paying.enter_context(noting_spent_budget(terms))  # also what fails when the folder gets its name
             write = _write(str(target), columns, terms)
             if rows <= _PART:  # not worth a job
-                ordered = engine.sort(_drawn(draft, [row[0] for row in found]), _tokens(columns), self.source.key)
+                ordered = engine.sort(_drawn(draft, [row[0] for row in drafted]), _tokens(columns), self.source.key)
                 parts = [tuple(row.values()) for batch in write(_numbered(ordered)) for row in batch.to_pylist()]
             else:
-                reported = engine.session().createDataFrame([tuple(row) for row in found], _DRAFTS)
-                parts = self._written(reported.repartition(len(found)), str(draft), rows, write, terms)
+                reported = engine.session().createDataFrame([tuple(row) for row in drafted], _DRAFTS)
+                parts = self._written(reported.repartition(len(drafted)), str(draft), rows, write, terms)
             counts = {_name(part): count for part, count in sorted(parts)}
             if len(counts) < len(parts) or sum(counts.values()) != rows:
                 raise SystemFailure(
@@ -129,8 +125,8 @@ class Job:
         # all of a part is in one partition, in order
         ordered = placed.repartition(pivots.num_rows + 1, "part").sortWithinPartitions("part", *frame.names)
         written = ordered.mapInArrow(write, "part int, rows bigint")
-        found = self.engine.job("writing the release", keys, written.collect)
-        return [(row[0], row[1]) for row in found]
+        parts = self.engine.job("writing the release", keys, written.collect)
+        return [(row[0], row[1]) for row in parts]
 
     def _messages(self, terms: Terms | None) -> Any:
         """What is drawn, as a DataFrame of Arrow messages."""
@@ -142,7 +138,7 @@ class Job:
         These come in Arrow messages, or go to an Arrow file of each task's own in a folder, and then its name comes.
         """
         schema, sampling, secret = self.frequencies, self.sampling, self.secret
-        samples = self.way == "aggregate" and not self.drawn
+        samples = self.counting.strategy == "aggregate" and not self.counting.sampled
         columns = _tokens(columns_of(self.frame.schema, terms)) if terms else schema
 
         def sample_and_sanitize(batches: Batches) -> Batches:
@@ -152,23 +148,23 @@ class Job:
                 # in larger batches than Spark's: the sanitizer has a price for each
                 for kept in rebatch((shaped(batch, schema) for batch in batches), schema):
                     if samples:
-                        kept = sampled_batch(kept, sampling, secret.about(kept.select(schema.names[:-1]), "sample"))
+                        kept = sampled_batch(kept, sampling, secret.for_keys(kept.select(schema.names[:-1]), "sample"))
                     if sanitizer:
-                        kept = sanitizer.batch(kept, secret.about(kept.select(schema.names[:-1]), "sanitize"))
+                        kept = sanitizer.batch(kept, secret.for_keys(kept.select(schema.names[:-1]), "sanitize"))
                     yield kept
 
-            made = rebatch(drawn(), columns)
-            return messages(made) if draft is None else _drafted(made, draft, columns)
+            rows = rebatch(drawn(), columns)
+            return messages(rows) if draft is None else _drafted(rows, draft, columns)
 
         return sample_and_sanitize
 
     def _counted(self) -> Any:
         """The keys that were counted, all or picked ones: k0, k1, ..., frequency."""
-        made, sampling, secret, schema = self.frame, self.sampling, self.secret, self.frame.schema
-        if self.held is not None:
-            return self.held
-        if self.way != "two-pass":
-            return made.grouped(made.rows(), once=self.drawn)
+        elements, sampling, secret, schema = self.frame, self.sampling, self.secret, self.counting.keys
+        if self.counting.counted is not None:
+            return self.counting.counted
+        if self.counting.strategy != "two-pass":
+            return elements.grouped(elements.rows(), once=self.counting.sampled)
 
         def pick_elements(batches: Batches) -> Batches:
             from pyspark import TaskContext
@@ -176,13 +172,13 @@ class Job:
             context = TaskContext.get()
             assert context is not None
             for n, batch in enumerate(batches):
-                coins = secret.along(shaped(batch, schema), (context.partitionId(), n))
+                coins = secret.for_elements(shaped(batch, schema), (context.partitionId(), n))
                 yield batch.take(pa.array(picked(batch.num_rows, sampling, coins)))
 
         # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
-        found = self.engine.keep(made.rows().mapInArrow(pick_elements, made.fields()))
-        size = self.engine.job("picking elements", self.source.columns, found.count, large=True)
-        return made.grouped(made.wanted(found, size))
+        keys = self.engine.keep(elements.rows().mapInArrow(pick_elements, elements.fields()))
+        size = self.engine.job("picking elements", self.source.columns, keys.count, large=True)
+        return elements.grouped(elements.wanted(keys, size))
 
     def _pivots(self, reported: Any, draft: str, rows: int) -> pa.Table:
         """The first key of each part but the first: evenly spaced among keys that a public hash names."""
@@ -195,8 +191,8 @@ class Job:
                 hashed = KeyedCoins(bytes(32), keys, "part").first(keys.num_rows)
                 yield from messages([keys.take(pa.array(np.flatnonzero(hashed < limit)))])
 
-        found = received(reported.mapInArrow(choose_parts, MESSAGES).collect())
-        table = pa.Table.from_batches(self.engine.sort(found, schema, schema.names), schema)
+        candidates = received(reported.mapInArrow(choose_parts, MESSAGES).collect())
+        table = pa.Table.from_batches(self.engine.sort(candidates, schema, schema.names), schema)
         chosen = np.unique(np.arange(1, parts) * table.num_rows // parts)
         return table.take(pa.array(chosen[chosen < table.num_rows])).combine_chunks()
 
@@ -204,13 +200,6 @@ class Job:
 def _tokens(columns: pa.Schema) -> pa.Schema:
     """The columns of a release before there are estimates."""
     return pa.schema([field for field in columns if field.name != "estimate"])
-
-
-def _estimated(batches: Iterable[pa.RecordBatch], terms: Terms) -> Batches:
-    """Append the estimates, unless there are keys only."""
-    estimates = Estimates(terms)
-    for batch in batches:
-        yield batch if terms.keys_only else batch.append_column("estimate", pa.array(estimates(batch.column("token"))))
 
 
 @lru_cache(maxsize=4)
@@ -292,7 +281,7 @@ def _write(folder: str, columns: pa.Schema, terms: Terms) -> Kernel:
 
             def rows() -> Batches:
                 nonlocal count
-                estimated = _estimated((piece for _, piece in group), terms)  # noqa: B023 - used up at once
+                estimated = append_estimates((piece for _, piece in group), terms)  # noqa: B023 - used up at once
                 for batch in checked_rows(rebatch(estimated, columns), terms):
                     count += batch.num_rows
                     yield batch

@@ -1,4 +1,4 @@
-"""Each user keeps so many keys: those with the smallest numbers, which hang on a secret, the user and the key alone."""
+"""Each user keeps the keys with the smallest numbers, which depend on a secret, the user and the key alone."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
 
     def order_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            numbers = secret.about(batch, "keep").wide().view("<i8")
+            numbers = secret.for_keys(batch, "keep").wide().view("<i8")
             columns = [*batch.columns, *(pa.array(number) for number in numbers.T)]
             yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, "r0", "r1"])
 

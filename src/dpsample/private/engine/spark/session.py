@@ -1,0 +1,30 @@
+"""The session: the active one, or one for the time of a block."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dpsample.private.engine.spark.errors import translated
+
+
+@contextmanager
+def session(master: str | None = None) -> Iterator[Any]:
+    """Give the active session, or start one for the time of a block: at `master`, or where spark-submit says."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    builder: Any = SparkSession.builder.appName("dpsample")
+    if master is not None:
+        if master.startswith("local"):  # else Spark would take the first python3 of the PATH
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    started = translated(builder.getOrCreate, ())
+    try:
+        yield started
+    finally:
+        started.stop()

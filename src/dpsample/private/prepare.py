@@ -1,0 +1,181 @@
+"""Prepare: what a release buys with its budget, and what is then drawn. One plan, for all engines.
+
+    Request -> users bounded -> totals bought -> tau chosen -> Terms fixed -> Plan
+
+What remains is how rows are drawn: `run` does it on one machine, `engine.spark.jobs` on a cluster.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from os import PathLike
+from typing import Any
+
+import pyarrow as pa
+
+from dpsample.accounting.budget import Budget
+from dpsample.accounting.ledger import spend
+from dpsample.accounting.totals import RealizedSize, Total
+from dpsample.errors import InvalidValue
+from dpsample.private.engine import Engine
+from dpsample.private.noise import discrete_laplace
+from dpsample.private.progress import Progress, no_progress
+from dpsample.private.randomness import Coins, CoinSource
+from dpsample.private.request import Request, Strategy, strategy_of
+from dpsample.private.source import Source
+from dpsample.release.terms import Terms
+from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.tokens import default_grid
+
+IN_MEMORY = "(in memory)"  # the output that a ledger names for a release that the run itself does not write
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What is counted, and how keys are sampled from it."""
+
+    source: Source  # the elements, or a key for each user who keeps it
+    keys: pa.Schema
+    sampling: Sampling
+    strategy: Strategy = "aggregate"
+    counted: Any = None  # all keys with their frequencies, where the engine has put them aside
+    sampled: bool = False  # whether the rows are a sample already
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is counted, and the terms under which it is released."""
+
+    counting: Counting
+    terms: Terms
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a run has written: the number of keys, their terms, and how the sample was drawn."""
+
+    keys: int
+    terms: Terms
+    strategy: Strategy
+
+
+def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> Plan:
+    """Bound users, buy totals, choose tau, and fix the terms. What can be refused is refused before any of it."""
+    setting = request.setting
+    size, budget = setting.size, setting.budget
+    rereads = size is not None or budget.total > 0
+    keys = engine.check(request.source)
+    if rereads:
+        _require_repeatable(engine, request.source, "leave totals and sizes out")
+    source = request.source
+    if setting.max_keys_per_user is not None:
+        rereads = rereads or request.strategy == "two-pass"
+        source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=rereads)
+    noise = coins.fresh()
+    count_elements = cache(lambda: engine.total(source))  # two totals of elements need one count
+    counted, sampling, realized, total = None, setting.sampling, None, None
+    if size is not None:
+        if size.by_frequency:
+            weights = count_elements()
+        else:
+            counted, weights = engine.weighed(source, size.total, progress or no_progress)
+        noisy_weights = noisy_total(weights, budget, size.share, noise, size.sensitivity, size.unit)
+        sampling, realized = size.sampling(noisy_weights), RealizedSize(size.size, noisy_weights)
+    if budget.total:
+        total = noisy_total(count_elements(), budget, budget.total, noise)
+    terms = terms_of(budget, sampling, source.key, request.keys_only, request.grid, realized, total)
+    strategy = usable_strategy(engine, request.source, sampling, request.strategy)
+    return Plan(Counting(source, keys, sampling, strategy, counted), terms)
+
+
+def prepare_sample(
+    engine: Engine,
+    source: Source,
+    max_keys: int | None,
+    sampling: Sampling,
+    strategy: Strategy,
+    coins: CoinSource,
+) -> Counting:
+    """Bound users, for a sample that is not released yet."""
+    keys = engine.check(source)
+    chosen = usable_strategy(engine, source, sampling, strategy)
+    if max_keys is not None:
+        source = engine.bounded(source, max_keys, coins, rereads=chosen == "two-pass")
+    return Counting(source, keys, sampling, chosen)
+
+
+def usable_strategy(engine: Engine, source: Source, sampling: Sampling, strategy: Strategy) -> Strategy:
+    """Choose how a sample is drawn; rows that may differ when they are read again are read once."""
+    chosen = strategy_of(source, sampling, strategy)
+    if chosen == "two-pass" and strategy == "two-pass":
+        _require_repeatable(engine, source, "leave the strategy out")
+    return chosen if chosen == "aggregate" or engine.repeatable(source) else "aggregate"
+
+
+def _require_repeatable(engine: Engine, source: Source, remedy: str) -> None:
+    if not engine.repeatable(source):
+        raise InvalidValue(
+            "what is read twice must be the same each time",
+            "a DataFrame with random columns or filters",
+            f"write it to files first, or {remedy}",
+        )
+
+
+def noisy_total(
+    truth: int,
+    budget: Budget,
+    share: Fraction,
+    coins: Coins,
+    sensitivity: Fraction = Fraction(1),
+    unit: Fraction = Fraction(1),
+) -> Total:
+    """Buy a private total with a share of epsilon: the true one, in units, plus discrete Laplace noise.
+
+    One element or user changes `budget.changes` frequencies by one each, and each of them the total by `sensitivity`.
+    """
+    bought = Total(0, budget.privacy.epsilon * share, sensitivity * budget.changes, unit)
+    value = (truth + discrete_laplace(bought.scale / unit, coins)) * unit
+    return replace(bought, value=int(value) if unit == 1 else value)
+
+
+def terms_of(
+    budget: Budget,
+    sampling: Sampling,
+    keys: Sequence[str],
+    keys_only: bool = False,
+    grid: int | None = None,
+    size: RealizedSize | None = None,
+    total: Total | None = None,
+) -> Terms:
+    """Put together what a release is made with."""
+    return Terms(
+        budget.privacy,
+        sampling,
+        tuple(keys),
+        grid=None if keys_only else default_grid(budget.per_key) if grid is None else grid,
+        estimator=None if keys_only else "mle",
+        keys_only=keys_only,
+        unit=budget.unit,
+        max_keys=budget.max_keys,
+        per_key=budget.per_key,
+        size=size,
+        total=total,
+    )
+
+
+def enter_in_ledger(terms: Terms, ledger: str | PathLike[str] | None, output: str) -> Terms:
+    """Enter a release into its ledger, if there is one; its terms then name the entry."""
+    return terms if ledger is None else replace(terms, ledger=spend(ledger, terms.privacy, terms.unit, output).hash)
+
+
+@contextmanager
+def noting_spent_budget(terms: Terms) -> Iterator[None]:
+    """Add a note to whatever fails from here on: it is paid for."""
+    try:
+        yield
+    except BaseException as error:
+        if terms.ledger is not None:
+            error.add_note("its privacy is spent: it stays in the ledger")
+        raise
