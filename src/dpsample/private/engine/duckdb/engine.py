@@ -45,9 +45,7 @@ class DuckDB:
     A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
     into a temporary table first, so that it can be passed over again.
 
-    >>> from dpsample.private.progress import Progress, with_progress
-    from dpsample.private.randomness import CoinSource, SecretCoins
-    from dpsample.private.source import Source
+    >>> from dpsample.private.source import Source
     >>> with DuckDB() as engine:
     ...     table = pa.Table.from_batches(engine.aggregated(Source(["pear", "apple", "pear"])))
     >>> table.sort_by("key").to_pydict()
