@@ -32,7 +32,18 @@ import faults
 import test_run
 from clusters import HERE, Cluster
 from connected import prepared_for_users
-from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source, SystemFailure
+from dpsample import (
+    CustomSampling,
+    InvalidValue,
+    KeepAll,
+    Ppswor,
+    Priority,
+    Privacy,
+    Release,
+    Sampling,
+    Source,
+    SystemFailure,
+)
 from dpsample.accounting.budget import Budget
 from dpsample.cli import cli
 from dpsample.private.derived_coins import Secret
@@ -221,9 +232,10 @@ class TestLaw:
 def forms() -> list[bytes]:
     """A secret as it might be written, whole or cut off."""
     raw = KEY[:12]
-    base = base64.b64encode(KEY)[:14]
+    # base64 at each alignment: n bytes before the secret, and from the first sign that is the secret's alone
+    bases = [base64.b64encode(bytes(n) + KEY)[-(-8 * n // 6) :][:14] for n in range(3)]
     numbers = ", ".join(map(str, KEY[:6])).encode()
-    return [raw, raw.hex().encode(), raw.hex().upper().encode(), base, repr(raw)[2:-1].encode(), numbers]
+    return [raw, raw.hex().encode(), raw.hex().upper().encode(), *bases, repr(raw)[2:-1].encode(), numbers]
 
 
 class TestSecret:
@@ -272,7 +284,7 @@ class TestSecret:
         for written_as in (
             KEY,
             KEY.hex().encode(),
-            base64.b64encode(KEY),
+            *(base64.b64encode(before + KEY + b"after") for before in (b"", b"?", b"??", b"???")),
             repr(KEY).encode(),
             repr(list(KEY)).encode(),
         ):
@@ -295,6 +307,11 @@ class TestSecret:
         pickled: bytes = dumps(sent[0])  # type: ignore[no-untyped-call]
         assert KEY in pickled
         assert len(pickled) < 100_000
+
+    def test_a_scheme_that_would_take_it_to_a_file_is_refused(self, events: Path) -> None:
+        sampling = CustomSampling([f"{0.5 + i / 10**7:.7f}" for i in range(150_000)])
+        with pytest.raises(InvalidValue, match="is sent to the workers together with the secret, and must be small"):
+            dpsample.spark.release(Source(events, "k"), privacy=PRIVACY, sampling=sampling)
 
     def test_each_release_has_its_own(self, events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         made: list[Secret] = []

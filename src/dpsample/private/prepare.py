@@ -25,6 +25,7 @@ from dpsample.private.progress import Progress, no_progress
 from dpsample.private.randomness import Coins, CoinSource
 from dpsample.private.request import Request, Strategy, strategy_of
 from dpsample.private.source import Source
+from dpsample.release.rows import check_key_types
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import default_grid
@@ -67,6 +68,7 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     size, budget = setting.size, setting.budget
     rereads = size is not None or budget.total > 0
     keys = engine.check(request.source)
+    check_key_types(keys, request.source.key)
     if rereads:
         _require_repeatable(engine, request.source, "leave totals and sizes out")
     source = request.source

@@ -115,6 +115,7 @@ def write_release_to(
 ) -> Written:
     """Carry out a request into a file."""
     check_output(output, force=force, format=format)
+    request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with engine_or_own(engine) as used:
         drawn = draw_release(used, request, used.new_coins(), progress)
         drawn = drawn.entered(request.ledger, fspath(output))

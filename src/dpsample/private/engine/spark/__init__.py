@@ -10,6 +10,7 @@ converted on the way.
     session     the active session, or one for the time of a block
     users       each user keeps a bounded number of keys
     jobs        what is done where the rows are: a release or a sample, drawn on the workers
+    inline      what carries the secret is sent inline
     errors      what is refused, and in which words
 """
 

@@ -19,6 +19,7 @@ from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.engine import MESSAGES, messages, received, shaped
+from dpsample.private.engine.spark.inline import sent_inline
 from dpsample.private.prepare import IN_MEMORY, Counting, Written, enter_in_ledger, noting_spent_budget, prepare
 from dpsample.private.request import Request, Strategy
 from dpsample.private.sample import Sample
@@ -49,6 +50,7 @@ def release_to_driver(
 def write_release_to(folder: PathLike, request: Request, partitions: int | None = None) -> Written:
     """Carry out a request into a folder."""
     check_folder(folder)
+    request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with Spark(partitions=partitions) as engine:
         secret = engine.new_coins()
         plan = prepare(engine, request, secret)
@@ -87,10 +89,9 @@ class Job:
         """
         engine = self.engine
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
-        terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
         with ExitStack() as paying, whole_folder(folder) as target:
             draft = target / "reported"  # gone before the folder has its name
-            draft.mkdir()
+            draft.mkdir(0o700)  # drawn tokens, before their cost is confirmed
             drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)
             drafted = engine.job("counting and sanitizing keys", self.source.columns, drafts.collect)
             if not all((draft / row[0]).exists() for row in drafted):
@@ -156,7 +157,7 @@ class Job:
             rows = rebatch(drawn(), columns)
             return messages(rows) if draft is None else _drafted(rows, draft, columns)
 
-        return sample_and_sanitize
+        return sent_inline(sample_and_sanitize)
 
     def _counted(self) -> Any:
         """The keys that were counted, all or picked ones: k0, k1, ..., frequency."""
@@ -176,7 +177,7 @@ class Job:
                 yield batch.take(pa.array(picked(batch.num_rows, sampling, coins)))
 
         # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
-        keys = self.engine.keep(elements.rows().mapInArrow(pick_elements, elements.fields()))
+        keys = self.engine.keep(elements.rows().mapInArrow(sent_inline(pick_elements), elements.fields()))
         size = self.engine.job("picking elements", self.source.columns, keys.count, large=True)
         return elements.grouped(elements.wanted(keys, size))
 

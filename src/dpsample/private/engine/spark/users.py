@@ -10,6 +10,7 @@ from pyspark.sql import types as T  # noqa: N812
 from dpsample.errors import InvalidValue
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark.frames import Frame
+from dpsample.private.engine.spark.inline import sent_inline
 
 
 def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
@@ -40,6 +41,6 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
     fields = T.StructType([T.StructField("u", made.user[1]), *made.fields(r0="long", r1="long").fields])
     order = ", ".join(["r0", "r1", *made.names])
     place = F.expr(f"row_number() OVER (PARTITION BY u ORDER BY {order})")
-    placed = made.pairs().mapInArrow(order_keys, fields).withColumn("place", place)
+    placed = made.pairs().mapInArrow(sent_inline(order_keys), fields).withColumn("place", place)
     kept = placed.filter(F.col("place") <= limit).select(*made.names)
     return replace(made, data=kept, keys=[F.col(name) for name in made.names], user=None, drop_null=False)

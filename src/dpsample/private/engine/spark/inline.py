@@ -1,0 +1,23 @@
+"""Functions that carry the secret are sent inline: Spark writes larger ones to a file of the driver."""
+
+from typing import Any, TypeVar
+
+from pyspark import cloudpickle
+
+from dpsample.errors import InvalidValue
+
+_T = TypeVar("_T")
+
+LARGEST = 1 << 19  # bytes: half of what Spark sends inline (spark.broadcast.UDFCompressionThreshold, 1 MiB by default)
+
+
+def sent_inline(kernel: _T) -> _T:
+    """Return a function that carries the secret, or refuse it if it is too large to be sent inline."""
+    dumps: Any = cloudpickle.dumps
+    if len(dumps(kernel)) > LARGEST:
+        raise InvalidValue(
+            "a scheme is sent to the workers together with the secret, and must be small for that",
+            f"one that takes more than {LARGEST:,} bytes",
+            "state q by fewer values, or by a function, or use an engine on one machine",
+        )
+    return kernel
