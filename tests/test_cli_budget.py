@@ -1,20 +1,27 @@
 """Users, sizes, totals and ledgers on the command line, started as a user would."""
 
+import hashlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 import dpsample
+from dpsample.accounting.charges import Charge
+from dpsample.accounting.ledger import release_sha256, reserve_budget
 from dpsample.cli import cli, main
 from dpsample.cli.ledger import ledger_commands
+from dpsample.release.terms import Terms
 
 PROGRAM = [sys.executable, "-m", "dpsample"]
 RELEASE = ["release", "clicks.parquet", "-k", "page", "-e", "1", "-d", "1e-12"]
@@ -68,14 +75,108 @@ def test_a_release_that_protects_users(clicks: Path) -> None:
     assert "spent: epsilon 2, delta 2e-12 (basic composition); left: epsilon 0" in shown
     done = run("ledger", "verify", "clicks.ledger", "a.parquet", "b.parquet", cwd=clicks)
     assert (done.returncode, done.stderr) == (0, "")
-    # without its last line, the ledger is still a chain; the release and a noted head tell
+    assert re.search(r"  a.parquet is entry 1: epsilon 1, delta 1e-12  a.parquet  \S+  confirmed", done.stdout)
+    assert re.search(r"  b.parquet is entry 2: epsilon 1, delta 1e-12  b.parquet  \S+  confirmed", done.stdout)
+    # without its last lines, the ledger is still a chain; the release and a noted head tell
     head = re.findall("head ([0-9a-f]{64})", done.stdout)[0]
     lines = (clicks / "clicks.ledger").read_bytes().splitlines(keepends=True)
-    (clicks / "cut.ledger").write_bytes(b"".join(lines[:-1]))
+    (clicks / "cut.ledger").write_bytes(b"".join(lines[:-2]))
     assert run("ledger", "verify", "cut.ledger", "a.parquet", cwd=clicks).returncode == 0
     assert run("ledger", "verify", "cut.ledger", "b.parquet", cwd=clicks).returncode == 2
     assert run("ledger", "verify", "cut.ledger", "--head", head, cwd=clicks).returncode == 2
     assert run("ledger", "verify", "clicks.ledger", "--head", head, cwd=clicks).returncode == 0
+
+
+def test_a_page_to_sign_names_what_is_signed(tmp_path: Path) -> None:
+    """In words, with the hash of the file, the version and the date, which may change while the command runs."""
+    (tmp_path / "words.csv").write_text("word,n\ncommon,9000\n")
+    days = {datetime.now(UTC).date().isoformat()}
+    for name, hashed in (("r.parquet", "r.parquet"), ("r.csv", "r.csv.json")):
+        release = ["release", "words.csv", "-k", "word", "--frequency", "n", "-e", "1", "-d", "1e-9"]
+        assert run(*release, "-o", name, cwd=tmp_path).returncode == 0
+        sha256 = hashlib.sha256((tmp_path / hashed).read_bytes()).hexdigest()
+        page = run("verify", name, cwd=tmp_path).stdout
+        found = json.loads(run("verify", name, "--format", "json", cwd=tmp_path).stdout)
+        days.add(datetime.now(UTC).date().isoformat())
+        assert page.startswith(f"Release:   {name}: 1 keys; key: word\nSHA-256:   {sha256} of {hashed}\n")
+        assert any(f"Verified:  {day}, by dpsample {dpsample.__version__}" in page for day in days)
+        assert f"Made by:   dpsample {dpsample.__version__}" in page
+        assert "epsilon 1, delta 1e-09 holds" in page
+        assert (found["sha256"], found["sha256_of"], found["key_columns"]) == (sha256, hashed, ["word"])
+        assert found["verified"]["dpsample"] == found["dpsample"] == dpsample.__version__
+        assert found["verified"]["date"] in days
+    plan = ["certify", "-e", "1", "-d", "1e-9", "--max-keys-per-user", "3", "--scheme", "ppswor", "--tau", "0.5"]
+    certified = run(*plan, "--dataset", "words of 2026", cwd=tmp_path).stdout
+    days.add(datetime.now(UTC).date().isoformat())
+    assert certified.startswith("Plan for:  words of 2026\n")
+    assert any(f"Certified: {day}, by dpsample {dpsample.__version__}" in certified for day in days)
+    assert "a key of frequency i is sampled with probability 1 - exp(-0.5 i)" in certified
+    for shown in (page, certified):
+        assert not re.search(r"\w+\(\w*=|'", shown)  # such as Privacy(epsilon='1', or KeepAll(
+        assert "KeepAll" not in shown
+
+
+def test_the_unit_of_aggregated_data_is_not_a_row(tmp_path: Path) -> None:
+    """One row more, of 5,000 elements, is reported with certainty: no page may call it one unit of privacy."""
+    for name, rows in (("d", "common,9000\n"), ("more", "common,9000\nalice,5000\n")):
+        (tmp_path / f"{name}.csv").write_text("word,n\n" + rows)
+    release = ["-k", "word", "--frequency", "n", "-e", "0.1", "-d", "1e-9", "-o"]
+    printed = [run("release", f"{name}.csv", *release, f"{name}.parquet", cwd=tmp_path) for name in ("d", "more")]
+    keys = [dpsample.read_release(tmp_path / f"{name}.parquet").table["word"].to_pylist() for name in ("d", "more")]
+    assert keys == [["common"], ["alice", "common"]]  # both are far above the detection threshold
+    verified = run("verify", "more.parquet", cwd=tmp_path)
+    for done in (*printed, verified, run("certify", "-e", "1", "-d", "1e-9", cwd=tmp_path)):
+        assert "each element: one counted occurrence of a key" in done.stdout
+        assert "one unit of frequency, not one row" in done.stdout
+        assert "one row of the data" not in done.stdout
+
+
+def test_an_incomplete_proof_can_be_required_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dpsample.release({"a": 500}, privacy=dpsample.Privacy(1, 1e-9)).write(tmp_path / "r.parquet")
+    for complete, flags, code in (
+        (True, ["--require-complete"], 0),
+        (False, [], 0),
+        (False, ["--require-complete"], 3),
+    ):
+        monkeypatch.setattr("dpsample.accounting.proof.Proof.complete", complete)
+        done = CliRunner().invoke(cli, ["verify", str(tmp_path / "r.parquet"), *flags])
+        assert done.exit_code == code
+        assert "Reviewed:" in done.stdout
+        assert ("does not cover every frequency" in done.stderr) == (code == 3)
+
+
+def test_a_ledger_says_what_became_of_each_release(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    dpsample.new_ledger(path, "words", dpsample.Privacy(2, 1e-6))
+    charge = Charge(dpsample.Privacy("0.5", "1e-9"), "element", "lost.parquet", "words.csv", ("word",))
+    reserve_budget(path, charge)
+    reserve_budget(path, replace(charge, release="refused.parquet")).cancel()
+    with reserve_budget(path, replace(charge, release="r.parquet")) as reservation:
+        terms = replace(Terms(charge.privacy, dpsample.KeepAll(), ("word",)), ledger=reservation.hash)
+        table = pa.table({"word": ["the"], "token": [40.0], "estimate": [41.0]})
+        dpsample.Release(table, terms).write(tmp_path / "r.parquet")
+        reservation.confirm(release_sha256(tmp_path / "r.parquet")[1])
+    shown = run("ledger", "show", "l", cwd=tmp_path).stdout
+    assert re.findall(r"(\w+).parquet  \S+  (.*)", shown) == [
+        ("lost", "reserved, not confirmed"),
+        ("refused", "cancelled, not spent"),
+        ("r", "confirmed"),
+    ]
+    assert shown.count("of words.csv; key: word") == 3
+    assert "spent: epsilon 1, delta 2e-09" in shown
+    done = run("ledger", "verify", "l", "r.parquet", cwd=tmp_path)
+    assert re.search(r"r.parquet is entry 3: .* confirmed; the very file that was confirmed\n", done.stdout)
+    assert re.search(r"no release was named for entry 1: .* lost.parquet .* reserved, not confirmed", done.stdout)
+    found = json.loads(run("ledger", "verify", "l", "r.parquet", "--format", "json", cwd=tmp_path).stdout)
+    assert [(match["file"], match["entry"], match["status"]) for match in found["matched"]] == [
+        ("r.parquet", 3, "confirmed")
+    ]
+    assert [(entry["entry"], entry["status"]) for entry in found["not_named"]] == [(1, "reserved"), (2, "cancelled")]
+    changed = dpsample.read_release(tmp_path / "r.parquet")
+    dpsample.Release(changed.table.slice(0, 0), changed.terms).write(tmp_path / "r.parquet", force=True)
+    done = run("ledger", "verify", "l", "r.parquet", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "found entry 3 with another SHA-256 of the file" in done.stderr
 
 
 def test_a_sample_of_users(clicks: Path) -> None:

@@ -1,28 +1,37 @@
 """Ledgers: sums, chains, races, kills."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsample
-import dpsample.accounting.ledger
+import dpsample.accounting.ledger_file
 from conftest import refused
 from dpsample import InvalidValue, Privacy, SystemFailure, new_ledger, read_ledger
+from dpsample.accounting.budget import Budget
+from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import composed_delta
-from dpsample.accounting.ledger import spend
+from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, spend, verify_releases
+from dpsample.private.run import terms_of
 
 BUDGET = Privacy(2, 1e-6)
+SAMPLING = dpsample.Ppswor("0.5", cap=10)
+HALF = Charge(Privacy("0.5", "1e-7"), "element", "half.parquet")
 
 
 def fill(path: Path, *amounts: tuple[str, str]) -> None:
@@ -79,7 +88,8 @@ def test_many_small_releases_by_optimal_composition(tmp_path: Path) -> None:
             spend(path, each, "element", f"{n}")
             continue
         head = read_ledger(path).head  # entries without the disk's waiting time
-        line = {"previous": head, "spent": each.to_json(), "release": f"{n}", "time": "then"}
+        line = {"previous": head, "version": 2, "kind": "reserve", "spent": each.to_json(), "release": f"{n}"}
+        line["time"] = "then"
         path.write_bytes(path.read_bytes() + json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n")
     assert path.read_bytes().startswith(lines)
     spent = read_ledger(path)
@@ -132,7 +142,8 @@ def test_a_ledger_is_never_replaced(tmp_path: Path) -> None:
 def three(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("ledger") / "a.ledger"
     new_ledger(path, "events", BUDGET)
-    fill(path, ("0.5", "1e-7"), ("0.25", "1e-7"), ("0.125", "1e-7"))
+    for epsilon in ("0.5", "0.25", "0.125"):
+        reserve_budget(path, Charge(Privacy(epsilon, "1e-7"), "element", "x.parquet"))
     return path.read_bytes()
 
 
@@ -206,13 +217,422 @@ def test_files_that_are_no_ledgers(tmp_path: Path) -> None:
         path.write_bytes(content)
         with refused("must be a ledger as dpsample wrote it"):
             read_ledger(path)
-    path.write_bytes(b'{"format":"dpsample ledger","version":2}\n')
-    with refused("this dpsample reads version 1 of ledgers"):
+    path.write_bytes(b'{"format":"dpsample ledger","version":3}\n')
+    with refused("this dpsample reads versions up to 2 of ledgers"):
         read_ledger(path)
     with refused("a ledger must exist"):
         read_ledger(tmp_path / "none.ledger")
     with refused("a ledger must exist"):
         spend(tmp_path / "none.ledger", Privacy(1, 1e-9), "element", "x")
+
+
+# ---- reserve, confirm, cancel
+
+_STEPS = """
+import fcntl, json, os, signal, sys
+from pathlib import Path
+from dpsample import Privacy, new_ledger
+
+folder = Path(sys.argv[1])
+
+def counted(function, at):
+    def call(*arguments, **options):
+        at[0] -= 1
+        if at[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = function(*arguments, **options)
+        at[0] -= 1
+        if at[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return call
+
+step, killed = 0, True
+while killed:
+    step += 1
+    here = folder / str(step)
+    here.mkdir()
+    new_ledger(here / "a.ledger", "events", Privacy(1, 1e-9))
+    child = os.fork()
+    if child == 0:
+        at = [step]
+        for name in ("open", "fsync", "replace", "link", "fchmod", "rename", "unlink"):
+            setattr(os, name, counted(getattr(os, name), at))
+        fcntl.flock = counted(fcntl.flock, at)
+        work(here)
+        os._exit(0)
+    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    print(json.dumps([step, killed]), flush=True)
+"""
+
+
+def killed_at_every_step(folder: Path, work: str) -> list[Path]:
+    """Folders with what is left of `work`, killed before and after each call that changes a file."""
+    script = folder / "steps.py"
+    script.write_text(work + _STEPS)
+    runs = folder / "runs"
+    runs.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(script), str(runs)], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(steps) > 20
+    assert not steps[-1][1]
+    return [runs / str(step) for step, _ in steps]
+
+
+def test_a_reservation_is_spent_before_it_is_confirmed(tmp_path: Path) -> None:
+    """Whatever becomes of the process that made it: only a cancellation gives the budget back."""
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", Privacy(1, 1e-6))
+    forfeited, written, cancelled = (
+        reserve_budget(path, Charge(Privacy(epsilon, "1e-7"), "element", epsilon)) for epsilon in ("0.1", "0.2", "0.7")
+    )
+    assert read_ledger(path).basic == (Fraction(1), Fraction(3, 10**7))
+    with refused("the releases of 'events' may spend"):
+        reserve_budget(path, Charge(Privacy("1e-9", "1e-9"), "element", "more"))
+    written.mark_drawn()
+    written.confirm("ab" * 32)
+    cancelled.cancel()
+    ledger = read_ledger(path)
+    assert [entry.status for entry in ledger.entries] == ["reserved", "confirmed", "cancelled"]
+    assert [entry.hash for entry in ledger.entries] == [forfeited.hash, written.hash, cancelled.hash]
+    assert [entry.sha256 for entry in ledger.entries] == [None, "ab" * 32, None]
+    assert ledger.basic == (Fraction(3, 10), Fraction(2, 10**7))
+    assert len(ledger.hashes) == 1 + 3 + 2
+    spend(path, Privacy("0.7", "1e-7"), "element", "again")
+    shown = str(read_ledger(path))
+    assert "reserved, not confirmed" in shown
+    assert "cancelled, not spent" in shown
+    assert "left: epsilon 0," in shown
+
+
+def test_a_cancelled_release_is_none_of_those_that_are_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    each = Privacy("0.05", "1e-9")
+    new_ledger(path, "events", BUDGET, each=each)
+    reserve_budget(path, Charge(each, "element", "x")).cancel()
+    ledger = read_ledger(path)
+    assert ledger.releases == 82
+    assert "left: 82 releases" in str(ledger)
+    assert ledger.spent[0] == 0
+
+
+def test_what_is_drawn_cannot_be_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    reservation = reserve_budget(path, HALF)
+    reservation.mark_drawn()
+    before = path.read_bytes()
+    with refused("a reservation is cancelled before anything is drawn"):
+        reservation.cancel()
+    assert path.read_bytes() == before
+    reservation.confirm()
+    cancelled = reserve_budget(path, HALF)
+    cancelled.cancel()
+    for settle in (reservation.confirm, cancelled.confirm, cancelled.cancel):
+        with refused("must have the reservation, once and open"):
+            settle()
+
+
+def test_a_reservation_that_was_rolled_back_is_not_confirmed(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    before = path.read_bytes()
+    reservation = reserve_budget(path, HALF)
+    path.write_bytes(before)  # somebody restored an old copy
+    with refused("must have the reservation, once and open"):
+        reservation.confirm()
+    assert path.read_bytes() == before
+
+
+def test_an_error_before_drawing_cancels_and_after_it_forfeits(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+
+    def run(*steps: str) -> list[str]:
+        """Reserve, go some steps, fail; return the notes of the error."""
+        with pytest.raises(KeyboardInterrupt) as info, reserve_budget(path, HALF) as reservation:  # noqa: PT012
+            for step in steps:
+                getattr(reservation, step)()
+            raise KeyboardInterrupt
+        return getattr(info.value, "__notes__", [])
+
+    assert run() == []
+    assert run("mark_drawn") == ["its privacy is spent: it stays in the ledger"]
+    assert run("mark_drawn", "confirm") == []
+    assert [entry.status for entry in read_ledger(path).entries] == ["cancelled", "reserved", "confirmed"]
+
+
+_RESERVE = """
+import os
+from dpsample import Privacy
+from dpsample.accounting.charges import Charge
+from dpsample.accounting.ledger import reserve_budget
+
+def work(here):
+    with reserve_budget(here / "a.ledger", Charge(Privacy(1, 1e-9), "element", "out")) as reservation:
+        reservation.mark_drawn()
+        os.close(os.open(here / "out", os.O_CREAT | os.O_WRONLY))
+        reservation.confirm("0" * 64)
+"""
+
+
+def test_kill_9_at_every_step_of_a_reservation(tmp_path: Path) -> None:
+    """What was drawn is in the ledger, what is confirmed was written, and the rest is forfeited."""
+    seen = set()
+    for here in killed_at_every_step(tmp_path, _RESERVE):
+        statuses = [entry.status for entry in read_ledger(here / "a.ledger").entries]
+        seen.add((*statuses, (here / "out").exists()))
+        with refused("the releases of 'events' may spend") if statuses else contextlib.nullcontext():
+            spend(here / "a.ledger", Privacy(1, 1e-9), "element", "next")
+    assert seen == {(False,), ("reserved", False), ("reserved", True), ("confirmed", True)}
+
+
+# ---- version 1
+
+OLD = b"""\
+{"budget":{"delta":"1e-06","epsilon":"2"},"dataset":"events","each":null,"format":"dpsample ledger","started":\
+"2026-11-16T04:49:30+00:00","unit":"element","version":1}
+{"previous":"543d812de1a49cb3ab7630866c333108b0ec2038f5ddf036300a12dbbf59f48e","release":"0.parquet","spent":\
+{"delta":"1e-07","epsilon":"0.5"},"time":"2026-11-16T04:49:30+00:00"}
+{"previous":"102cddbdbfcd79b5786caca75263d93981ddd94e68b8dc5c8f885a36a6ead944","release":"1.parquet","spent":\
+{"delta":"1e-07","epsilon":"0.25"},"time":"2026-11-16T04:49:30+00:00"}
+"""
+
+
+def test_a_ledger_of_version_1_goes_on(tmp_path: Path) -> None:
+    """Its lines stay as they are, so that releases still find theirs; those that are added have version 2."""
+    path = tmp_path / "a.ledger"
+    path.write_bytes(OLD)
+    old = read_ledger(path)
+    assert (old.dataset, old.budget, old.unit, old.each) == ("events", BUDGET, "element", None)
+    assert [(entry.release, entry.status, entry.dpsample) for entry in old.entries] == [
+        ("0.parquet", "entered", None),
+        ("1.parquet", "entered", None),
+    ]
+    assert old.hashes[1] == "102cddbdbfcd79b5786caca75263d93981ddd94e68b8dc5c8f885a36a6ead944"
+    check_ledger(path, Privacy("1.25", "8e-7"), "element")
+    with refused("the releases of 'events' may spend"):
+        check_ledger(path, Privacy("1.26", "8e-7"), "element")
+    reserve_budget(path, HALF).confirm()
+    assert path.read_bytes().startswith(OLD)
+    added = [json.loads(line) for line in path.read_bytes()[len(OLD) :].splitlines()]
+    assert [(line["version"], line["kind"]) for line in added] == [(2, "reserve"), (2, "confirm")]
+    assert [entry.status for entry in read_ledger(path).entries] == ["entered", "entered", "confirmed"]
+    assert read_ledger(path).basic == (Fraction(5, 4), Fraction(3, 10**7))
+
+
+def test_lines_of_version_1_follow_a_first_line_of_version_1_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    head = new_ledger(path, "events", BUDGET).head
+    new = path.read_bytes()
+    for version, rule in (({}, "as dpsample wrote it"), ({"version": 3}, "reads versions up to 2 of ledgers")):
+        line = {"previous": head, "spent": BUDGET.to_json(), "release": "x", "time": "then", **version}
+        path.write_bytes(new + json.dumps(line).encode() + b"\n")
+        with refused(rule):
+            read_ledger(path)
+
+
+# ---- what a line binds
+
+
+def bound(path: Path, **changed: Any) -> Charge:
+    """What a release of words by users spends, as it is told to the ledger."""
+    facts = {
+        "source": "Source('words.parquet', key='word', user='who')",
+        "keys": ("word",),
+        "user": "who",
+        "max_keys": 3,
+        "scheme": scheme_form(SAMPLING),
+    }
+    return Charge(Privacy(1, 1e-9), "user", str(path), **{**facts, **changed})
+
+
+def test_a_line_says_what_the_budget_was_spent_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET, "user")
+    charge = bound(tmp_path / "out.parquet", sample="cd" * 32)
+    reserve_budget(path, charge)
+    line = json.loads(path.read_bytes().splitlines()[1])
+    del line["previous"], line["time"]
+    assert line == {
+        "version": 2,
+        "kind": "reserve",
+        "dpsample": dpsample.__version__,
+        "spent": {"epsilon": "1", "delta": "1e-09"},
+        "unit": "user",
+        "release": str(tmp_path / "out.parquet"),
+        "source": "Source('words.parquet', key='word', user='who')",
+        "keys": ["word"],
+        "user": "who",
+        "max_keys_per_user": 3,
+        "scheme": {"scheme": "ppswor", "tau": "0.5", "power": "1", "cap": 10},
+        "sample": "cd" * 32,
+    }
+    ledger = read_ledger(path)
+    assert ledger.entries[0].charge == charge
+    assert ledger.entries[0].dpsample == dpsample.__version__
+    assert "key: word; user: who; up to 3 keys per user" in str(ledger)
+
+
+def test_a_long_list_of_q_is_bound_by_its_hash() -> None:
+    one, other = (scheme_form(dpsample.CustomSampling(["0.5", last])) for last in ("0.6", "0.7"))
+    assert one != other
+    assert one == scheme_form(dpsample.CustomSampling(["0.5", "0.6"]))
+    assert len(json.dumps(scheme_form(dpsample.CustomSampling(["0.5"] * 10_000)))) < 120
+
+
+def test_a_sample_is_released_once(tmp_path: Path) -> None:
+    """Two releases of one sample share its coins: together they spend up to 1,850 times the sum of their deltas."""
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    one, other = (Charge(HALF.privacy, "element", "x", sample=hash * 32) for hash in ("ab", "cd"))
+    reserve_budget(path, one).cancel()  # nothing was drawn
+    reserve_budget(path, one)  # forfeited: its tokens may have been seen
+    for refuse in (
+        lambda: check_ledger(path, HALF.privacy, "element", one.sample),
+        lambda: reserve_budget(path, one),
+    ):
+        with refused("a sample is released once") as info:
+            refuse()
+        assert "entry 2 of the ledger" in str(info.value)
+    reserve_budget(path, other).confirm()
+    reserve_budget(path, HALF).confirm()
+    assert [entry.status for entry in read_ledger(path).entries] == ["cancelled", "reserved", *["confirmed"] * 2]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Write a release of words by users that names a line of a ledger."""
+
+    def write(hash: str, name: str = "out.parquet") -> Path:
+        terms = terms_of(Budget(Privacy(1, 1e-9), 3), SAMPLING, ("word",), False, None)
+        rows = pa.table({"word": ["the"], "token": [40.0], "estimate": [41.0]})
+        dpsample.Release(rows, replace(terms, ledger=hash)).write(tmp_path / name, force=True)
+        return tmp_path / name
+
+    return write
+
+
+def test_releases_are_found_in_their_ledger(tmp_path: Path, written: Callable[..., Path]) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET, "user")
+    reservation = reserve_budget(path, bound(tmp_path / "out.parquet"))
+    out = written(reservation.hash)
+    (match,) = verify_releases(read_ledger(path), [out])
+    assert (match.number, match.entry.status) == (1, "reserved")
+    reservation.confirm(release_sha256(out)[1])
+    (match,) = verify_releases(read_ledger(path), [out], head=reservation.hash)
+    assert (match.file, match.number, match.entry.status) == (str(out), 1, "confirmed")
+    assert "the very file that was confirmed" in str(match)
+    with refused("the ledger must have the line that was noted down"):
+        verify_releases(read_ledger(path), [], head="0" * 64)
+    other = written(reservation.hash, "other.csv")
+    with refused("must be in the ledger of 'events', with what it spent") as info:
+        verify_releases(read_ledger(path), [out, other])
+    assert "entry 1 with another SHA-256" in str(info.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "finding"),
+    [
+        ({"keys": ("words",)}, "another key"),
+        ({"max_keys": 4}, "another contribution bound"),
+        ({"scheme": scheme_form(dpsample.KeepAll())}, "another scheme"),
+        ({"privacy": Privacy(1, 1e-10)}, "another privacy"),
+    ],
+    ids=str,
+)
+def test_a_release_that_the_ledger_knows_otherwise_is_refused(
+    changed: dict[str, Any], finding: str, tmp_path: Path, written: Callable[..., Path]
+) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET, "user")
+    reservation = reserve_budget(path, replace(bound(tmp_path / "out.parquet"), **changed))
+    with refused("must be in the ledger of 'events', with what it spent") as info:
+        verify_releases(read_ledger(path), [written(reservation.hash)])
+    assert f"found entry 1 with {finding};" in str(info.value)
+
+
+def test_a_release_of_a_cancelled_entry_is_refused(tmp_path: Path, written: Callable[..., Path]) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET, "user")
+    reservation = reserve_budget(path, bound(tmp_path / "out.parquet"))
+    reservation.cancel()
+    for hash, finding in ((reservation.hash, "entry 1, which was cancelled"), ("0" * 64, "no such entry")):
+        with refused("must be in the ledger of 'events', with what it spent") as info:
+            verify_releases(read_ledger(path), [written(hash)])
+        assert f"found {finding};" in str(info.value)
+
+
+def test_a_release_of_a_chosen_size_matches_what_was_reserved(tmp_path: Path) -> None:
+    """Its tau is found after the reservation, so the line has the size."""
+    path, size = tmp_path / "a.ledger", dpsample.SampleSize(100, power="0.5", cap=9)
+    new_ledger(path, "events", BUDGET)
+    made = dpsample.release({"a": 500, "b": 400}, privacy=Privacy(1, 1e-9), size=size)
+    for scheme, matches in ((size, True), (dpsample.SampleSize(101, power="0.5", cap=9), False)):
+        charge = Charge(made.privacy, "element", "x", keys=("key",), scheme=scheme_form(scheme))
+        reservation = reserve_budget(path, charge)
+        terms = replace(made.terms, ledger=reservation.hash)
+        dpsample.Release(made.table, terms).write(tmp_path / "out.arrow", force=True)
+        with contextlib.nullcontext() if matches else refused("must be in the ledger of 'events'"):
+            assert len(verify_releases(read_ledger(path), [tmp_path / "out.arrow"])) == 1
+
+
+# ---- before any work
+
+
+def test_a_ledger_with_two_names_is_refused(tmp_path: Path) -> None:
+    """A line would go to one of them, and each would have the whole budget."""
+    path, other = tmp_path / "a.ledger", tmp_path / "b.ledger"
+    new_ledger(path, "events", Privacy(1, 1e-6))
+    os.link(path, other)
+    os.symlink(path, tmp_path / "c.ledger")
+    for name in (path, other, tmp_path / "c.ledger"):
+        with refused("a ledger has one name, or each name would have the whole budget"):
+            dpsample.release({"x": 1000}, privacy=Privacy(1, 1e-6), ledger=name)
+        with refused("a ledger has one name, or each name would have the whole budget"):
+            spend(name, Privacy(1, 1e-6), "element", "x")
+    other.unlink()
+    spend(tmp_path / "c.ledger", Privacy(1, 1e-6), "element", "x")
+    assert len(read_ledger(path).entries) == 1
+
+
+def test_a_new_ledger_that_was_killed_has_one_name(tmp_path: Path) -> None:
+    """Its draft is a hard link to it, for a moment, or until the next one who holds the lock removes it."""
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+    os.link(path, tmp_path / ".dpsample-0123456789abcdef-0123456789abcdef.tmp")
+    spend(path, HALF.privacy, "element", "x")
+    assert [item.name for item in tmp_path.iterdir()] == ["a.ledger"]
+
+
+@pytest.mark.parametrize("obstacle", ["no locks", "a read-only folder", "a read-only ledger"])
+def test_a_ledger_that_cannot_be_written_is_refused_before_any_work(
+    obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS without a lock service. Nothing is read: the source does not even exist."""
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", BUDGET)
+
+    def fail(code: int) -> Any:
+        raise OSError(code, os.strerror(code))
+
+    usual = os.open
+    if obstacle == "no locks":
+        monkeypatch.setattr(fcntl, "flock", lambda fd, how: fail(errno.ENOLCK))
+    elif obstacle == "a read-only folder":
+        monkeypatch.setattr(
+            os, "open", lambda name, how, *mode: fail(errno.EROFS) if how & os.O_CREAT else usual(name, how, *mode)
+        )
+    else:
+        path.chmod(0o444)  # also for those whom no permission stops
+    source = dpsample.Source(tmp_path / "no-such-file.parquet", "k")
+    with refused("a.ledger" if obstacle == "a read-only folder" else "a ledger must be"):
+        dpsample.release(source, privacy=HALF.privacy, ledger=path)
+    assert [item.name for item in tmp_path.iterdir()] == ["a.ledger"]
+    assert read_ledger(path).entries == ()
 
 
 # ---- several processes
@@ -259,7 +679,7 @@ def test_two_processes_race_for_the_last_of_a_budget(tmp_path: Path) -> None:
 def test_a_lock_that_is_never_let_go_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.ledger"
     new_ledger(path, "events", BUDGET)
-    monkeypatch.setattr(dpsample.accounting.ledger, "_PATIENCE", 0.05)
+    monkeypatch.setattr(dpsample.accounting.ledger_file, "_PATIENCE", 0.05)
     with open(path, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(SystemFailure, match="locked by another"):
@@ -269,62 +689,20 @@ def test_a_lock_that_is_never_let_go_ends_the_wait(tmp_path: Path, monkeypatch: 
 
 # ---- releases
 
-_STEPS = """
-import fcntl, json, os, signal, sys
-from pathlib import Path
-import pyarrow as pa
-import dpsample
-from dpsample import Privacy, new_ledger, read_ledger
+_RELEASE = """
+import pyarrow
+from dpsample import Privacy
 from dpsample.private.run import release_to_file
 
-folder = Path(sys.argv[1])
-
-def counted(function, at):
-    def call(*arguments, **options):
-        at[0] -= 1
-        if at[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = function(*arguments, **options)
-        at[0] -= 1
-        if at[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    return call
-
-step, killed = 0, True
-while killed:
-    step += 1
-    here = folder / str(step)
-    here.mkdir()
-    new_ledger(here / "a.ledger", "events", Privacy(1, 1e-9))
-    child = os.fork()
-    if child == 0:
-        at = [step]
-        for name in ("open", "fsync", "replace", "link", "fchmod", "rename", "unlink"):
-            setattr(os, name, counted(getattr(os, name), at))
-        fcntl.flock = counted(fcntl.flock, at)
-        release_to_file(here / "out.parquet", {"a": 500, "b": 400}, privacy=Privacy(1, 1e-9), ledger=here / "a.ledger")
-        os._exit(0)
-    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    print(json.dumps([step, killed]), flush=True)
+def work(here):
+    release_to_file(here / "out.parquet", {"a": 500, "b": 400}, privacy=Privacy(1, 1e-9), ledger=here / "a.ledger")
 """
 
 
 def test_kill_9_at_every_step_of_a_release(tmp_path: Path) -> None:
     """Before and after each call that changes a file: an output has its line in the ledger, and nothing blocks."""
-    script = tmp_path / "steps.py"
-    script.write_text(_STEPS)
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)], capture_output=True, text=True, check=True, env={**os.environ}
-    )
-    steps = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(steps) > 20
-    assert not steps[-1][1]
     seen = set()
-    for step, _ in steps:
-        here = folder / str(step)
+    for here in killed_at_every_step(tmp_path, _RELEASE):
         entries = read_ledger(here / "a.ledger").entries
         out = here / "out.parquet"
         seen.add((len(entries), out.exists()))
@@ -350,7 +728,7 @@ def test_a_release_that_is_refused_reads_nothing(tmp_path: Path) -> None:
     with refused("the releases of 'events' may spend"):
         dpsample.sanitize(drawn, privacy=Privacy(2, 1e-9), ledger=path)
     made = dpsample.sanitize(drawn, privacy=Privacy(1, 1e-9), ledger=path)
-    assert made.terms.ledger == read_ledger(path).head
+    assert made.terms.ledger == read_ledger(path).entries[-1].hash
 
 
 def test_data_that_are_refused_cost_nothing(tmp_path: Path) -> None:

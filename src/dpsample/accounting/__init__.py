@@ -3,6 +3,8 @@
 composition  what the keys of one user may reveal together, and what each of them gets
 totals       private totals, and samples of a chosen size, which a share of epsilon buys
 budget       what a release's privacy is spent on
-ledger       a dataset's budget over many releases
+ledger       a dataset's budget over many releases: reserve, confirm, cancel, verify
+charges      what one release spends, on what, and what became of it
+ledger_file  the lines of a ledger: chained, locked, replaced atomically
 proof        all that a release's privacy rests on, on one page
 """

@@ -1,9 +1,9 @@
-"""Budget: what a release's privacy is spent on, and the noisy totals that a part of it buys.
+"""Budget: what the privacy of a release is spent on.
 
     epsilon = keys + sample size + total        delta = keys
 
-The parts add up exactly (basic composition of what one run draws on its own). The keys' part is what one user's up to k
-keys have together, if users are protected; each key's share of it follows by `composition`.
+The parts are drawn independently and add up exactly (basic composition). If users are protected, the part of the keys
+is what the up to k keys of one user have together; `composition` gives the share of each.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ UNITS = ("element", "user")
 
 @dataclass(frozen=True)
 class Budget:
-    """How a release's privacy is divided; made before anything is read.
+    """How the privacy of a release is divided; fixed before anything is read.
 
     >>> budget = Budget(Privacy(1, 1e-6), max_keys=50, total=Fraction(1, 20))
     >>> budget.keys, budget.per_key
@@ -28,9 +28,9 @@ class Budget:
     """
 
     privacy: Privacy
-    max_keys: int | None = None  # for each user; None: elements are protected
-    size: Fraction = Fraction(0)  # shares of epsilon
-    total: Fraction = Fraction(0)
+    max_keys: int | None = None  # the contribution bound; None if elements are protected
+    size: Fraction = Fraction(0)  # share of epsilon for the sample size
+    total: Fraction = Fraction(0)  # share of epsilon for the total
 
     def __post_init__(self) -> None:
         if self.max_keys is not None:
@@ -44,20 +44,20 @@ class Budget:
 
     @property
     def unit(self) -> str:
-        """Whom the privacy protects: each element, or each user."""
+        """The unit of privacy: an element, or a user."""
         return "element" if self.max_keys is None else "user"
 
     @property
     def changes(self) -> int:
-        """How many frequencies one element or user changes, by one each."""
+        """The number of frequencies that one element or user changes, by one each."""
         return self.max_keys or 1
 
     @property
     def keys(self) -> Privacy:
-        """What all keys of one user, or the key of one element, have together."""
+        """The privacy of all keys of one user together, or of the key of one element."""
         return Privacy(self.privacy.epsilon * (1 - self.size - self.total), self.privacy.delta)
 
     @property
     def per_key(self) -> Privacy:
-        """What each key has: the parameters of the scheme that tokens are drawn from."""
+        """The privacy of each key: that of the scheme by which its token is drawn."""
         return self.keys if self.max_keys is None else per_key(self.keys, self.max_keys)

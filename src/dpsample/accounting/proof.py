@@ -5,6 +5,7 @@ composition      up to k keys of one user together                composition
 the parts        keys, sample size and total add up exactly       budget
 """
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from dpsample.accounting.composition import CompositionCertificate, certify_comp
 from dpsample.accounting.totals import SampleSize, Total
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
-from dpsample.presentation.explain import explain_protected
+from dpsample.presentation.explain import explain_protected, explain_sampling
 from dpsample.privacy import Privacy
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import Certificate, certify
@@ -72,19 +73,24 @@ class Proof:
             noise = "" if scale is None else f", by discrete Laplace noise of scale {text(scale)}, drawn exactly"
             lines.append(f"  {what}: epsilon {text(epsilon)}, delta 0{noise}")
         lines += ["  these add up to what was spent, exactly"] if self.totals else []
-        lines.append("Scheme of each key:")
-        lines.append(
-            "tau is found when the release is made; `dpsample verify` then proves its scheme"
-            if self.scheme is None
-            else str(self.scheme)
-        )
+        if self.scheme is None or self.scheme.sampling is None:
+            lines.append("Scheme:    tau is found when the release is made; `dpsample verify` then proves its scheme")
+        else:
+            sampling = self.scheme.sampling
+            words = explain_sampling(sampling).replace(" was ", " is ").replace(" were ", " are ")
+            lines += [f"Scheme:    {words}", _in_words(str(self.scheme).replace(str(sampling), "this scheme"))]
         if self.composition is not None:
-            lines += ["Keys of one user together:", str(self.composition)]
+            lines += ["Keys of one user together:", _in_words(str(self.composition))]
         lines += [
             "Assumed:   secret coins; parameters that were chosen without looking at the data; what is published is",
             "           the release alone; releases of the same data add up",
         ]
         return "\n".join([*lines, "Reviewed:  ____________________  Date: ____________"])
+
+
+def _in_words(certificate: str) -> str:
+    """A certificate without Python's notation: a page is signed by people."""
+    return re.sub(r"Privacy\(epsilon='([^']*)', delta='([^']*)'\)", r"epsilon \1, delta \2", certificate)
 
 
 def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) -> Proof:

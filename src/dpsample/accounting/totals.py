@@ -1,8 +1,9 @@
-"""Samples of a chosen size: a private total of the weights, from which tau follows.
+"""Private totals, and samples of a chosen size: what a share of epsilon buys.
 
-The weight of a key is ``min(frequency, cap) ** power``. A key is sampled with a probability of at most tau times its
-weight, so ``tau = size / total`` gives a sample of at most `size` keys on average. The total must be private, so that
-tau may be known: weights are rounded down to a unit, and discrete Laplace noise is added to their sum.
+A total is a sum plus discrete Laplace noise. The total of elements is published as it is. The total of weights gives
+tau: the weight of a key is ``min(frequency, cap) ** power``, and a key is sampled with a probability of at most tau
+times its weight, so ``tau = size / total`` gives a sample of at most `size` keys on average. Tau is public, so the
+total must be private: each weight is rounded down to a unit, and noise is added to the sum.
 """
 
 import math
@@ -18,18 +19,16 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number, check_level, exact, figures_below, text
 from dpsample.scheme.sampling import MAX_FREQUENCY, Ints, Ppswor, Priority, Sampling
 
-_UNIT = 1 << 16  # weights that are no whole numbers are counted in steps of 1 / _UNIT
-_FIGURES = 6  # of tau
-
-
-SHARE = Fraction(1, 20)  # of epsilon that a total gets unless told
+SHARE = Fraction(1, 20)  # default share of epsilon for a total
+_UNIT = 1 << 16  # weights that are not integers are counted in steps of 1 / _UNIT
+_FIGURES = 6  # of tau, rounded down
 
 
 @dataclass(frozen=True)
 class Total:
-    """A private total: the truth plus discrete Laplace noise, in steps of `unit`.
+    """A private total: a true sum plus discrete Laplace noise, in steps of `unit`.
 
-    One element or user changes the truth by at most `sensitivity`; `epsilon` was spent on it.
+    One element or user changes the sum by at most `sensitivity`. The noise costs `epsilon`.
 
     >>> total = Total(1_000_000, epsilon=Fraction(1, 20), sensitivity=Fraction(1))
     >>> total.scale, total.interval(0.95)
@@ -47,14 +46,14 @@ class Total:
         return self.sensitivity / self.epsilon
 
     def interval(self, level: float = 0.95) -> tuple[int | Fraction, int | Fraction]:
-        """Return bounds that hold the truth with at least this probability; totals are not negative.
+        """Return bounds that enclose the true sum with at least this probability; totals are not negative.
 
         ``Pr[abs(x) > m unit] = 2 a**(m + 1) / (1 + a)`` with ``a = exp(-unit / scale)``.
         """
         step = float(self.unit / self.scale)
         tail = math.log((1 - check_level(level)) * (1 + math.exp(-step)) / 2)
         m = max(0, math.ceil(-tail / step * (1 + 1e-12)) - 1) * self.unit
-        low, high = (max(Fraction(self.value) + way * m, Fraction(0)) for way in (-1, 1))
+        low, high = (max(Fraction(self.value) + sign * m, Fraction(0)) for sign in (-1, 1))
         return (int(low), int(high)) if self.unit == 1 else (low, high)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +81,7 @@ class Total:
 
 @dataclass(frozen=True)
 class RealizedSize:
-    """The sample size that was wanted, and the private total of weights from which tau followed."""
+    """The sample size of the request, and the private total of weights that gave tau."""
 
     wanted: int
     weights: Total
@@ -115,7 +114,7 @@ def check_share(value: bool | Number, name: str) -> Fraction:
 
 @dataclass(frozen=True, init=False)
 class SampleSize:
-    """A sample of about so many keys, instead of a tau; `share` is the part of epsilon that finding tau costs.
+    """A sample of about `size` keys, instead of a tau; `share` of epsilon buys the total that gives tau.
 
     >>> SampleSize(100_000).sampling(Total(20_000_000, Fraction(1, 20), Fraction(1)))
     Ppswor(tau='0.005')
@@ -136,12 +135,12 @@ class SampleSize:
             raise InvalidValue(
                 "a sample of a chosen size is drawn by ppswor or priority", repr(scheme), "choose one of them"
             )
-        made = Ppswor(1, power, cap)  # checks both
+        weight = Ppswor(1, power, cap)  # checks power and cap
         values = {
             "size": int(size),
             "scheme": scheme,
-            "power": made.power,
-            "cap": made.cap,
+            "power": weight.power,
+            "cap": weight.cap,
             "share": check_share(share, "the sample size"),
         }
         for name, value in values.items():
@@ -156,8 +155,8 @@ class SampleSize:
             )
 
     @property
-    def whole(self) -> bool:
-        """Whether weights are whole numbers."""
+    def integral(self) -> bool:
+        """Whether weights are integers."""
         return self.power in (0, 1)
 
     @property
@@ -168,16 +167,16 @@ class SampleSize:
     @property
     def unit(self) -> Fraction:
         """What weights are rounded down to."""
-        return Fraction(1) if self.whole else Fraction(1, _UNIT)
+        return Fraction(1) if self.integral else Fraction(1, _UNIT)
 
     @cached_property
     def sensitivity(self) -> Fraction:
-        """By how much a rounded weight can change when the frequency does by one.
+        """By how much a rounded weight can change if the frequency changes by one.
 
-        A weight grows by at most 1 for powers up to 1, and by most at the cap for larger ones. Rounding moves each of
-        two by less than a unit and a bit, so their difference, which is a number of units, by at most two.
+        For powers up to 1 a weight grows by at most 1; for larger ones it grows most at the cap. Rounding moves each of
+        two weights by little more than a unit at most, so it moves their difference, a number of units, by at most two.
         """
-        if self.whole:
+        if self.integral:
             return Fraction(1)
         if self.power < 1:
             return Fraction(_UNIT + 2, _UNIT)
@@ -187,7 +186,7 @@ class SampleSize:
     def total(self, frequencies: Ints, keys: Ints | None = None) -> int:
         """Return the sum of the weights, each rounded down, in units; a function of the frequencies alone.
 
-        With `keys`, there are so many of each of these distinct frequencies.
+        `keys` are the numbers of keys with these frequencies, which are then distinct.
         """
         distinct = frequencies
         if keys is None:
@@ -198,7 +197,7 @@ class SampleSize:
             return int(keys.sum())
         if self.power == 1:
             return sum(i * n for i, n in zip(distinct.tolist(), keys.tolist(), strict=True))
-        # floats sort out the clear cases: a number that is not close to an integer has the right integer part
+        # floats decide the clear cases: a number that is not close to an integer has the right integer part
         with np.errstate(over="ignore"):
             near = np.minimum(distinct.astype(np.float64) ** float(self.power) * _UNIT, 2.0**40)
         error = near * 2.0**-44
@@ -213,7 +212,7 @@ class SampleSize:
         return self.with_tau(figures_below(Fraction(self.size) / max(Fraction(weights.value), weights.unit), _FIGURES))
 
     def with_tau(self, tau: Fraction) -> Sampling:
-        """Return the scheme with a given tau."""
+        """Return the scheme with this tau."""
         return (Ppswor if self.scheme == "ppswor" else Priority)(tau, self.power, self.cap)
 
     def _rounded(self, frequency: int) -> int:

@@ -1,7 +1,7 @@
 """The `dpsample` command: one thin command for each stage. Parse, call the library, print.
 
 Results go to standard output, errors (one line each) and progress to standard error. Exit codes: 0, 1 for a failure, 2
-for bad usage or bad input.
+for bad usage or bad input, 3 for an incomplete proof (`verify --require-complete`).
 
     release   release, sample, sanitize
     inspect   info, verify, certify

@@ -1,9 +1,11 @@
 """The commands of a reviewer: info, verify, certify."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from dpsample import __version__
 from dpsample.cli import options
 from dpsample.cli.printing import show
 
@@ -22,27 +24,58 @@ def info(file: str, form: str) -> None:
     from dpsample.private.sample import read_sample
     from dpsample.release.release import read_release
 
-    found = read_sample(file) if kind_of(file) == "sample" else read_release(file)
-    show(found.metadata, [repr(found)], form)
+    table = read_sample(file) if kind_of(file) == "sample" else read_release(file)
+    show(table.metadata, [repr(table)], form)
 
 
 @click.command()
 @click.argument("release")
+@click.option("--require-complete", is_flag=True, help="Exit with code 3 if the proof does not cover every frequency.")
 @options.output_format
-def verify(release: str, form: str) -> None:
+def verify(release: str, require_complete: bool, form: str) -> None:
     """Check a release file, and prove all that its privacy rests on: its scheme, composition and totals.
 
+    One page for a reviewer to sign. It names the file and its SHA-256. For CSV and Arrow this is the SHA-256 of the
+    .json beside the file, and for a folder that of its _dpsample.json: these hold the SHA-256 of the rows.
+
     \b
-    Example:
+    Examples:
       dpsample verify queries.private.parquet
+      dpsample verify queries.private.parquet --require-complete
     """
+    from dpsample.accounting.charges import shown
+    from dpsample.accounting.ledger import release_sha256
     from dpsample.accounting.proof import prove_release
     from dpsample.release.release import read_release
 
-    found = read_release(release)
-    proof = prove_release(found.terms)
-    whole = f"{release}: a whole release of {len(found):,} keys"
-    show({"release": release, "keys": len(found), **proof.to_json()}, [whole, str(proof)], form)
+    checked = read_release(release)
+    hashed, sha256 = release_sha256(release)
+    terms = checked.terms
+    proof = prove_release(terms)
+    today = _today()
+    lines = [
+        f"Release:   {shown(release)}: {len(checked):,} keys; key: {shown(', '.join(terms.keys))}",
+        f"SHA-256:   {sha256} of {shown(hashed.name)}",
+        f"Made by:   dpsample {shown(terms.dpsample)}",
+        f"Ledger:    {'entered as ' + shown(terms.ledger) if terms.ledger else 'none'}",
+        f"Verified:  {today}, by dpsample {__version__}: the file is as it was written",
+        str(proof),
+    ]
+    result = {
+        "release": release,
+        "sha256": sha256,
+        "sha256_of": hashed.name,
+        "keys": len(checked),
+        "key_columns": list(terms.keys),
+        "dpsample": terms.dpsample,
+        "ledger": terms.ledger,
+        "verified": {"date": today, "dpsample": __version__},
+        **proof.to_json(),
+    }
+    show(result, lines, form)
+    if require_complete and not proof.complete:
+        click.echo("dpsample: the proof does not cover every frequency, as --require-complete asks", err=True)
+        click.get_current_context().exit(3)
 
 
 @click.command("certify")
@@ -50,21 +83,23 @@ def verify(release: str, form: str) -> None:
 @options.max_keys
 @options.scheme
 @options.totals
-@click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; by epsilon unless told.")
+@click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; chosen by epsilon if left out.")
+@click.option("--dataset", help="Name of the dataset, for the page.")
 @options.output_format
-def certify_command(grid: int | None, form: str, **given: Any) -> None:
+def certify_command(grid: int | None, dataset: str | None, form: str, **given: Any) -> None:
     """Prove, in exact arithmetic, that a planned release is (epsilon, delta)-differentially private.
 
-    One page for a reviewer to sign: whom it protects, what is spent on what, the scheme of each key, and the
+    One page for a reviewer to sign: the unit of privacy, what is spent on what, the scheme of each key, and the
     composition over a user's keys.
 
     \b
     Examples:
       dpsample certify --epsilon 1 --delta 1e-8
       dpsample certify --epsilon 0.1 --delta 1e-6 --scheme ppswor --tau 1e-4 --format json
-      dpsample certify --epsilon 1 --delta 1e-6 --max-keys-per-user 50 --with-total
+      dpsample certify --epsilon 1 --delta 1e-6 --max-keys-per-user 50 --with-total --dataset clicks
     """
     from dpsample.accounting.budget import Budget
+    from dpsample.accounting.charges import shown
     from dpsample.accounting.proof import prove
     from dpsample.accounting.totals import check_share
 
@@ -74,4 +109,14 @@ def certify_command(grid: int | None, form: str, **given: Any) -> None:
         options.privacy_of(given), given["max_keys_per_user"], size.share if size else check_share(False, "size"), share
     )
     proof = prove(budget, None if size else options.sampling_of(given), grid)
-    show(proof.to_json(), [str(proof)], form)
+    today = _today()
+    lines = [
+        f"Plan for:  {shown(dataset) if dataset else '____________________'}",
+        f"Certified: {today}, by dpsample {__version__}",
+        str(proof),
+    ]
+    show({"dataset": dataset, "certified": {"date": today, "dpsample": __version__}, **proof.to_json()}, lines, form)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()

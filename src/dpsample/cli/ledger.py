@@ -1,17 +1,15 @@
 """The `dpsample ledger` commands."""
 
-import json
-
 import click
 
 from dpsample.cli import options
-from dpsample.errors import InvalidValue
+from dpsample.cli.printing import show as print_result
 from dpsample.privacy import Privacy
 
 
 @click.group("ledger")
 def ledger_commands() -> None:
-    """Keep account of a dataset's budget: each release is entered before it appears, or refused.
+    """Keep account of a dataset's budget: each release reserves its part before it is drawn, or is refused.
 
     \b
     Examples:
@@ -31,7 +29,7 @@ def ledger_commands() -> None:
     type=click.Choice(["element", "user"]),
     default="element",
     show_default=True,
-    help="Whom the budget protects.",
+    help="Unit of privacy.",
 )
 @click.option("--each-epsilon", help="The most that a single release may spend; then more of them fit.")
 @click.option("--each-delta", help="The same for delta; both or none.")
@@ -61,8 +59,8 @@ def new(
     if (each_epsilon is None) != (each_delta is None):
         raise click.UsageError("--each-epsilon and --each-delta go together; found one; add the other")
     each = None if each_epsilon is None or each_delta is None else Privacy(each_epsilon, each_delta)
-    made = new_ledger(file, dataset, Privacy(epsilon, delta), unit, each)
-    click.echo(json.dumps(made.to_json(), indent=2, ensure_ascii=False) if form == "json" else str(made))
+    ledger = new_ledger(file, dataset, Privacy(epsilon, delta), unit, each)
+    print_result(ledger.to_json(), [str(ledger)], form)
 
 
 @ledger_commands.command()
@@ -71,44 +69,52 @@ def new(
 def show(file: str, form: str) -> None:
     """Show a ledger: its budget, each release, what is spent and what is left.
 
+    A release that is reserved and not confirmed is under way, or was lost in a crash. It counts as spent.
+
     \b
     Example:
       dpsample ledger show events.ledger
     """
     from dpsample.accounting.ledger import read_ledger
 
-    found = read_ledger(file)
-    click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if form == "json" else str(found))
+    ledger = read_ledger(file)
+    print_result(ledger.to_json(), [str(ledger)], form)
 
 
 @ledger_commands.command()
 @click.argument("file")
 @click.argument("releases", nargs=-1)
 @click.option("--head", help="A hash that was noted down before: the ledger must still have it.")
-def verify(file: str, releases: tuple[str, ...], head: str | None) -> None:
-    """Check that a ledger's lines follow from one another, and that releases are entered in it.
+@options.output_format
+def verify(file: str, releases: tuple[str, ...], head: str | None, form: str) -> None:
+    """Check the chain of a ledger's lines, and that releases are in it, with what they spent and on what.
+
+    Prints the entry of each release, and the entries for which no release was named.
 
     \b
     Example:
       dpsample ledger verify events.ledger queries.private.parquet
     """
-    from dpsample.accounting.ledger import read_ledger
-    from dpsample.release.release import read_release
+    from dpsample.accounting.ledger import read_ledger, verify_releases
 
-    found = read_ledger(file)
-    if head is not None and head not in found.hashes:
-        raise InvalidValue(
-            "the ledger must have the line that was noted down", "no such line", "lines were cut off: restore a copy"
-        )
-    entries = {entry.hash: entry for entry in found.entries}
-    for name in releases:
-        release = read_release(name)
-        entry = entries.get(release.terms.ledger or "")
-        if entry is None or entry.privacy != release.privacy or found.unit != release.unit:
-            raise InvalidValue(
-                f"the release {name!r} must be entered in the ledger, with what it spent",
-                "no such line" if entry is None else "a line that says something else",
-                "look for another ledger, or for a copy of this one from before",
-            )
-    lines = f"{len(found.entries):,} release{'' if len(found.entries) == 1 else 's'}"
-    click.echo(f"{file}: a whole ledger of {found.dataset!r}, {lines}; head {found.head}")
+    ledger = read_ledger(file)
+    matches = verify_releases(ledger, releases, head)
+    numbers = {match.number for match in matches}
+    others = {number: entry for number, entry in enumerate(ledger.entries, 1) if number not in numbers}
+    count = f"{len(ledger.entries):,} entr{'y' if len(ledger.entries) == 1 else 'ies'}"
+    print_result(
+        {
+            "ledger": file,
+            "dataset": ledger.dataset,
+            "entries": len(ledger.entries),
+            "head": ledger.head,
+            "matched": [match.to_json() for match in matches],
+            "not_named": [{"entry": number, **entry.to_json()} for number, entry in others.items()],
+        },
+        [
+            f"{file}: a complete ledger of {ledger.dataset!r}, {count}; head {ledger.head}",
+            *(f"  {match}" for match in matches),
+            *(f"  no release was named for entry {number}: {entry}" for number, entry in others.items()),
+        ],
+        form,
+    )

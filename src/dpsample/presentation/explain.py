@@ -40,11 +40,13 @@ def explain_sampling(sampling: Sampling) -> str:
 def explain_protected(max_keys: int | None = None) -> str:
     """Say whom a release protects.
 
+    >>> print(explain_protected())
+    each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)
     >>> print(explain_protected(50))
     each user (all rows of one person), who counts in up to 50 keys, once in each
     """
     if max_keys is None:
-        return "each element (one row of the data)"
+        return "each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)"
     keys = "1 key" if max_keys == 1 else f"up to {max_keys:,} keys, once in each"
     return f"each user (all rows of one person), who counts in {keys}"
 

@@ -1,0 +1,167 @@
+"""Charges: what one release spends of a budget, on what, and what became of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from dpsample.accounting.ledger_file import Line
+from dpsample.accounting.totals import SampleSize
+from dpsample.exact import text
+from dpsample.files.metadata import canonical, sha256_of
+from dpsample.privacy import Privacy
+from dpsample.scheme.sampling import CustomSampling, Sampling
+
+Status = Literal["entered", "reserved", "confirmed", "cancelled"]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a release spends, and on what: names and public parameters, no data.
+
+    `source` is the public description of what is read, `scheme` the form of `scheme_form`, and `sample` the hash of the
+    sample that is sanitized. What is not known is None.
+    """
+
+    privacy: Privacy
+    unit: str
+    release: str  # the name of the output
+    source: str | None = None
+    keys: tuple[str, ...] | None = None
+    user: str | None = None
+    max_keys: int | None = None
+    scheme: Mapping[str, Any] | None = None
+    sample: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of a line."""
+        return {
+            "spent": self.privacy.to_json(),
+            "unit": self.unit,
+            "release": self.release,
+            "source": self.source,
+            "keys": None if self.keys is None else list(self.keys),
+            "user": self.user,
+            "max_keys_per_user": self.max_keys,
+            "scheme": None if self.scheme is None else dict(self.scheme),
+            "sample": self.sample,
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any], unit: str) -> "Charge":
+        """Read a line; one of version 1 states neither the unit, which is the ledger's, nor what it was spent on."""
+        return cls(
+            Privacy.from_json(form["spent"]),
+            form.get("unit", unit),
+            str(form["release"]),
+            form.get("source"),
+            None if form.get("keys") is None else tuple(form["keys"]),
+            form.get("user"),
+            form.get("max_keys_per_user"),
+            form.get("scheme"),
+            form.get("sample"),
+        )
+
+    def __str__(self) -> str:
+        """What the budget is spent on, as far as it is known."""
+        parts = [
+            self.source and f"of {shown(self.source)}",
+            self.keys and f"key: {shown(', '.join(self.keys))}",
+            self.user and f"user: {shown(self.user)}",
+            self.max_keys and f"up to {self.max_keys} keys per user",
+            self.scheme and "sampled by " + ", ".join(f"{name} {value}" for name, value in self.scheme.items()),
+            self.sample and f"sample {self.sample}",
+        ]
+        return "; ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release: what it spent, when, the hash of its line, and what became of it."""
+
+    charge: Charge
+    time: str
+    hash: str
+    status: Status
+    dpsample: str | None = None
+    sha256: str | None = None  # of the file that was written, see `release_sha256`
+
+    @property
+    def privacy(self) -> Privacy:
+        """What it spent."""
+        return self.charge.privacy
+
+    @property
+    def release(self) -> str:
+        """The name of its output."""
+        return self.charge.release
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that the ledger states of it."""
+        form = self.charge.to_json()
+        return {
+            "privacy": form.pop("spent"),
+            **form,
+            "time": self.time,
+            "dpsample": self.dpsample,
+            "status": self.status,
+            "sha256": self.sha256,
+            "hash": self.hash,
+        }
+
+    def __str__(self) -> str:
+        status = {"reserved": "reserved, not confirmed", "cancelled": "cancelled, not spent"}
+        spent = amount(self.privacy.epsilon, self.privacy.delta)
+        return f"{spent}  {shown(self.release)}  {shown(self.time)}  {status.get(self.status, self.status)}"
+
+
+def scheme_form(scheme: Sampling | SampleSize) -> dict[str, Any]:
+    """State how keys are sampled, as a line does: a list of q by its SHA-256, a function by its kind alone.
+
+    >>> from dpsample import CustomSampling, Ppswor
+    >>> scheme_form(Ppswor("1e-4"))
+    {'scheme': 'ppswor', 'tau': '0.0001', 'power': '1'}
+    >>> scheme_form(SampleSize(1000))
+    {'scheme': 'ppswor', 'size': 1000, 'power': '1', 'cap': None}
+    >>> scheme_form(CustomSampling(lambda i: 1))
+    {'scheme': 'custom', 'sha256': None}
+    """
+    if isinstance(scheme, SampleSize):
+        return {"scheme": scheme.scheme, "size": scheme.size, "power": text(scheme.power), "cap": scheme.cap}
+    if isinstance(scheme, CustomSampling):
+        sha256 = None if scheme.values is None else sha256_of(canonical(scheme.to_json()))
+        return {"scheme": scheme.name, "sha256": sha256}
+    return scheme.to_json()
+
+
+def add_line(entries: dict[str, Entry], line: Line, unit: str) -> None:
+    """Take a line into the entries, by their hashes: a new one, or what became of an earlier one."""
+    form, kind = line.form, "enter" if line.version == 1 else line.form["kind"]
+    if kind in ("enter", "reserve"):
+        status: Status = "entered" if kind == "enter" else "reserved"
+        entries[line.hash] = Entry(
+            Charge.from_json(form, unit), str(form["time"]), line.hash, status, form.get("dpsample")
+        )
+        return
+    entry = entries[form["entry"]]
+    if entry.status != "reserved" or kind not in ("confirm", "cancel"):
+        raise ValueError
+    if kind == "confirm":
+        entries[entry.hash] = replace(entry, status="confirmed", sha256=form["sha256"])
+    else:
+        entries[entry.hash] = replace(entry, status="cancelled")
+
+
+def shown(value: str) -> str:
+    """Text as it is, unless it could command a terminal."""
+    return value if value.isprintable() else ascii(value)
+
+
+def amount(epsilon: Fraction, delta: Fraction) -> str:
+    """State an epsilon and a delta, shortened where they are long."""
+    return f"epsilon {_short(epsilon)}, delta {_short(delta)}"
+
+
+def _short(value: Fraction) -> str:
+    digits = text(value)
+    return digits if len(digits) < 12 else f"{float(value):.6g}"
