@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from dpsample import Ppswor, Privacy, Source
 from dpsample.accounting.budget import Budget
+from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.jobs import Job
@@ -48,10 +49,12 @@ def main(source: str, output: str, events: str, key: str) -> None:
     terms, secret = terms_of(Budget(Privacy(0.5, 1e-3)), Ppswor(0.01), ("k",)), Secret(bytes.fromhex(key))
     with Spark(partitions=3) as engine:
         keys = engine.check(read)
-        Job(engine, Counting(read, keys, Ppswor(0.01), "aggregate"), secret).release_to_folder(output, terms)
-        Job(engine, Counting(read, keys, Ppswor(0.01), "two-pass"), secret).release(terms)
+        Job(engine, Counting(read, keys, Ppswor(0.01), "aggregate"), secret).release_to_folder(
+            output, terms, NoLedger()
+        )
+        Job(engine, Counting(read, keys, Ppswor(0.01), "two-pass"), secret).release(terms, NoLedger())
         job, terms = prepared_for_users(engine, read.data, bytes.fromhex(key))
-        job.release_to_folder(f"{output}.users", terms)
+        job.release_to_folder(f"{output}.users", terms, NoLedger())
     session.stop()
 
 

@@ -287,3 +287,20 @@ def test_a_failure_after_spending_says_so(clicks: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.strip().endswith("free some; its privacy is spent: it stays in the ledger")
     assert len(dpsample.read_ledger(clicks / "l").entries) == 1
+
+
+@pytest.mark.parametrize("dies_in", ["run.write_release", "run.draw_release"])
+def test_what_a_killed_run_had_reserved_stays_spent(clicks: Path, dies_in: str) -> None:
+    """The cost is entered before anything is drawn: a run that dies at any moment after that has paid."""
+    run("ledger", "new", "l", "--dataset", "clicks", "-e", "1", "-d", "1e-6", cwd=clicks)
+    program = (
+        "import os\n"
+        "import dpsample.private.run, dpsample.cli\n"
+        f"dpsample.private.{dies_in} = lambda *a, **k: os._exit(9)\n"
+        "dpsample.cli.main()\n"
+    )
+    command = [sys.executable, "-c", program, *RELEASE, "--ledger", "l", "-o", "o.parquet"]
+    assert subprocess.run(command, cwd=clicks, check=False).returncode == 9
+    [entry] = dpsample.read_ledger(clicks / "l").charged
+    assert (entry.status, entry.release) == ("reserved", "o.parquet")
+    assert not (clicks / "o.parquet").exists()

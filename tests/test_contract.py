@@ -17,6 +17,7 @@ import pytest
 
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
 from dpsample.planning.setting import Setting
+from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
@@ -364,7 +365,7 @@ def by_spark(source: Source, sampling: Sampling, strategy: Strategy = "aggregate
 
     with Spark() as engine:
         plan = prepare(engine, request(source, sampling, strategy, keys_only), SECRET)
-        return Job(engine, plan.counting, SECRET).release(plan.terms)
+        return Job(engine, plan.counting, SECRET).release(plan.terms, NoLedger())
 
 
 @pytest.mark.xdist_group("spark")

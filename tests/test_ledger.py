@@ -27,7 +27,7 @@ from dpsample.accounting.budget import Budget
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import composed_delta
 from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, spend, verify_releases
-from dpsample.private.run import terms_of
+from dpsample.private.prepare import terms_of
 
 BUDGET = Privacy(2, 1e-6)
 SAMPLING = dpsample.Ppswor("0.5", cap=10)
@@ -737,7 +737,7 @@ def test_data_that_are_refused_cost_nothing(tmp_path: Path) -> None:
     for bad in ([None, "a"], {"a": -1}):
         with pytest.raises(InvalidValue):
             dpsample.release_to_file(tmp_path / "o.parquet", bad, privacy=Privacy(1, 1e-9), ledger=path)
-    assert read_ledger(path).entries == ()
+    assert read_ledger(path).charged == ()
 
 
 def test_a_release_that_fails_after_spending_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

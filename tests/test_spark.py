@@ -46,6 +46,7 @@ from dpsample import (
 )
 from dpsample.accounting.budget import Budget
 from dpsample.cli import cli
+from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark, jobs
 from dpsample.private.engine.spark.engine import received
@@ -67,14 +68,14 @@ def drawn(source: Source, sampling: Sampling, strategy: Strategy, key: bytes = K
     """A release with a given secret."""
     with Spark(**options) as engine:
         job = job_of(engine, source, sampling, strategy, Secret(key))
-        return job.release(terms_of(Budget(PRIVACY), sampling, source.key))
+        return job.release(terms_of(Budget(PRIVACY), sampling, source.key), NoLedger())
 
 
 def written(folder: Path, source: Source, sampling: Sampling, strategy: Strategy) -> Release:
     """A release with a given secret, by way of a folder."""
     with Spark() as engine:
         job = job_of(engine, source, sampling, strategy, Secret(KEY))
-        rows, _ = job.release_to_folder(folder, terms_of(Budget(PRIVACY), sampling, source.key))
+        rows = job.release_to_folder(folder, terms_of(Budget(PRIVACY), sampling, source.key), NoLedger())
     found = dpsample.read_release(folder)
     assert len(found) == rows
     return found
@@ -338,7 +339,7 @@ class TestConnect:
         written = b"".join(path.read_bytes() for path in log.rglob("*") if path.is_file())
         with Spark() as engine:
             job, terms = prepared_for_users(engine, spark.read.parquet(f"file:{events}"), KEY)
-            made = job.release(terms)
+            made = job.release(terms, NoLedger())
         assert dpsample.read_release(tmp_path / "out.users") == made
         assert len(made) > 10
         assert b"dpsample-picking-elements" in written  # the name of the work, as a tag
@@ -430,8 +431,8 @@ class TestFolder:
         with Spark() as engine:
             job = job_of(engine, source, KeepAll(), "aggregate", Secret(KEY))
             terms = terms_of(Budget(PRIVACY), KeepAll(), source.key, keys_only, None)
-            rows, _ = job.release_to_folder(tmp_path / "out", terms)
-            assert dpsample.read_release(tmp_path / "out") == job.release(terms)
+            rows = job.release_to_folder(tmp_path / "out", terms, NoLedger())
+            assert dpsample.read_release(tmp_path / "out") == job.release(terms, NoLedger())
         parts = sorted(tmp_path.glob("out/*.parquet"))
         assert len(parts) == -(-rows // 100)
         sizes = [pq.read_metadata(part).num_rows for part in parts]

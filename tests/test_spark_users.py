@@ -24,6 +24,7 @@ from conftest import refused
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure
 from dpsample.accounting.composition import per_key
 from dpsample.cli import cli
+from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.frames import Frame
@@ -73,7 +74,7 @@ def drawn(source: Source, **options: Any) -> Release:
     request = Request.of(source, privacy=PRIVACY, max_keys_per_user=3, **options)
     with Spark() as engine:
         plan = prepare(engine, request, Secret(KEY))
-        return Job(engine, plan.counting, Secret(KEY)).release(plan.terms)
+        return Job(engine, plan.counting, Secret(KEY)).release(plan.terms, NoLedger())
 
 
 class TestBounding:
@@ -238,7 +239,7 @@ class TestCommand:
             assert made.total is not None
             assert made.per_key == per_key(Privacy("0.9", 1e-3), 3)
             assert f"Ledger  entered as {made.terms.ledger}" in done.output
-            assert "by Spark, partitions: 4" in done.output
+            assert "by Spark, strategy: aggregate, partitions: 4" in done.output
             assert dpsample.read_ledger(tmp_path / "book").entries[-1].release == output
         done = self.run("sample", *source, *engine, "--scheme", "ppswor", "--tau", "1", "-o", f"{tmp_path}/s.parquet")
         assert done.exit_code == 0, done.output

@@ -12,16 +12,19 @@ frequencies are counted by a second pass, which never holds the other keys. If s
 a worker, they are picked again, by the same coins.
 """
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from dpsample.files import PathLike
 from dpsample.privacy import Privacy
+from dpsample.private.charge import IN_MEMORY, charge_of, reserve
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.frames import read_parquet
 from dpsample.private.engine.spark.jobs import Job, release_to_driver, write_release_to
 from dpsample.private.engine.spark.session import session
-from dpsample.private.prepare import Counting, prepare_sample, terms_of
+from dpsample.private.prepare import Counting, check_source, prepare_sample, terms_of
 from dpsample.private.request import Options, Request, Strategy, check_users
 from dpsample.private.sample import Sample
 from dpsample.private.source import Source
@@ -45,7 +48,7 @@ def release(
     `data` is a DataFrame, or a `Source` of one or of Parquet files that all workers see. `partitions` is the number of
     partitions into which keys are divided to be counted; by default Spark chooses it.
     """
-    return release_to_driver(Request.of(data, key, frequency, privacy=privacy, **options), partitions)[0]
+    return release_to_driver(Request.of(data, key, frequency, privacy=privacy, **options), partitions)
 
 
 def release_to_folder(
@@ -64,7 +67,7 @@ def release_to_folder(
     appears complete or not at all. `dpsample.read_release` and everything else opens it like any other release.
     """
     request = Request.of(data, key, frequency, privacy=privacy, **options)
-    return write_release_to(folder, request, partitions).keys
+    return write_release_to(os.path.join(folder, ""), request, partitions=partitions).keys
 
 
 def sample(
@@ -106,6 +109,9 @@ def sanitize(
     """
     request = Request.of(data, key, frequency or "frequency", privacy=privacy, sampling=sampling, ledger=ledger)
     with Spark(partitions=partitions) as engine:
-        counting = Counting(request.source, engine.check(request.source), sampling, sampled=True)
-        terms = terms_of(request.setting.budget, sampling, request.source.key, keys_only, grid)
-        return Job(engine, counting, engine.new_coins()).release(terms, ledger)
+        counting = Counting(request.source, check_source(engine, request), sampling, sampled=True)
+        with reserve(ledger, charge_of(request, IN_MEMORY)) as payment:
+            terms = terms_of(request.setting.budget, sampling, request.source.key, keys_only, grid)
+            release = Job(engine, counting, engine.new_coins()).release(replace(terms, ledger=payment.hash), payment)
+            payment.confirm()
+            return release

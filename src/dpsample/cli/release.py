@@ -115,8 +115,7 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
       dpsample sanitize theirs.parquet -k k --frequency n --scheme ppswor --tau 1e-4 -e 1 -d 1e-8 -o ours.parquet
     """
     from dpsample.files import check_output
-    from dpsample.private.prepare import noting_spent_budget
-    from dpsample.private.run import sanitize as sanitize_sample
+    from dpsample.private.run import sanitize_to_file
     from dpsample.private.sample import Sample, read_sample
 
     privacy = options.privacy_of(given)
@@ -131,38 +130,28 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
         if given["scheme"] != "all" or given["tau"] is not None:
             raise click.UsageError("a dpsample sample carries its scheme; leave --scheme and --tau out, or add --key")
         drawn = read_sample(sample)
-    made = sanitize_sample(
+    written = sanitize_to_file(
+        output,
         drawn,
         privacy=privacy,
         ledger=given["ledger"],
         keys_only=given["keys_only"],
         grid=given["grid"],
-        output=output,
+        force=force,
     )
-    with noting_spent_budget(made.terms):
-        made.write(output, force=force)
-    print_release(f"the sample {sample!r}", output, len(made), made.terms, form, None)
+    print_release(f"the sample {sample!r}", output, written.keys, written.terms, form, None)
 
 
 def _release_by_spark(output: str, force: bool, given: dict[str, Any]) -> tuple[Any, str]:
-    """Release on a cluster: to a folder if the output's name ends with a slash, else to a file; say what was read."""
+    """Release on a cluster; return what was written, and say what was read."""
     from dpsample import spark
     from dpsample.files import check_folder, check_output
-    from dpsample.private.engine.spark.jobs import release_to_driver, write_release_to
-    from dpsample.private.prepare import Written, noting_spent_budget
+    from dpsample.private.engine.spark.jobs import write_release_to
     from dpsample.private.request import Request
 
-    folder, partitions = output.endswith("/"), given["partitions"]
-    check_folder(output) if folder else check_output(output, force=force)
+    check_folder(output) if output.endswith("/") else check_output(output, force=force)
     with spark.session(given["master"]) as session:
         request = Request.of(options.spark_source_of(session, given), **options.release_options(given))
-        divided = spark.Spark(session, partitions).partitions
-        if folder:
-            written = write_release_to(output, request, partitions)
-        else:
-            made, strategy = release_to_driver(request, partitions, output)
-            with noting_spent_budget(made.terms):
-                made.write(output, force=force)
-            written = Written(len(made), made.terms, strategy)
-    source = f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
-    return written, source
+        divided = spark.Spark(session, given["partitions"]).partitions
+        written = write_release_to(output, request, force, given["partitions"])
+    return written, f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"

@@ -9,6 +9,7 @@ noise           discrete Laplace noise, drawn exactly
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private
 request         what a release is to be, checked before any data are read
+charge          what a release costs is reserved first, and confirmed when it is written
 prepare         the one plan of a release: users bounded, totals bought, terms fixed
 run             release, sample, sanitize, on one machine
 progress        how long work reports its progress

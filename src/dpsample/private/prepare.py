@@ -5,18 +5,15 @@
 What remains is how rows are drawn: `run` does it on one machine, `engine.spark.jobs` on a cluster.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.ledger import spend
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
 from dpsample.private.engine import Engine
@@ -29,8 +26,6 @@ from dpsample.release.rows import check_key_types
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import default_grid
-
-IN_MEMORY = "(in memory)"  # the output that a ledger names for a release that the run itself does not write
 
 
 @dataclass(frozen=True)
@@ -64,16 +59,11 @@ class Written:
 
 def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> Plan:
     """Bound users, buy totals, choose tau, and fix the terms. What can be refused is refused before any of it."""
-    setting = request.setting
+    keys = check_source(engine, request)
+    setting, source = request.setting, request.source
     size, budget = setting.size, setting.budget
-    rereads = size is not None or budget.total > 0
-    keys = engine.check(request.source)
-    check_key_types(keys, request.source.key)
-    if rereads:
-        _require_repeatable(engine, request.source, "leave totals and sizes out")
-    source = request.source
     if setting.max_keys_per_user is not None:
-        rereads = rereads or request.strategy == "two-pass"
+        rereads = _rereads(request) or request.strategy == "two-pass"
         source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=rereads)
     noise = coins.fresh()
     count_elements = cache(lambda: engine.total(source))  # two totals of elements need one count
@@ -90,6 +80,21 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     terms = terms_of(budget, sampling, source.key, request.keys_only, request.grid, realized, total)
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
     return Plan(Counting(source, keys, sampling, strategy, counted), terms)
+
+
+def check_source(engine: Engine, request: Request) -> pa.Schema:
+    """Refuse, before any cost, what can be refused without reading rows; return the schema of the key."""
+    keys = engine.check(request.source)
+    check_key_types(keys, request.source.key)
+    if _rereads(request):
+        _require_repeatable(engine, request.source, "leave totals and sizes out")
+    usable_strategy(engine, request.source, request.setting.sampling, request.strategy)
+    return keys
+
+
+def _rereads(request: Request) -> bool:
+    """Whether rows are read for a total or a size, and again for the keys."""
+    return request.setting.size is not None or request.setting.budget.total > 0
 
 
 def prepare_sample(
@@ -165,19 +170,3 @@ def terms_of(
         size=size,
         total=total,
     )
-
-
-def enter_in_ledger(terms: Terms, ledger: str | PathLike[str] | None, output: str) -> Terms:
-    """Enter a release into its ledger, if there is one; its terms then name the entry."""
-    return terms if ledger is None else replace(terms, ledger=spend(ledger, terms.privacy, terms.unit, output).hash)
-
-
-@contextmanager
-def noting_spent_budget(terms: Terms) -> Iterator[None]:
-    """Add a note to whatever fails from here on: it is paid for."""
-    try:
-        yield
-    except BaseException as error:
-        if terms.ledger is not None:
-            error.add_note("its privacy is spent: it stays in the ledger")
-        raise

@@ -6,7 +6,7 @@ A run looks at its input before it does any work, draws each coin once, and hand
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
@@ -15,16 +15,16 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.ledger import check_ledger
+from dpsample.accounting.charges import Charge, scheme_form
+from dpsample.accounting.ledger import release_sha256
 from dpsample.files import check_output
 from dpsample.privacy import Privacy
+from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.engine import Engine
 from dpsample.private.prepare import (
-    IN_MEMORY,
     Counting,
     Written,
-    enter_in_ledger,
-    noting_spent_budget,
+    check_source,
     prepare,
     prepare_sample,
     terms_of,
@@ -78,10 +78,9 @@ def release(
     """
     request = Request.of(source, key, frequency, privacy=privacy, **options)
     with engine_or_own(engine) as used:
-        drawn = draw_release(used, request, used.new_coins(), progress)
-        drawn = drawn.entered(request.ledger, IN_MEMORY)
-        with noting_spent_budget(drawn.terms):
-            return Release(pa.Table.from_batches(drawn.batches, drawn.schema), drawn.terms)
+        check_source(used, request)
+        with reserve(request.ledger, charge_of(request, IN_MEMORY)) as payment:
+            return draw_release(used, request, used.new_coins(), progress).in_memory(payment)
 
 
 def release_to_file(
@@ -117,11 +116,10 @@ def write_release_to(
     check_output(output, force=force, format=format)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with engine_or_own(engine) as used:
-        drawn = draw_release(used, request, used.new_coins(), progress)
-        drawn = drawn.entered(request.ledger, fspath(output))
-        with noting_spent_budget(drawn.terms):
-            keys = write_release(output, drawn.batches, drawn.schema, drawn.terms, force=force, format=format)
-        return Written(keys, drawn.terms, drawn.strategy)
+        check_source(used, request)
+        with reserve(request.ledger, charge_of(request, fspath(output))) as payment:
+            drawn = draw_release(used, request, used.new_coins(), progress)
+            return drawn.to_file(output, payment, force, format)
 
 
 def sample(
@@ -166,11 +164,8 @@ def sanitize(
     keys_only: bool = False,
     grid: int | None = None,
     engine: Engine | None = None,
-    output: str = IN_MEMORY,
 ) -> Release:
     """Turn a sample into a release. Its scheme travels with it, and the data are not needed any more.
-
-    A `ledger` names `output` as what the release was written to.
 
     >>> from collections import Counter
     >>> from dpsample import Ppswor, Privacy, sample, sanitize
@@ -178,15 +173,47 @@ def sanitize(
     >>> sanitize(drawn, privacy=Privacy(epsilon=1, delta=1e-10)).table["key"].to_pylist()
     ['of', 'the']
     """
-    budget = Budget(privacy, sample.max_keys)
-    if ledger is not None:
-        check_ledger(ledger, privacy, budget.unit)
-    terms = terms_of(budget, sample.sampling, sample.keys, keys_only, grid)
+    terms = terms_of(Budget(privacy, sample.max_keys), sample.sampling, sample.keys, keys_only, grid)
+    with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, IN_MEMORY) as payment:
+        return _sanitized_sample(sample, terms, used).in_memory(payment)
+
+
+def sanitize_to_file(
+    output: str | PathLike[str],
+    sample: Sample,
+    *,
+    privacy: Privacy,
+    ledger: str | PathLike[str] | None = None,
+    keys_only: bool = False,
+    grid: int | None = None,
+    force: bool = False,
+    engine: Engine | None = None,
+) -> Written:
+    """Do what `sanitize` does, but write the release to an atomic file."""
+    check_output(output, force=force)
+    sample.sampling.to_json()  # refuses a scheme that cannot be written
+    terms = terms_of(Budget(privacy, sample.max_keys), sample.sampling, sample.keys, keys_only, grid)
+    with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
+        return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
+
+
+def _reserve_for(
+    sample: Sample, terms: Terms, ledger: str | PathLike[str] | None, output: str
+) -> AbstractContextManager[Payment]:
+    charge = Charge(
+        terms.privacy,
+        terms.unit,
+        output,
+        keys=terms.keys,
+        max_keys=terms.max_keys,
+        scheme=scheme_form(terms.sampling),
+    )
+    return reserve(ledger, charge)
+
+
+def _sanitized_sample(sample: Sample, terms: Terms, engine: Engine) -> "DrawnRelease":
     keys = pa.schema([field for field in sample.table.schema if field.name != "frequency"])
-    with engine_or_own(engine) as used:
-        drawn = _sanitized(iter(sample.table.to_batches()), keys, terms, used, SecretCoins()).entered(ledger, output)
-        with noting_spent_budget(drawn.terms):
-            return Release(pa.Table.from_batches(drawn.batches, drawn.schema), drawn.terms)
+    return _sanitized(iter(sample.table.to_batches()), keys, terms, engine, SecretCoins())
 
 
 @contextmanager
@@ -210,17 +237,32 @@ class DrawnRelease:
     batches: Batches  # key, token, estimate
     strategy: Strategy = "aggregate"
 
-    def entered(self, ledger: str | PathLike[str] | None, output: str) -> "DrawnRelease":
-        """Enter it into its ledger: when all of it was drawn, and before any of it is written."""
-        if ledger is None:
-            return self
+    def in_memory(self, payment: Payment) -> Release:
+        """Return all of it, paid for."""
+        paid = self._paid(payment)
+        release = Release(pa.Table.from_batches(paid.batches, paid.schema), paid.terms)
+        payment.confirm()
+        return release
+
+    def to_file(
+        self, output: str | PathLike[str], payment: Payment, force: bool = False, format: str | None = None
+    ) -> Written:
+        """Write all of it, paid for, to an atomic file."""
+        paid = self._paid(payment)
+        keys = write_release(output, paid.batches, paid.schema, paid.terms, force=force, format=format)
+        payment.confirm(release_sha256(output)[1] if payment.hash else None)
+        return Written(keys, paid.terms, self.strategy)
+
+    def _paid(self, payment: Payment) -> "DrawnRelease":
+        """Name the entry in the terms, when all was drawn: what comes now leaves the run."""
         first = next(self.batches, None)
-        terms = enter_in_ledger(self.terms, ledger, output)
-        return replace(self, terms=terms, batches=self.batches if first is None else chain([first], self.batches))
+        payment.mark_drawn()
+        batches = self.batches if first is None else chain([first], self.batches)
+        return replace(self, terms=replace(self.terms, ledger=payment.hash), batches=batches)
 
 
 def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> DrawnRelease:
-    """Draw a release with these coins; nothing is entered into a ledger."""
+    """Draw a release with these coins; nothing of it leaves the run yet."""
     plan = prepare(engine, request, coins, progress)
     sampled = _sampled(plan.counting, engine, coins, progress)
     if plan.counting.source is not request.source:

@@ -3,7 +3,8 @@
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
@@ -14,14 +15,16 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from dpsample.accounting.ledger import release_sha256
 from dpsample.errors import SystemFailure
-from dpsample.files import PathLike, check_folder, commit_parts, rebatch, whole_folder, write_table
+from dpsample.files import PathLike, check_folder, check_output, commit_parts, rebatch, whole_folder, write_table
+from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.engine import MESSAGES, messages, received, shaped
 from dpsample.private.engine.spark.inline import sent_inline
-from dpsample.private.prepare import IN_MEMORY, Counting, Written, enter_in_ledger, noting_spent_budget, prepare
-from dpsample.private.request import Request, Strategy
+from dpsample.private.prepare import Counting, Written, check_source, prepare
+from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.release.release import Release
@@ -36,26 +39,39 @@ _PART = 1 << 20  # rows of a part, about
 _CANDIDATES = 128  # keys, for each part, among which the first one of a part is chosen
 
 
-def release_to_driver(
-    request: Request, partitions: int | None = None, output: str = IN_MEMORY
-) -> tuple[Release, Strategy]:
-    """Carry out a request, for a release that the driver writes to `output`; say how the sample was drawn."""
-    with Spark(partitions=partitions) as engine:
-        secret = engine.new_coins()
-        plan = prepare(engine, request, secret)
-        release = Job(engine, plan.counting, secret).release(plan.terms, request.ledger, output)
-        return release, plan.counting.strategy
+def release_to_driver(request: Request, partitions: int | None = None) -> Release:
+    """Carry out a request, and bring the release to the driver."""
+    with _paid_job(request, IN_MEMORY, partitions) as (job, terms, payment):
+        release = job.release(terms, payment)
+        payment.confirm()
+        return release
 
 
-def write_release_to(folder: PathLike, request: Request, partitions: int | None = None) -> Written:
-    """Carry out a request into a folder."""
-    check_folder(folder)
+def write_release_to(output: PathLike, request: Request, force: bool = False, partitions: int | None = None) -> Written:
+    """Carry out a request: into a folder if the output's name ends with a slash, else, by the driver, into a file."""
+    folder = os.fspath(output).endswith("/")
+    check_folder(output) if folder else check_output(output, force=force)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
+    with _paid_job(request, os.fspath(output), partitions) as (job, terms, payment):
+        if folder:
+            keys = job.release_to_folder(output, terms, payment)
+        else:
+            release = job.release(terms, payment)
+            release.write(output, force=force)
+            keys = len(release)
+        payment.confirm(release_sha256(output)[1] if payment.hash else None)
+        return Written(keys, terms, job.counting.strategy)
+
+
+@contextmanager
+def _paid_job(request: Request, output: str, partitions: int | None) -> Iterator[tuple["Job", Terms, Payment]]:
+    """What is to be drawn, its terms, and the reservation of its cost: workers write tokens as soon as they draw."""
     with Spark(partitions=partitions) as engine:
+        check_source(engine, request)
         secret = engine.new_coins()
-        plan = prepare(engine, request, secret)
-        keys, terms = Job(engine, plan.counting, secret).release_to_folder(folder, plan.terms, request.ledger)
-        return Written(keys, terms, plan.counting.strategy)
+        with reserve(request.ledger, charge_of(request, output)) as payment:
+            plan = prepare(engine, request, secret)
+            yield Job(engine, plan.counting, secret), replace(plan.terms, ledger=payment.hash), payment
 
 
 class Job:
@@ -72,35 +88,37 @@ class Job:
         ordered = self.engine.sort(batches, self.frequencies, self.source.key)
         return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key, max_keys)
 
-    def release(self, terms: Terms, ledger: PathLike | None = None, output: str = IN_MEMORY) -> Release:
-        """Bring the reported keys to the driver, and enter the release into its ledger."""
+    def release(self, terms: Terms, payment: Payment) -> Release:
+        """Bring the reported keys to the driver."""
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
         ordered = self.engine.sort(batches, _tokens(columns), terms.keys)
-        terms = enter_in_ledger(terms, ledger, output)
-        with noting_spent_budget(terms):
-            return Release(pa.Table.from_batches(append_estimates(ordered, terms), columns), terms)
+        payment.mark_drawn()
+        return Release(pa.Table.from_batches(append_estimates(ordered, terms), columns), terms)
 
-    def release_to_folder(self, folder: PathLike, terms: Terms, ledger: PathLike | None = None) -> tuple[int, Terms]:
-        """Write the reported keys, in the order of keys, in parts; return their number, and the terms, now paid for.
+    def release_to_folder(self, folder: PathLike, terms: Terms, payment: Payment) -> int:
+        """Write the reported keys, in the order of keys, in parts; return their number.
 
         What goes into which part depends on the reported keys alone, as everything else that is written does: neither
         on their partitions, which may tell of keys that were not reported, nor on which worker was how fast.
         """
         engine = self.engine
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
-        with ExitStack() as paying, whole_folder(folder) as target:
+        with whole_folder(folder) as target:
             draft = target / "reported"  # gone before the folder has its name
-            draft.mkdir(0o700)  # drawn tokens, before their cost is confirmed
+            draft.mkdir(0o700)  # drawn tokens, for their owner only
             drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)
-            drafted = engine.job("counting and sanitizing keys", self.source.columns, drafts.collect)
+            try:
+                drafted = engine.job("counting and sanitizing keys", self.source.columns, drafts.collect)
+            except BaseException:
+                _discard(draft, payment)
+                raise
+            payment.mark_drawn()
             if not all((draft / row[0]).exists() for row in drafted):
                 raise SystemFailure(
                     "the folder must be one that the driver and all workers see", "another", "choose a shared one"
                 )
             rows = int(sum(row[1] for row in drafted))
-            terms = enter_in_ledger(terms, ledger, os.fspath(folder))
-            paying.enter_context(noting_spent_budget(terms))  # also what fails when the folder gets its name
             write = _write(str(target), columns, terms)
             if rows <= _PART:  # not worth a job
                 ordered = engine.sort(_drawn(draft, [row[0] for row in drafted]), _tokens(columns), self.source.key)
@@ -115,7 +133,7 @@ class Job:
                 )
             shutil.rmtree(draft)
             commit_parts(target, counts, columns, terms.to_json(rows))
-        return rows, terms
+        return rows
 
     def _written(self, reported: Any, draft: str, rows: int, write: Kernel, terms: Terms) -> list[tuple[int, int]]:
         """Let the workers write the parts; return the number of rows of each."""
@@ -196,6 +214,14 @@ class Job:
         table = pa.Table.from_batches(self.engine.sort(candidates, schema, schema.names), schema)
         chosen = np.unique(np.arange(1, parts) * table.num_rows // parts)
         return table.take(pa.array(chosen[chosen < table.num_rows])).combine_chunks()
+
+
+def _discard(draft: Path, payment: Payment) -> None:
+    """Remove what was drawn of a release that failed; what cannot be removed is paid for."""
+    try:
+        shutil.rmtree(draft)
+    except OSError:
+        payment.mark_drawn()
 
 
 def _tokens(columns: pa.Schema) -> pa.Schema:

@@ -1,0 +1,67 @@
+"""Charge: what a release costs is reserved in its ledger before anything is drawn, and confirmed once it is written.
+
+An error before anything that was drawn leaves the run cancels the reservation. A run that is killed cannot: what it had
+reserved stays spent.
+"""
+
+from contextlib import AbstractContextManager
+from os import PathLike
+from typing import Protocol
+
+from dpsample.accounting.charges import Charge, scheme_form
+from dpsample.accounting.ledger import reserve_budget
+from dpsample.private.request import Request
+
+IN_MEMORY = "(in memory)"  # the output that a ledger names for a release that the run itself does not write
+
+
+class Payment(Protocol):
+    """A reservation in a ledger, or none."""
+
+    @property
+    def hash(self) -> str | None:
+        """The entry, which the terms of the release name."""
+
+    def mark_drawn(self) -> None:
+        """Note that what was drawn is about to leave the run: from now on its cost cannot be given back."""
+
+    def confirm(self, sha256: str | None = None) -> None:
+        """Enter that the release exists, with the hash of its file."""
+
+
+class NoLedger:
+    """The payment of a release without a ledger."""
+
+    hash = None
+
+    def mark_drawn(self) -> None:  # noqa: D102
+        pass
+
+    def confirm(self, sha256: str | None = None) -> None:  # noqa: D102
+        pass
+
+    def __enter__(self) -> "NoLedger":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def reserve(ledger: str | PathLike[str] | None, charge: Charge) -> AbstractContextManager[Payment]:
+    """Reserve the cost of a release in its ledger, if there is one, for a block that draws and writes it."""
+    return NoLedger() if ledger is None else reserve_budget(ledger, charge)
+
+
+def charge_of(request: Request, output: str) -> Charge:
+    """State what a release spends, and on what: names and public parameters, no data."""
+    setting, source = request.setting, request.source
+    return Charge(
+        setting.privacy,
+        setting.budget.unit,
+        output,
+        source=str(source),
+        keys=source.key,
+        user=source.user,
+        max_keys=setting.max_keys_per_user,
+        scheme=scheme_form(setting.size or setting.sampling),
+    )
