@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -15,13 +14,16 @@ import duckdb
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
-from dpsample.private.engine.duckdb.columns import numbered, shaped_as
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.private.engine.columns import shaped
+from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import is_out_of_memory, translated
-from dpsample.private.engine.duckdb.tables import Objects, Table, Tables
+from dpsample.private.engine.duckdb.tables import Table, Tables
+from dpsample.private.engine.duckdb.temporary import TemporaryFolder
 from dpsample.private.engine.duckdb.users import Choose, bounded
-from dpsample.private.engine.errors import marked
+from dpsample.private.engine.errors import refusal_of_code
+from dpsample.private.formats import Objects
 from dpsample.private.source import Source
-from dpsample.scheme.sampling import MAX_FREQUENCY
 
 _T = TypeVar("_T")
 
@@ -63,9 +65,9 @@ class DuckDB:
             raise InvalidValue(
                 "temp_dir is a folder that can be written to", f"{os.fspath(temp_dir)!r}", "make it, or choose another"
             )
-        self._temp = tempfile.TemporaryDirectory(prefix="dpsample-", dir=temp_dir)  # mode 0700
+        self._temp = TemporaryFolder(temp_dir)
         config: dict[str, Any] = {
-            "temp_directory": self._temp.name,
+            "temp_directory": self._temp.path,
             "preserve_insertion_order": "false",
             "autoinstall_known_extensions": "false",
         }
@@ -80,7 +82,7 @@ class DuckDB:
             self._connection = duckdb.connect(":memory:", config=config)
         finally:
             if self._connection is None:
-                self._temp.cleanup()
+                self._temp.remove()
         self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._names = (f"spool_{i}" for i in count())
         self.tables = Tables(self)
@@ -102,7 +104,7 @@ class DuckDB:
                 cursor.close()
             connection.close()
         finally:
-            self._temp.cleanup()
+            self._temp.remove()
 
     # ---- what an engine does
 
@@ -184,7 +186,7 @@ class DuckDB:
             try:
                 self.spool(name, schema, batches)
                 for batch in self.stream(f"SELECT * FROM {name} ORDER BY {order}"):
-                    yield shaped_as(batch, schema)
+                    yield shaped(batch, schema)
             finally:
                 self.drop(name)
 
@@ -243,7 +245,7 @@ class DuckDB:
         if total is not None and total > MAX_FREQUENCY:  # of all keys together; look at each
             above = f"SELECT 1 FROM ({table.rows}) GROUP BY {table.names} HAVING sum(f) > {MAX_FREQUENCY} LIMIT 1"
             if self.run(above, table.objects):
-                raise marked("sum", "")
+                raise refusal_of_code("sum")
 
     def _elements(self, table: "Table") -> Iterator[pa.RecordBatch]:
         if table.elements is not None:
@@ -360,7 +362,7 @@ class DuckDB:
         def produce() -> Iterator[_T]:
             yield answer(self.tables.open(source))
 
-        return next(translated(produce, source.where, source.columns))
+        return next(translated(produce, source.location, source.columns))
 
     def _read(
         self, source: Source, produce: "Callable[[Table], Iterator[pa.RecordBatch]]", *, frequency: bool
@@ -369,9 +371,9 @@ class DuckDB:
             table = self.tables.open(source)
             schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
             for batch in produce(table):
-                yield shaped_as(batch, schema)
+                yield shaped(batch, schema)
 
-        return translated(batches, source.where, source.columns)
+        return translated(batches, source.location, source.columns)
 
 
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
