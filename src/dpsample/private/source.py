@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dpsample.errors import InvalidValue
+from dpsample.private.engine.errors import type_refusal
 from dpsample.private.formats import FORMATS, format_of
 from dpsample.private.inputs import expanded, identity, local_path, require_distinct
 from dpsample.private.python_objects import CHUNK, accepted_classes, batches, frame_table
@@ -323,6 +324,9 @@ twice; name each column once
             return schema, batches(items, schema, self.aggregated, self.drop_null)
         if hasattr(self.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
             self.require(self.data.columns)
+            kinds = dict(zip(self.data.columns, map(str, self.data.types), strict=True))
+            if self.user is not None and kinds[self.user] == "JSON":  # text, to Arrow: 1 and 1.0 would be two users
+                raise type_refusal(self.user, "type json", "", "user")
             reader = self.data.project(", ".join(map(quoted_name, self.columns))).to_arrow_reader(CHUNK)
         else:
             self._take()

@@ -29,7 +29,10 @@ _T = TypeVar("_T")
 
 _BATCH = 122_880  # rows: one of DuckDB's row groups
 _PREFIX = 1 << 16  # rows that an estimate looks at
-_LEAST = 200 * 10**6  # bytes of memory to work in
+_LEAST = 300 * 10**6  # bytes of memory to work in: below it, the limit could not be held
+_PROCESS = (
+    250 * 10**6
+)  # bytes that Python, Arrow and DuckDB's threads take beside DuckDB's own limit; at most 240 measured
 _THREAD = 64 * 10**6  # bytes of memory that a thread should have
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
@@ -37,10 +40,11 @@ _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 class DuckDB:
     """The embedded engine, to be used in a `with` block.
 
-    memory_limit    for the whole process, such as "1GB"; data that needs more is aggregated in parts and spilled to
-                    temporary files; without it, DuckDB takes what it needs up to four fifths of the machine
-    threads         as many as there are cores unless told
-    temp_dir        where temporary files go, in a private folder that is removed at the end; they hold private data
+    memory_limit    of the process that releases, such as "1GB", and at least 300MB; data that needs more is aggregated
+                    in parts and spilled to temporary files; without it, DuckDB takes up to four fifths of the machine
+    threads         by default as many as there are cores
+    temp_dir        where temporary files go, in a private folder; they hold private data, and are removed at the end,
+                    or by the next run with this temp_dir if the process was killed
 
     A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
     into a temporary table first, so that it can be passed over again.
@@ -423,5 +427,5 @@ def _bytes(limit: str | int) -> int:
 
 
 def share_of(limit: int) -> int:
-    """DuckDB's share of the memory of the process; the rest is for Python, Arrow, and what DuckDB does not count."""
-    return (limit - 150 * 10**6) * 3 // 4
+    """DuckDB's share of the memory of the process; it takes up to a tenth more than it is told."""
+    return (limit - _PROCESS) * 9 // 10
