@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dpsample.errors import InvalidValue
-from dpsample.exact import Number, check_level, exact, figures_below, text
-from dpsample.scheme.sampling import MAX_FREQUENCY, Ints, Ppswor, Priority, Sampling
+from dpsample.exact import MAX_FREQUENCY, Number, check_level, exact, figures_below, text
+from dpsample.scheme.sampling import Ints, Ppswor, Priority, Sampling
 
 _UNIT = 1 << 16  # weights that are no whole numbers are counted in steps of 1 / _UNIT
 _FIGURES = 6  # of tau
