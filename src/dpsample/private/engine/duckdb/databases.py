@@ -37,7 +37,7 @@ class Database:
             self._item = ".".join(quoted_name(part) for part in str(source.table).split(".", 1))
         [schema, *_] = self._run(f"SELECT * FROM {self._item} LIMIT 0")
         source.require(schema.names)
-        self._family = "stored"  # SQLite's columns hold what they are given
+        self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(schema.field(source.frequency))
         self._names = [name for name in source.columns if name != source.frequency]  # the key, and the user if any

@@ -283,7 +283,7 @@ class DuckDB:
             return rows
 
     def stream(self, sql: str, objects: Objects | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query, as it is made."""
+        """Yield the result of a query, batch by batch."""
         with self._cursor(objects) as cursor:
             for batch in _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(_BATCH)):
                 if batch.num_rows:
@@ -427,5 +427,5 @@ def _bytes(limit: str | int) -> int:
 
 
 def share_of(limit: int) -> int:
-    """DuckDB's share of the memory of the process; it takes up to a tenth more than it is told."""
+    """DuckDB's share of the memory of the process; it takes up to a tenth more than its own limit."""
     return (limit - _PROCESS) * 9 // 10

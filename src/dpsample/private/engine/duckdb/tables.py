@@ -82,7 +82,7 @@ class Table:
 
 
 class Tables:
-    """The tables of an engine's sources, each made and checked once."""
+    """The tables of an engine's sources, each opened and checked once."""
 
     def __init__(self, engine: "DuckDB") -> None:
         self._engine = engine
@@ -93,7 +93,7 @@ class Tables:
         self._known.clear()
 
     def open(self, source: Source) -> Table:
-        """Return a source's table, made and checked the first time."""
+        """Return a source's table, opened and checked the first time."""
         if id(source) not in self._known:
             self._known[id(source)] = source, self._make(source)  # the source is kept, so that its id is
         return self._known[id(source)][1]

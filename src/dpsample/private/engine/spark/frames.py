@@ -106,7 +106,7 @@ class Frame:
         return counted.filter(good).select(*self.names, F.col("total").cast("bigint").alias("frequency"))
 
     def wanted(self, keys: Any, size: int) -> Any:
-        """The rows of some distinct keys, given as a DataFrame of k0, k1, ...; what is refused is passed over."""
+        """The rows of the distinct keys of a DataFrame of k0, k1, ...; what is refused is passed over."""
         small = F.broadcast(keys) if size <= _BROADCAST else keys
         return self.rows(drop_null=True).join(small, on=self.names, how="left_semi")
 
