@@ -136,7 +136,7 @@ def test_one_user_is_in_one_part(tmp_path: Path) -> None:
     )
     distinct = f"SELECT count(DISTINCT k) n FROM '{path}' GROUP BY u"
     [(pairs,)] = duckdb.execute(f"SELECT sum(least(n, 4))::BIGINT FROM ({distinct})").fetchall()
-    assert sum(kept(Source(path, "k", user="u"), 4, memory_limit="220MB", temp_dir=tmp_path).values()) == pairs
+    assert sum(kept(Source(path, "k", user="u"), 4, memory_limit="300MB", temp_dir=tmp_path).values()) == pairs
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "arrow", "sqlite", "stream", "relation"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import datetime
 import gzip
 import json
 import os
@@ -34,10 +36,12 @@ from hypothesis import strategies as st
 
 import servers
 from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.files import plain_schema
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.source import Source
+from dpsample.release.rows import check_key_types
 
 CANARY = "SECRET-canary"
 WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\'  # a column name that breaks what does not quote
@@ -272,7 +276,7 @@ class TestEveryKind:
         source = make({"b": [i for _, i in pairs], "a": [key for key, _ in pairs]}, ["a", "b"])
         schema = engine.check(source)
         text = schema.field("b").type == pa.string()  # text files carry no types
-        assert text == (source.kind == "files" and source.files()[0] in ("csv", "tsv", "jsonl"))
+        assert text == (source.kind == "files" and source.listing()[0] in ("csv", "tsv", "jsonl"))
         assert counted(engine.aggregated(source)) == Counter((key, str(i) if text else i) for key, i in pairs)
 
     def test_two_passes(self, make: Callable[..., Source], engine: DuckDB) -> None:
@@ -343,7 +347,7 @@ class TestObjects:
 
     def test_many_elements(self, engine: DuckDB) -> None:
         keys = [i * i % 1009 for i in range(300_000)]
-        assert counted(engine.aggregated(Source(keys))) == Counter(keys)
+        assert counted(engine.aggregated(Source(keys, key_type="int64"))) == Counter(keys)
 
     @pytest.mark.parametrize(
         ("array", "expected"),
@@ -471,12 +475,11 @@ def refused(work: Callable[[], Any], rule: str) -> None:
     assert re.search(rule, str(caught.value)), str(caught.value)
     assert len(str(caught.value).split("; ")) >= 3
     assert "\n" not in str(caught.value)
-    error: BaseException | None = caught.value
-    while error is not None:
-        shown = repr(error) + str(error.args) + "".join(traceback.format_exception(error))
-        assert CANARY not in shown
-        assert servers.PASSWORD not in shown
-        error = error.__cause__ or error.__context__
+    assert caught.value.__cause__ is None  # nothing of another library, which may quote the data
+    assert caught.value.__context__ is None
+    shown = repr(caught.value) + str(caught.value.args) + "".join(traceback.format_exception(caught.value))
+    assert CANARY not in shown
+    assert servers.PASSWORD not in shown
 
 
 def drain(engine: DuckDB, source: Source) -> None:
@@ -521,7 +524,7 @@ class TestNull:
     @pytest.mark.parametrize("parts", [2, 3, 5, 8])  # the NULL is not always in the part that is read first
     def test_late_and_in_parts(self, parts: int, tmp_path: Path) -> None:
         pq.write_table(pa.table({"k": [*range(100_000), None]}), tmp_path / "a.parquet")
-        with DuckDB(memory_limit="200MB") as small:
+        with DuckDB(memory_limit="300MB") as small:
             small._parts = lambda table: parts  # type: ignore[method-assign]
             refused(lambda: drain(small, Source(tmp_path / "a.parquet", "k")), "must have no NULL")
 
@@ -599,6 +602,9 @@ class TestRefusedTypes:
             ([{"a": 1}], "several columns instead; found type struct"),
             (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "several columns instead; found type map"),
             (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "found type interval"),
+            (pa.array([1], pa.time64("us")), "found type time"),
+            (pa.array([1], pa.time32("s")), "found type time"),
+            (pa.array([1], pa.duration("s")), "found type interval"),
         ],
     )
     def test_of_keys(self, values: Any, found: str, engine: DuckDB, tmp_path: Path) -> None:
@@ -607,6 +613,23 @@ class TestRefusedTypes:
         if "interval" not in found:
             pq.write_table(table, tmp_path / "a.parquet")
             refused(lambda: engine.check(Source(tmp_path / "a.parquet", "k")), found)
+
+    def test_what_no_file_can_hold_is_refused_before_any_work(self, engine: DuckDB) -> None:
+        """Types of Arrow: the engine refuses it at once, or a release of it can be written."""
+        kinds = [pa.bool_(), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("ns"), pa.duration("us"), pa.null()]
+        kinds += [pa.int8(), pa.int64(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.decimal128(38, 9)]
+        kinds += [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary(4)]
+        kinds += [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Asia/Tokyo")]
+        kinds += [pa.dictionary(pa.int8(), pa.string()), pa.list_(pa.int8()), pa.month_day_nano_interval()]
+        accepted = 0
+        for kind in kinds:
+            source = Source(pa.schema([("k", kind)]).empty_table(), "k")
+            with contextlib.suppress(InvalidValue):
+                schema = engine.check(source)
+                assert plain_schema(schema) == schema
+                check_key_types(schema, ["k"])
+                accepted += 1
+        assert accepted >= 20
 
     def test_nested_json(self, engine: DuckDB, tmp_path: Path) -> None:
         for value in ([CANARY], {"a": CANARY}):
@@ -624,9 +647,9 @@ class TestRefusedTypes:
         )
 
     def test_mixed_columns_of_pandas(self, engine: DuckDB) -> None:
-        frame = pytest.importorskip("pandas").DataFrame({"k": [1, CANARY], "good": ["a", "b"]}, dtype=object)
-        refused(lambda: engine.check(Source(frame, "k")), "a DataFrame's column has values of one type")
-        assert counted(engine.aggregated(Source(frame, "good"))) == {"a": 1, "b": 1}
+        frame = pytest.importorskip("pandas").DataFrame({"k": [1, CANARY], "n": [CANARY, 1]}, dtype=object)
+        refused(lambda: engine.check(Source(frame, "k", "n")), "a DataFrame's column has values of one type")
+        assert counted(engine.aggregated(Source(frame, "k"))) == {"1": 1, CANARY: 1}
 
     def test_a_name_twice(self, engine: DuckDB, tmp_path: Path) -> None:
         table = pa.Table.from_arrays([pa.array(["a"])] * 2, ["k", "k"])
@@ -738,9 +761,10 @@ class TestBrokenFiles:
                 found = counted(engine.aggregated(Source(path, "k", "n")))
                 assert len(found) <= 200
             except InvalidValue as error:
-                refusals.append("".join(traceback.format_exception(error)))
+                refusals.append(error)
         assert len(refusals) > 3
-        assert CANARY not in "".join(refusals)
+        assert CANARY not in "".join("".join(traceback.format_exception(error)) for error in refusals)
+        assert {(error.__cause__, error.__context__) for error in refusals} == {(None, None)}
 
     def test_missing_and_forbidden(self, engine: DuckDB, tmp_path: Path) -> None:
         refused(lambda: engine.check(Source(tmp_path / "a.csv", "k")), "a path must name a file or folder")
@@ -760,6 +784,42 @@ class TestBrokenFiles:
     def test_a_relation_that_fails(self, engine: DuckDB) -> None:
         broken = duckdb.connect().sql(f"SELECT CAST('{CANARY}' || range AS INTEGER) AS k FROM range(9)")
         refused(lambda: drain(engine, Source(broken, "k")), "<DuckDBPyRelation> must be whole and readable")
+
+
+class TestImitations:
+    """Data that look like an error of ours get one of our own sentences at worst: nothing of them is passed on."""
+
+    MESSAGES: ClassVar[list[str]] = [
+        f"dpsample-refused:{CANARY.replace('-', '_')}",
+        f"dpsample-refused:{CANARY.replace('-', '_')}:0",
+        f"dpsample-refused:null:77 {CANARY}",
+        f"dpsample-refused:null:0 {CANARY}",
+        f"dpsample-refused:text {CANARY}",
+        f"dpsample.errors.InvalidValue: {CANARY}; found {CANARY}; {CANARY}",
+        f"dpsample.errors.SystemFailure: {CANARY}; found {CANARY}; {CANARY}",
+        f"dpsample.errors.InvalidValue: q must {CANARY}; found {CANARY}; {CANARY}",
+        f"'{CANARY}' must be accessible; found {CANARY}; {CANARY}",
+        f"Cannot cast 'No module named 'dpsample {CANARY}' to BIGINT",
+        f"CSV Error on Line: 5 {CANARY}",
+    ]
+
+    @pytest.mark.parametrize("message", MESSAGES)
+    def test_of_both_engines(self, message: str) -> None:
+        from dpsample.private.engine.duckdb.errors import refusal as by_duckdb
+        from dpsample.private.engine.spark.errors import refusal as by_spark
+
+        refusals = [by_duckdb(duckdb.Error(message), "<Table>", ["k"]), by_spark(RuntimeError(message), ["k"])]
+        for refusal in refusals:
+            assert isinstance(refusal, InvalidValue | SystemFailure)
+            assert CANARY.partition("-")[2] not in str(refusal)
+
+    def test_a_key_that_looks_like_a_mark(self, engine: DuckDB) -> None:
+        key = f"dpsample-refused:null:0 {CANARY}"
+        assert counted(engine.aggregated(Source([key]))) == {key: 1}
+        broken = duckdb.connect().sql(f"SELECT CAST('{key}' || range AS INTEGER) AS k FROM range(9)")
+        with pytest.raises(InvalidValue) as caught:
+            drain(engine, Source(broken, "k"))
+        assert CANARY not in str(caught.value)
 
 
 # ---- databases
@@ -842,11 +902,32 @@ class TestSQLite:
 
     def test_values_of_several_types(self, uri: str, engine: DuckDB) -> None:
         run(uri, "CREATE TABLE t (k, n)", f"INSERT INTO t VALUES (7, 1), ('7', 'x'), ('{CANARY}', 2)")
-        refused(lambda: engine.check(Source(uri, "k", table="t")), "values of one type; found integer and text")
+        assert counted(engine.aggregated(Source(uri, "k", table="t"))) == {"7": 2, CANARY: 1}
         cast = Source(uri, "k", query="SELECT CAST(k AS TEXT) AS k FROM t")
         assert counted(engine.aggregated(cast)) == {"7": 2, CANARY: 1}
         text = Source(uri, "k", "n", query="SELECT 'a' AS k, n FROM t")
         refused(lambda: drain(engine, text), "not written as a plain whole number")
+
+    @pytest.mark.parametrize(
+        ("declared", "value", "found"),
+        [
+            ("INTEGER", f"'{CANARY}'", "integers, as it is declared; found at least one other value"),
+            ("bigint", "x'00'", "integers, as it is declared; found at least one other value"),
+            ("BLOB", f"'{CANARY}'", "bytes, as it is declared; found at least one other value"),
+            ("TEXT", "x'00'", "text or integers, as it is declared; found at least one other value"),
+            ("", "1.5", "found at least one value of type real"),
+            ("DECIMAL(9, 2)", "1.5", "found at least one value of type real"),
+            ("float", "1", "found type real"),
+        ],
+    )
+    def test_values_of_another_type_than_declared(
+        self, uri: str, declared: str, value: str, found: str, engine: DuckDB
+    ) -> None:
+        run(uri, f"CREATE TABLE t (k {declared}, u {declared})", f"INSERT INTO t VALUES ({value}, {value})")
+        refused(lambda: engine.check(Source(uri, "k", table="t")), f"the key column 'k' must .*{found}")
+        with_user = Source(uri, "c", user="u", query="SELECT 'a' AS c, u FROM t")
+        if declared:  # a query does not tell a column without a type from one of bytes
+            refused(lambda: engine.check(with_user), f"the user column 'u' must .*{found}")
 
     def test_bytes_and_upper_case(self, uri: str, engine: DuckDB) -> None:
         run(uri, "CREATE TABLE t (k TEXT COLLATE NOCASE, b BLOB)", "INSERT INTO t VALUES ('a', x'00'), ('A', x'ff')")
@@ -924,6 +1005,205 @@ class TestPostgreSQL:
         refused(lambda: list(engine.elements(Source(server, "k", query=query))), "must answer the query")
 
 
+# ---- types are public, users have one form
+
+
+class TestTypesDoNotFollowFromValues:
+    """The type of a key column is published: datasets that differ by an element have the same, or both are refused."""
+
+    FEW: ClassVar[list[Any]] = [Decimal("1.50")] * 3
+    PANDAS: ClassVar[list[tuple[list[Any], Any]]] = [
+        (FEW, Decimal("123456.789")),
+        ([1, 2], 2**63 + 5),
+        ([datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)], datetime.datetime(2020, 1, 1)),
+        ([datetime.date(2020, 1, 1)], datetime.datetime(2020, 1, 1, 3)),
+        ([None], 7),
+        (["a"], 7),
+    ]
+
+    @pytest.mark.parametrize(("values", "more"), PANDAS)
+    def test_pandas(self, values: list[Any], more: Any, engine: DuckDB) -> None:
+        pandas = pytest.importorskip("pandas")
+        for before, after in ((values, [*values, more]), (values, [more, *values]), ([], values)):
+            frames = [pandas.DataFrame({"k": pandas.Series(rows, dtype=object)}) for rows in (before, after)]
+            first, second = (engine.check(Source(frame, "k", drop_null=True)) for frame in frames)
+            assert first == second == pa.schema([("k", pa.string())])
+
+    @pytest.mark.parametrize("rows", [[], [5], ["a"], [True], [Decimal("1.5")], ["a", 5]])
+    def test_python_objects(self, rows: list[Any], engine: DuckDB) -> None:
+        for data in (rows, iter(rows), dict.fromkeys(rows, 3), Counter(rows)):
+            assert engine.check(Source(data)) == pa.schema([("key", pa.string())])
+            assert engine.check(Source(data, key_type="int64")) == pa.schema([("key", pa.int64())])
+
+    @pytest.mark.parametrize(
+        ("declared", "kind"),
+        [
+            ("", pa.string()),
+            ("TEXT", pa.string()),
+            ("varchar(9)", pa.string()),
+            ("NUMERIC", pa.string()),
+            ("DATE", pa.string()),
+            ("INTEGER", pa.int64()),
+            ("unsigned big int", pa.int64()),
+            ("BLOB", pa.binary()),
+        ],
+    )
+    def test_sqlite(self, declared: str, kind: pa.DataType, engine: DuckDB, tmp_path: Path) -> None:
+        pytest.importorskip("adbc_driver_sqlite")
+        uri = f"sqlite:///{tmp_path}/a.db"
+        run(uri, f"CREATE TABLE t (k {declared})", "CREATE VIEW v AS SELECT k FROM t")
+        value = {pa.int64(): "7", pa.binary(): "x'07'"}.get(kind, "7")
+        for statement in ("SELECT 1", f"INSERT INTO t VALUES ({value})", "INSERT INTO t VALUES (NULL)"):
+            run(uri, statement)
+            for table in ("t", "main.t", "T"):
+                source = Source(uri, "k", table=table, drop_null=True)
+                assert engine.check(source) == pa.schema([("k", kind)])
+            if declared:
+                for options in ({"table": "v"}, {"query": "SELECT k FROM t"}):
+                    assert engine.check(Source(uri, "k", **options, drop_null=True)) == pa.schema([("k", kind)])
+        source = Source(uri, "k", query=f"SELECT CAST(k AS {'INTEGER' if kind == pa.int64() else 'TEXT'}) AS k FROM t")
+        assert engine.check(source) == pa.schema([("k", pa.int64() if kind == pa.int64() else pa.string())])
+        computed = Source(uri, "n", query="SELECT count(*) AS n FROM t")
+        assert engine.check(computed) == pa.schema([("n", pa.string())])
+
+
+class TestUsersHaveOneForm:
+    """Whoever is written in two ways is one user, and no two users are taken for one."""
+
+    SAME: ClassVar[list[tuple[str, str]]] = [  # as JSON writes them
+        ("1", "1.0"),
+        ("1", "1e0"),
+        ("1", "10e-1"),
+        ("1", "1.00"),
+        ("1", '"1"'),
+        ("0", "-0"),
+        ("0", "-0.0"),
+        ("-5", "-5.0"),
+        ("100", "1E2"),
+        ('"A"', '"\\u0041"'),
+        ("true", '"true"'),
+        ("9007199254740991", "9007199254740991.0"),
+    ]
+    DIFFERENT: ClassVar[list[tuple[str, str]]] = [
+        ("1", "2"),
+        ("1", "-1"),
+        ("1", "10"),
+        ("1", "true"),
+        ("1", '"1.0"'),
+        ("0", '"-0.0"'),
+        ('"a"', '"A"'),
+        ('"a"', '"a "'),
+        ('"é"', '"e\\u0301"'),
+        ("9007199254740992", "9007199254740993"),
+        ("123456789012345678901", "123456789012345678902"),
+        ("18446744073709551615", "18446744073709551614"),
+    ]
+
+    def users(self, engine: DuckDB, source: Source) -> int:
+        """How many users a source has: each keeps one key, and every row has a key of its own."""
+        bounded = engine.bounded(source, 1, engine.new_coins())
+        number = engine.total(bounded)
+        engine.forget(bounded)
+        return number
+
+    def json(self, folder: Path, pair: tuple[str, str]) -> Source:
+        path = folder / "a.jsonl"
+        path.write_text("".join(f'{{"k": "k{i}", "u": {user}}}\n' for i, user in enumerate(pair)))
+        return Source(path, "k", user="u")
+
+    def test_json(self, engine: DuckDB, tmp_path: Path) -> None:
+        assert [self.users(engine, self.json(tmp_path, pair)) for pair in self.SAME] == [1] * len(self.SAME)
+        assert [self.users(engine, self.json(tmp_path, pair)) for pair in self.DIFFERENT] == [2] * len(self.DIFFERENT)
+
+    def test_json_columns_of_other_sources(self, engine: DuckDB, tmp_path: Path) -> None:
+        path = tmp_path / "a.parquet"
+        for pairs, number in ((self.SAME, 1), (self.DIFFERENT, 2)):
+            for pair in pairs:
+                rows = ", ".join(f"('k{i}', CAST('{user}' AS JSON))" for i, user in enumerate(pair))
+                relation = duckdb.connect().sql(f"SELECT * FROM (VALUES {rows}) t(k, u)")
+                relation.write_parquet(str(path))
+                assert self.users(engine, Source(path, "k", user="u")) == number, pair
+                # in Arrow they are text, in which a number may be written in many ways
+                source = Source(relation, "k", user="u")
+                refused(partial(self.users, engine, source), "the user column 'u' must be of .*found type json")
+
+    @pytest.mark.parametrize("user", ["1.5", "1e22", "9007199254740993.0", "1e400", "-0.1"])
+    def test_json_numbers_that_are_not_exact(self, user: str, engine: DuckDB, tmp_path: Path) -> None:
+        source = self.json(tmp_path, ("1", user))
+        refused(lambda: self.users(engine, source), "the user column 'u' must be of .*floats are not compared exactly")
+
+    def test_nested_json(self, engine: DuckDB, tmp_path: Path) -> None:
+        refused(lambda: self.users(engine, self.json(tmp_path, ("1", '{"a": 1}'))), "the user column 'u' must be of")
+
+    @pytest.mark.parametrize(
+        ("one", "other", "number"),
+        [
+            (1, "1", 1),
+            (Decimal("1.0"), Decimal("1.00"), 1),
+            (1, Decimal("1.0"), 1),
+            (Decimal("1E+2"), 100, 1),
+            (
+                datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.timezone(datetime.timedelta(hours=5))),
+                datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+                1,
+            ),
+            (1, True, 2),
+            (1, Decimal("1.1"), 2),
+            ("a", "A", 2),
+            (datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), 2),
+        ],
+    )
+    def test_objects_of_pandas(self, one: Any, other: Any, number: int, engine: DuckDB) -> None:
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame({"k": ["a", "b"], "u": pandas.Series([one, other], dtype=object)})
+        assert self.users(engine, Source(frame, "k", user="u")) == number
+
+    @pytest.mark.parametrize(
+        ("declared", "one", "other", "number"),
+        [
+            ("", "1", "'1'", 1),
+            ("", "'a'", "'A'", 2),
+            ("TEXT COLLATE NOCASE", "'a'", "'A'", 2),
+            ("INTEGER", "1", "'1'", 1),
+            ("INTEGER", "1", "1.0", 1),
+            ("NUMERIC", "'1.0'", "1", 1),
+            ("TEXT", "1", "'1'", 1),
+        ],
+    )
+    def test_sqlite(self, declared: str, one: str, other: str, number: int, engine: DuckDB, tmp_path: Path) -> None:
+        pytest.importorskip("adbc_driver_sqlite")
+        uri = f"sqlite:///{tmp_path}/a.db"
+        run(uri, f"CREATE TABLE t (k TEXT, u {declared})", f"INSERT INTO t VALUES ('a', {one}), ('b', {other})")
+        assert self.users(engine, Source(uri, "k", table="t", user="u")) == number
+
+    @pytest.mark.parametrize(
+        ("declared", "one", "other", "number"),
+        [
+            ("numeric", "1.0", "1.00", 1),
+            ("numeric", "100", "1e2", 1),
+            ("numeric", "1.0", "1.01", 2),
+            ("numeric(20, 0)", "12345678901234567890", "12345678901234567891", 2),
+            ("char(3)", "'x'", "'x  '", 1),
+            ("text", "'x'", "'x '", 2),
+            ("timestamptz", "'2020-01-01 05:00+05'", "'2020-01-01 00:00+00'", 1),
+            ("uuid", "'0000000000000000000000000000000F'", "'00000000-0000-0000-0000-00000000000f'", 1),
+        ],
+    )
+    def test_postgresql(self, declared: str, one: str, other: str, number: int, engine: DuckDB, server: str) -> None:
+        run(server, "DROP TABLE IF EXISTS who", f"CREATE TABLE who (k text, u {declared})")
+        run(server, f"INSERT INTO who VALUES ('a', {one}), ('b', {other})")
+        assert self.users(engine, Source(server, "k", table="who", user="u")) == number
+
+    def test_typed_columns(self, engine: DuckDB) -> None:
+        for array, number in (
+            (pa.array([Decimal("1.0"), Decimal("1.00")], pa.decimal128(9, 2)), 1),
+            (pa.array(["a", "A"]), 2),
+            (pa.array([2**53, 2**53 + 1]), 2),
+            (pa.array([b"\x00", b""]), 2),
+        ):
+            assert self.users(engine, Source(pa.table({"k": ["a", "b"], "u": array}), "k", user="u")) == number
+
+
 # ---- the engine itself
 
 
@@ -956,13 +1236,14 @@ class TestEstimates:
 
 MEASURE = """
 import re, sys
+from dpsample import Privacy, Source, release
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.source import Source
 keys = total = 0
 with DuckDB(memory_limit=sys.argv[2]) as engine:
     for batch in engine.aggregated(Source(sys.argv[1], "k")):
         keys += batch.num_rows
         total += sum(batch["frequency"].to_pylist())
+    release(Source(sys.argv[1], "k", user="u"), privacy=Privacy(1, "1e-6"), max_keys_per_user=3, engine=engine)
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())
 print(keys, total, peak[1])
 """
@@ -970,21 +1251,22 @@ print(keys, total, peak[1])
 
 class TestMemory:
     def test_the_limit_holds(self, tmp_path: Path) -> None:
+        """Of the whole process. Without a limit it takes about 600 MB."""
         path = str(tmp_path / "a.parquet")
-        query = "SELECT 'user-' || hash(range % 2000000) AS k FROM range(3000000)"
+        query = "SELECT 'user-' || hash(range % 2000000) AS k, hash(range) % 100000 AS u FROM range(3000000)"
         duckdb.connect().sql(query).write_parquet(path)
-        command = [sys.executable, "-c", MEASURE, path, "200MB"]
+        command = [sys.executable, "-c", MEASURE, path, "300MB"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         keys, total, peak = map(int, done.stdout.split())
         assert (keys, total) == (2_000_000, 3_000_000)
-        assert peak * 1024 < 240 * 10**6  # in one piece it takes about 500 MB
+        assert peak * 1024 < 300 * 10**6
 
     def test_in_parts(self, tmp_path: Path) -> None:
         duckdb.connect().sql("SELECT range % 30011 AS k FROM range(100000)").write_parquet(str(tmp_path / "a.parquet"))
         expected = Counter(i % 30011 for i in range(100_000))
         for parts in (1, 3, 8):
-            with DuckDB(memory_limit="200MB") as small:
+            with DuckDB(memory_limit="300MB") as small:
                 small._parts = lambda table, parts=parts: parts  # type: ignore[method-assign,misc]
                 assert counted(small.aggregated(Source(tmp_path / "a.parquet", "k"))) == expected
 
@@ -1026,13 +1308,14 @@ class TestMemory:
             monkeypatch.setattr(small, "run", failing)
             with pytest.raises(SystemFailure, match="the work must fit into the memory limit") as caught:
                 drain(small, Source(pa.table({"k": [1]}), "k"))
-            assert CANARY not in f"{caught.value}{caught.value.__context__}"
+            assert CANARY not in str(caught.value)
+            assert caught.value.__context__ is None
 
     @pytest.mark.parametrize(
         ("arguments", "rule"),
         [
             ({"memory_limit": "lots"}, "memory_limit is a number of bytes"),
-            ({"memory_limit": "1MB"}, "memory_limit is at least 200MB"),
+            ({"memory_limit": "299MB"}, "memory_limit is at least 300MB"),
             ({"memory_limit": -5}, "memory_limit is a number of bytes"),
             ({"threads": 0}, "threads is a whole number from 1"),
             ({"threads": 1.5}, "threads is a whole number from 1"),
@@ -1073,7 +1356,7 @@ class TestSort:
                 yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(numbers)], schema=schema)
 
         position = 0
-        with DuckDB(memory_limit="200MB", temp_dir=tmp_path) as small:
+        with DuckDB(memory_limit="300MB", temp_dir=tmp_path) as small:
             for batch in small.sort(batches(), schema, ["k"]):
                 if position == 0:
                     [private] = tmp_path.iterdir()
@@ -1112,7 +1395,7 @@ class TestClosing:
         return result
 
     def test_files_are_removed(self, tmp_path: Path) -> None:
-        with DuckDB(memory_limit="200MB", temp_dir=tmp_path) as engine:
+        with DuckDB(memory_limit="300MB", temp_dir=tmp_path) as engine:
             batches = self.spilled(engine)
             assert [file for file in tmp_path.rglob("*") if file.is_file()]
         assert list(tmp_path.iterdir()) == []
@@ -1122,13 +1405,54 @@ class TestClosing:
     @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
     def test_files_are_removed_after_an_error(self, error: type[BaseException], tmp_path: Path) -> None:
         def work() -> None:
-            with DuckDB(memory_limit="200MB", temp_dir=tmp_path) as engine:
+            with DuckDB(memory_limit="300MB", temp_dir=tmp_path) as engine:
                 self.spilled(engine)
                 raise error
 
         with pytest.raises(error):
             work()
         assert list(tmp_path.iterdir()) == []
+
+    KILLED = """
+import os, signal, sys
+from dpsample.private.engine.duckdb import DuckDB
+engine = DuckDB(temp_dir=sys.argv[1])
+open(os.path.join(engine._temp.path, "spilled"), "w").write("private")
+print(engine._temp.path, flush=True)
+sys.stdin.read()
+"""
+
+    def start(self, folder: Path) -> tuple[subprocess.Popen[str], Path]:
+        """Start a process with an engine; return it, and its temporary folder."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", self.KILLED, str(folder)]
+        process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment)
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    def test_what_a_killed_process_left_is_removed_by_the_next(self, tmp_path: Path) -> None:
+        dead, left = self.start(tmp_path)
+        alive, kept = self.start(tmp_path)
+        try:
+            dead.kill()
+            dead.communicate()
+            assert (left / "spilled").exists()
+            (tmp_path / "dpsample-elsewhere").symlink_to(kept)
+            (tmp_path / "dpsample-mine").mkdir()  # not one of ours: it has no lock
+            (tmp_path / "dpsample-mine" / "notes").write_text("mine")
+            with DuckDB(temp_dir=tmp_path) as engine:
+                assert not left.exists()
+                assert (kept / "spilled").read_text() == "private"
+                assert (tmp_path / "dpsample-mine" / "notes").exists()
+                own = Path(engine._temp.path)
+                with DuckDB(temp_dir=tmp_path):
+                    assert own.exists()
+                assert own.exists()
+        finally:
+            alive.communicate("")
+        assert not own.exists()
+        DuckDB(temp_dir=tmp_path).close()
+        assert {path.name for path in tmp_path.iterdir()} <= {"dpsample-elsewhere", "dpsample-mine"}
 
     def test_an_interrupt_ends_a_long_statement(self, tmp_path: Path) -> None:
         # 10**11 pairs would take minutes

@@ -253,7 +253,9 @@ def test_wrong_batches_are_refused_without_their_values(tmp_path: Path) -> None:
     good = pa.record_batch({"key": [CANARY], "n": [1]})
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
     bad = {
-        "no column may hold NULL; found 1 in column 'key'": pa.record_batch({"key": [None, CANARY], "n": [1, 2]}),
+        "no column may hold NULL; found at least one in column 'key'": pa.record_batch(
+            {"key": [None, CANARY], "n": [1, 2]}
+        ),
         "columns and types of the schema": pa.record_batch({"key": [CANARY], "n": [CANARY]}),
         "valid UTF-8": pa.record_batch([broken, pa.array([1])], ["key", "n"]),
     }

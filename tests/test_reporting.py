@@ -31,9 +31,9 @@ from conftest import (
     weighted,
 )
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
+from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.reporting import reporting
-from dpsample.scheme.sampling import MAX_FREQUENCY
 
 
 def check(

@@ -39,7 +39,7 @@ def refused(message: str, *args: Any, **options: Any) -> None:
     assert str(NUMBER) not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    assert caught.value.__context__ is None
 
 
 @given(st.dictionaries(st.tuples(st.text(max_size=3), st.binary(max_size=2)), st.integers(1, 30)), schemes(30))
@@ -104,13 +104,18 @@ def test_it_shows_scheme_and_size_only() -> None:
 
 def test_what_a_sample_cannot_be(tmp_path: Path) -> None:
     twice = [CANARY, "b", CANARY, CANARY]
-    refused("each key once; found 2 rows of keys", table(query=twice, frequency=[1, 2, 3, NUMBER]), SCHEME, "query")
-    refused("each key once; found 1 row of keys", table(query=[CANARY] * 2), SCHEME, "query")
+    once = "each key once; found at least one key in several rows"
+    refused(once, table(query=twice, frequency=[1, 2, 3, NUMBER]), SCHEME, "query")
+    refused(once, table(query=[CANARY] * 2), SCHEME, "query")
     refused("are positive; found one that is not", table(frequency=[NUMBER, 0]), SCHEME, "query")
     refused("are positive; found one that is not", table(frequency=[-NUMBER, 1]), SCHEME, "query")
     refused("at most 3, the last .* found a larger one", table(), CustomSampling([0.1, 0.2, 0.3]), "query")
-    refused("no column may hold NULL; found 1 in column 'query'", table(query=[None, CANARY]), SCHEME, "query")
-    refused("no column may hold NULL; found 1 in column 'freq", table(frequency=[None, NUMBER]), SCHEME, "query")
+    refused(
+        "no column may hold NULL; found at least one in column 'query'", table(query=[None, CANARY]), SCHEME, "query"
+    )
+    refused(
+        "no column may hold NULL; found at least one in column 'freq", table(frequency=[None, NUMBER]), SCHEME, "query"
+    )
     refused("frequencies are int64; found double", table(frequency=[1.5, NUMBER]), SCHEME, "query")
     refused("its key columns and 'frequency', no others; found 'query', 'fr", table(), SCHEME, ["query", "day"])
     refused("no others", table(day=[1, 2]), SCHEME, "query")
@@ -139,7 +144,7 @@ def test_keys_of_every_type_are_told_apart(column: pa.Array) -> None:
     assert len(Sample(good, KeepAll(), "k")) == 2
     both = pa.table({"j": [1, 1, 2], "k": column, "frequency": [1, 2, 3]})
     assert len(Sample(both, KeepAll(), ["j", "k"])) == 3
-    refused("found 1 row of keys", both.drop_columns(["j"]), KeepAll(), "k")
+    refused("at least one key in several rows", both.drop_columns(["j"]), KeepAll(), "k")
 
 
 def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
@@ -203,8 +208,11 @@ def test_foreign_samples_that_are_refused(tmp_path: Path) -> None:
     wrong("frequencies are integers; found double", pa.table({"word": [CANARY], "n": [1.0]}))
     wrong("frequencies are integers; found string", pa.table({"word": [CANARY], "n": [str(NUMBER)]}))
     wrong("at most 2\\*\\*63 - 1", pa.table({"word": [CANARY], "n": pa.array([2**63], pa.uint64())}))
-    wrong("NULL; found 1 in column 'frequency'", pa.table({"word": [CANARY], "n": pa.array([None], pa.int64())}))
-    wrong("NULL; found 1 in column 'word'", pa.table({"word": pa.array([None], pa.string()), "n": [1]}))
+    wrong(
+        "NULL; found at least one in column 'frequency'",
+        pa.table({"word": [CANARY], "n": pa.array([None], pa.int64())}),
+    )
+    wrong("NULL; found at least one in column 'word'", pa.table({"word": pa.array([None], pa.string()), "n": [1]}))
     wrong("exports Arrow; found int", 5)
     for name, text in (("x.csv", f"word,n\n{CANARY},{CANARY}\n"), ("y.csv", f"word,n\n{CANARY},1.5\n")):
         (tmp_path / name).write_text(text)

@@ -10,8 +10,14 @@
     └── PrivacyWarning           allowed, but hardly what anybody wants
 
 Every message says the rule, what was found, and the remedy, in that order, on one line. None shows
-a key or a frequency of private data.
+a key or a frequency of private data, and none keeps another library's error, which might: not as its cause, and not
+as its context.
 """
+
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 class DpsampleError(Exception):
@@ -39,3 +45,20 @@ class PrivacyViolation(DpsampleError):  # noqa: N818
 
 class PrivacyWarning(UserWarning):
     """Privacy parameters that are allowed, but protect very little."""
+
+
+def attempt(work: Callable[[], _T], refusal: DpsampleError, *errors: type[Exception]) -> _T:
+    """Return what `work` returns, or raise the refusal instead of its errors: outside of the handler.
+
+    >>> refusal = InvalidValue("a number is written in digits", "another character", "write digits")
+    >>> try:
+    ...     attempt(lambda: int("secret"), refusal, ValueError)
+    ... except InvalidValue as error:
+    ...     print(error, error.__cause__, error.__context__)
+    a number is written in digits; found another character; write digits None None
+    """
+    try:
+        return work()
+    except errors:
+        pass
+    raise refusal

@@ -14,6 +14,8 @@ from dpsample.errors import InvalidValue
 
 _LARGEST_EXPONENT = 300  # floats go little further, and exact arithmetic would take ever longer
 
+MAX_FREQUENCY = 2**63 - 1
+
 Number: TypeAlias = int | float | str | Decimal | Fraction
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from dpsample.errors import InvalidValue
-from dpsample.exact import Number, check_level, exact, figures_below, text
-from dpsample.scheme.sampling import MAX_FREQUENCY, Ints, Ppswor, Priority, Sampling
+from dpsample.exact import MAX_FREQUENCY, Number, check_level, exact, figures_below, text
+from dpsample.scheme.sampling import Ints, Ppswor, Priority, Sampling
 
 SHARE = Fraction(1, 20)  # default share of epsilon for a total
 _UNIT = 1 << 16  # weights that are not integers are counted in steps of 1 / _UNIT

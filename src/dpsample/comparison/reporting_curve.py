@@ -9,9 +9,10 @@ import numpy as np
 from dpsample.comparison.accuracy import Method, Pws
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import InvalidValue
+from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, Sampling
+from dpsample.scheme.sampling import Floats, Ints, Sampling
 
 PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and threshold", "not private"
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from dpsample.errors import InvalidValue
+from dpsample.errors import InvalidValue, attempt
 from dpsample.files.metadata import canonical, sha256_of
 
 ROWS: Final = 1 << 17  # in a batch and in a Parquet row group
@@ -76,15 +76,11 @@ def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
         raise InvalidValue("every batch has the columns and types of the schema", columns, "cast the batches")
     for name, column in zip(schema.names, batch.columns, strict=True):
         if column.null_count:
-            raise InvalidValue(
-                "no column may hold NULL", f"{column.null_count} in column {name!r}", "drop or replace them"
-            )
-    try:
-        batch.validate(full=True)
-    except pa.ArrowInvalid:
-        raise InvalidValue(
-            "strings must be valid UTF-8, and arrays whole", "a batch that is not", "cast the column to binary"
-        ) from None
+            raise InvalidValue("no column may hold NULL", f"at least one in column {name!r}", "drop or replace them")
+    refusal = InvalidValue(
+        "strings must be valid UTF-8, and arrays whole", "a batch that is not", "cast the column to binary"
+    )
+    attempt(lambda: batch.validate(full=True), refusal, pa.ArrowInvalid)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

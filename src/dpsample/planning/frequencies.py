@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, as_frequencies
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
 MOST_KEYS = 10**8  # of a Zipf distribution
 _RANKS = 10**6  # at once

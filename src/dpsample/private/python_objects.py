@@ -1,46 +1,170 @@
-"""Python objects as Arrow: keys, or keys with frequencies, in batches. What is refused is never shown."""
+"""Python objects as Arrow: keys, keys with frequencies, and columns of pandas that hold objects.
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+Their type is declared by the caller, or they are text: a type that followed from the values would tell of them. What
+is refused is never shown.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from itertools import islice
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from dpsample.errors import InvalidValue
+import numpy as np
+
+from dpsample.errors import InvalidValue, attempt
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK = 1 << 16  # rows of a batch
+_DIGITS = 1000  # of a decimal that is written out
+_ARROW = (ValueError, TypeError, OverflowError, NotImplementedError, KeyError)  # Arrow's own errors are among these
 
 
-def batches(items: Iterable[Any], key: Sequence[str], counted: bool, drop_null: bool) -> Iterator["pa.RecordBatch"]:
+def batches(items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null: bool) -> Iterator["pa.RecordBatch"]:
     """Yield batches of the key columns; of items that are pairs of a key and its frequency if they are `counted`.
 
-    >>> [batch] = batches({"a": 5, None: 7}.items(), ["word"], counted=True, drop_null=True)
+    >>> import pyarrow as pa
+    >>> schema = pa.schema([("word", pa.string()), ("frequency", pa.int64())])
+    >>> [batch] = batches({"a": 5, None: 7}.items(), schema, counted=True, drop_null=True)
     >>> batch.to_pylist()
     [{'word': 'a', 'frequency': 5}]
     """
     import pyarrow as pa
 
     left = iter(items)
-    families: list[str] = []
+    width = len(schema) - counted
     while chunk := list(islice(left, CHUNK)):
-        columns = _columns([item[0] for item in chunk] if counted else chunk, len(key))
+        columns = _columns([item[0] for item in chunk] if counted else chunk, width)
         if counted:
             columns.append([_whole(item[1]) for item in chunk])
         gaps = [i for i, column in enumerate(columns) if None in column]
         if gaps and not drop_null:
-            raise null_refusal(key[gaps[0]])
+            raise null_refusal(schema.names[gaps[0]])
         if gaps:
             columns = list(zip(*(row for row in zip(*columns, strict=True) if None not in row), strict=True))
-        if not columns:
-            continue
-        found = [_family(column) for column in columns]
-        if families and found != families:
-            _refuse_mixed()
-        families = found
-        arrays = [_array(column, family) for column, family in zip(columns, families, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, [*key, "frequency"][: len(arrays)])
+        if columns:
+            arrays = [column_array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def column_array(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    """Return values as an array of a declared type; None is NULL. Text takes what `as_text` writes.
+
+    >>> import pyarrow as pa
+    >>> column_array(["a", 7, None], pa.string()).to_pylist()
+    ['a', '7', None]
+    """
+    import pyarrow as pa
+
+    if pa.types.is_string(kind):
+        if not set(map(type, values)) <= {str, type(None)}:
+            values = [None if value is None else as_text(value) for value in values]
+    else:
+        accepted = accepted_classes(kind)
+        wrong = datetime if accepted == (date,) else () if accepted[0] is bool else bool  # of a class that is accepted
+        if not all(v is None or (isinstance(v, accepted) and not isinstance(v, wrong)) for v in values):
+            raise InvalidValue(
+                f"every value is of the declared type {kind}", "one that is not", "convert the values, or declare text"
+            )
+        if accepted == (Integral,):
+            values = [None if value is None else int(value) for value in values]
+    refusal = InvalidValue(
+        f"every value can be written as {'text in UTF-8' if pa.types.is_string(kind) else kind}",
+        "one that cannot",
+        "convert the values first",
+    )
+    return attempt(lambda: pa.array(values, kind), refusal, *_ARROW)
+
+
+def accepted_classes(kind: "pa.DataType") -> tuple[type, ...]:
+    """Return the classes of Python values that a column of this type takes; none if it takes no objects."""
+    import pyarrow as pa
+
+    types = pa.types
+    classes: list[tuple[Callable[[Any], bool], tuple[type, ...]]] = [
+        (types.is_string, (object,)),
+        (types.is_boolean, (bool, np.bool_)),
+        (types.is_integer, (Integral,)),
+        (types.is_decimal, (Decimal, Integral)),
+        (types.is_binary, (bytes,)),
+        (types.is_timestamp, (datetime,)),
+        (types.is_date, (date,)),
+    ]
+    return next((accepted for is_kind, accepted in classes if is_kind(kind)), ())
+
+
+def as_text(value: Any) -> str:
+    """Write a value as text, in one way for equal values: numbers and booleans as JSON does, dates by ISO 8601.
+
+    >>> from decimal import Decimal
+    >>> as_text("a"), as_text(7), as_text(True), as_text(Decimal("1.50")), as_text(Decimal("1.00"))
+    ('a', '7', 'true', '1.5', '1')
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < _DIGITS:
+        plain = f"{value:f}"
+        plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
+        return "0" if value == 0 else plain
+    if isinstance(value, datetime):  # of one moment, whatever the time zone
+        return value.isoformat() if value.tzinfo is None else value.astimezone(UTC).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    raise InvalidValue(
+        "a key, or a user, is a str, int, bool, Decimal, date or UUID, or a tuple of these, and is written as text",
+        f"one of type {type(value).__qualname__}",
+        "convert it to text, declare a key_type such as 'binary', or name the columns of a composite key",
+    )
+
+
+def frame_table(frame: Any, columns: Sequence[str], types: Mapping[str, "pa.DataType"], numbers: str | None) -> Any:
+    """Return columns of a pandas or polars DataFrame as an Arrow table.
+
+    A column of pandas that holds objects has no type of its own: it has the one in `types`, or is text. The column of
+    `numbers`, whose type is not published, is what its values are.
+    """
+    import pyarrow as pa
+
+    labels = [label for label in frame.columns if str(label) in columns]
+    untyped = [label for label in labels if str(label) != numbers and _holds_objects(frame[label])]
+    typed = [label for label in labels if label not in untyped]
+    for name in types:
+        if name not in map(str, untyped):
+            raise InvalidValue(
+                "key_type declares the type of a column that has none", f"{name!r} with one", "cast the column instead"
+            )
+    mixed = InvalidValue("a DataFrame's column has values of one type", "mixed ones", "convert the values first")
+    table = attempt(lambda: pa.table(frame[typed]), mixed, *_ARROW) if typed else pa.table({})
+    arrays = {name: table.column(name) for name in map(str, typed)}
+    for label in untyped:
+        values = frame[label].astype(object)
+        arrays[str(label)] = column_array(
+            values.where(values.notna(), None).tolist(), types.get(str(label), pa.string())
+        )
+    return pa.table({name: arrays[name] for name in columns})
+
+
+def is_pandas(data: Any) -> bool:
+    """Whether an object is of pandas, whose columns may hold Python objects."""
+    return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def _holds_objects(column: Any) -> bool:
+    """Whether a column, or the categories that it names, are Python objects."""
+    if not is_pandas(column):
+        return False
+    categories = getattr(column.dtype, "categories", None)
+    return bool((column if categories is None else categories).dtype == object)
 
 
 def _columns(keys: list[Any], width: int) -> list[Sequence[Any]]:
@@ -65,45 +189,6 @@ def null_refusal(column: str) -> InvalidValue:
     )
 
 
-def _family(column: Collection[Any]) -> str:
-    families = set()
-    for kind in set(map(type, column)):
-        if issubclass(kind, bool):
-            families.add("bool")
-        elif issubclass(kind, Integral):
-            families.add("int")
-        elif issubclass(kind, str):
-            families.add("str")
-        elif issubclass(kind, bytes):
-            families.add("bytes")
-        else:
-            raise InvalidValue(
-                "a key is a str, int, bytes or bool, or a tuple of these",
-                f"one of type {kind.__qualname__}",
-                "convert the keys to text, or name the columns of a composite key",
-            )
-    if len(families) > 1:
-        _refuse_mixed()
-    return families.pop()
-
-
-def _refuse_mixed() -> NoReturn:
-    raise InvalidValue("all keys have one type", "several types", "convert the keys to text")
-
-
-def _array(column: Collection[Any], family: str) -> "pa.Array":
-    import pyarrow as pa
-
-    types = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "bytes": pa.binary()}
-    if family == "int":
-        column = [int(v) for v in column]
-    return quietly(
-        lambda: pa.array(column, types[family]),
-        "integers are from -2**63 to 2**63 - 1, and text can be written in UTF-8",
-        "one that is not",
-    )
-
-
 def _whole(frequency: Any) -> int:
     """Read a frequency of a mapping as an integer, or refuse it."""
     try:
@@ -112,13 +197,4 @@ def _whole(frequency: Any) -> int:
             return whole
     except (ValueError, TypeError, OverflowError, ArithmeticError):
         pass
-    raise InvalidValue("frequencies are whole numbers", "one that is not", "count the elements of each key") from None
-
-
-def quietly(convert: Callable[[], Any], rule: str, found: str) -> Any:
-    """Convert to Arrow; what Arrow says of a failure would show values."""
-    try:
-        return convert()
-    except (ValueError, TypeError, OverflowError, NotImplementedError, KeyError):  # Arrow's own are among these
-        pass
-    raise InvalidValue(rule, found, "convert the values to one type first")
+    raise InvalidValue("frequencies are whole numbers", "one that is not", "count the elements of each key")

@@ -5,7 +5,7 @@ A sample can be sanitized without access to the data that it was drawn from. Its
 
 import html
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dpsample.accounting.composition import check_keys_per_user
-from dpsample.errors import InvalidValue
+from dpsample.errors import InvalidValue, attempt
 from dpsample.files import VERSION, PathLike, kind_of, plain_schema, read_table, rebatch, write_table
+from dpsample.private.engine.errors import refusal_of_code
+from dpsample.private.python_objects import frame_table, is_pandas
 from dpsample.release.rows import ascends, check_key_types
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Sampling
@@ -70,7 +72,7 @@ class Sample:
     def from_table(cls, source: Any, *, key: str | Sequence[str], frequency: str, sampling: Sampling) -> "Sample":
         """Take a sample that another system drew: an Arrow table, anything that exports one, or a file.
 
-        In a CSV file keys are text.
+        Keys without a declared type are text: of a CSV file, and of pandas columns of objects.
 
         >>> from dpsample import Priority
         >>> drawn = pa.table({"word": ["cat", "dog"], "n": [31, 12], "day": [1, 1]})
@@ -80,7 +82,7 @@ class Sample:
         names = check_keys(key, ("frequency",)) if key != frequency else ()
         if not names:
             raise InvalidValue("key and frequency are different columns", "one column for both", "name another one")
-        table = _foreign(source, names, frequency) if isinstance(source, str | os.PathLike) else _arrow(source)
+        table = (_foreign if isinstance(source, str | os.PathLike) else _arrow)(source, names, frequency)
         missing = [name for name in (*names, frequency) if table.column_names.count(name) != 1]
         if missing:
             raise InvalidValue(
@@ -141,12 +143,12 @@ class Sample:
         return f"<p>{html.escape(repr(self))}</p>"
 
     def _check_frequencies(self) -> None:
-        found = pc.min_max(self._table.column("frequency")).as_py()
-        if found["min"] is not None and found["min"] < 1:
+        ends = pc.min_max(self._table.column("frequency")).as_py()
+        if ends["min"] is not None and ends["min"] < 1:
             raise InvalidValue(
                 "frequencies in a sample are positive", "one that is not", "leave out keys that do not occur"
             )
-        if found["max"] is not None and found["max"] > self._sampling.largest:
+        if ends["max"] is not None and ends["max"] > self._sampling.largest:
             raise InvalidValue(
                 f"frequencies are at most {self._sampling.largest}, the last for which the scheme states q",
                 "a larger one",
@@ -157,26 +159,23 @@ class Sample:
         keys = [self._table.column(name) for name in self._keys]
         if pc.all(ascends([k[:-1] for k in keys], [k[1:] for k in keys]), min_count=0).as_py():
             return  # as a sample that dpsample drew does
-        twice = len(self) - self._table.group_by(list(self._keys)).aggregate([]).num_rows
-        if twice:
-            raise InvalidValue(
-                "a sample has each key once",
-                f"{twice:,} row{'' if twice == 1 else 's'} of keys that occur before",
-                "sum the frequencies of each key before sampling; two samples cannot be merged by stacking them",
-            )
+        if self._table.group_by(list(self._keys)).aggregate([]).num_rows < len(self):
+            raise refusal_of_code("twice")
 
 
 def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     """Read a sample file that dpsample wrote, and check all of it."""
     table, metadata = read_table(path, "sample", format=format)
-    try:
-        sampling, keys = Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"])
-    except (LookupError, TypeError, AttributeError):
-        raise InvalidValue(
-            "a sample's metadata state its scheme and its keys",
-            "some missing or of another type",
-            "draw the sample again",
-        ) from None
+    refusal = InvalidValue(
+        "a sample's metadata state its scheme and its keys", "some missing or of another type", "draw the sample again"
+    )
+    sampling, keys = attempt(
+        lambda: (Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"])),
+        refusal,
+        LookupError,
+        TypeError,
+        AttributeError,
+    )
     return Sample(table, sampling, keys, metadata.get("max_keys_per_user"))
 
 
@@ -189,34 +188,34 @@ def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Tabl
             "use dpsample.read_sample: it carries its scheme" if kind == "sample" else "it is private already",
         )
     suffix = Path(source).suffix.lower()
-    try:
-        if suffix == ".parquet":
-            return pq.read_table(source)
-        if suffix == ".arrow":
-            return pa.ipc.open_file(source).read_all()
-        if suffix == ".csv":
-            types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
-            return pa.csv.read_csv(
-                source,
-                parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-                convert_options=pa.csv.ConvertOptions(column_types=types),
-            )
-    except Exception:
-        raise InvalidValue(
-            f"a {suffix} file must be readable, with whole frequencies",
-            f"that {str(source)!r} is missing or is not",
-            "check the path, and read it with another tool",
-        ) from None
-    raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
+    types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
+    readers: dict[str, Callable[[], pa.Table]] = {
+        ".parquet": lambda: pq.read_table(source),
+        ".arrow": lambda: pa.ipc.open_file(source).read_all(),
+        ".csv": lambda: pa.csv.read_csv(
+            source,
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(column_types=types),
+        ),
+    }
+    if suffix not in readers:
+        raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
+    refusal = InvalidValue(
+        f"a {suffix} file must be readable, with whole frequencies",
+        f"that {str(source)!r} is missing or is not",
+        "check the path, and read it with another tool",
+    )
+    return attempt(readers[suffix], refusal, Exception)
 
 
-def _arrow(source: Any) -> pa.Table:
-    try:
-        return source if isinstance(source, pa.Table) else pa.table(source)
-    except Exception:
-        raise InvalidValue(
-            "a sample is a file or a table that exports Arrow", type(source).__name__, "convert it to an Arrow table"
-        ) from None
+def _arrow(source: Any, keys: tuple[str, ...], frequency: str) -> pa.Table:
+    columns = [*keys, frequency]
+    if is_pandas(source) and all([str(label) for label in source.columns].count(name) == 1 for name in columns):
+        return frame_table(source, columns, {}, frequency)
+    refusal = InvalidValue(
+        "a sample is a file or a table that exports Arrow", type(source).__name__, "convert it to an Arrow table"
+    )
+    return source if isinstance(source, pa.Table) else attempt(lambda: pa.table(source), refusal, Exception)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -232,7 +231,5 @@ def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     t = column.type
     if not (pa.types.is_integer(t) or (pa.types.is_decimal(t) and t.scale == 0)):
         raise InvalidValue("frequencies are integers", f"{t}", "count the elements of each key, or cast to int64")
-    try:
-        return column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        raise InvalidValue("frequencies are at most 2**63 - 1", "a larger one", "check how they were summed") from None
+    refusal = InvalidValue("frequencies are at most 2**63 - 1", "a larger one", "check how they were summed")
+    return attempt(lambda: column.cast(pa.int64()), refusal, pa.ArrowInvalid)

@@ -25,7 +25,7 @@ from dpsample.scheme.tokens import check_grid, default_grid, steady_from, tails
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
 _FINE = 1408  # bits to which a sampling decision is exact: far below the margin of the smallest delta, 1e-300
-_SHARED = 32  # from so many keys of one frequency on, its row is computed
+_SHARED = 32  # keys of one frequency from which on its whole row is computed, rather than a place for each key
 
 Rows = NDArray[np.intp]
 
@@ -83,16 +83,16 @@ class Sanitizer:
     ) -> None:
         self.sampling, self.privacy, self.keys_only = sampling, privacy, keys_only
         self.grid = check_grid(default_grid(privacy) if grid is None else grid)
-        self._rows = reporting(sampling, privacy)
+        self._reporting = reporting(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
-        self._steady = steady_from(self._rows)
+        self._steady = steady_from(self._reporting)
 
     def __call__(self, frequencies: Ints, coins: Coins) -> tuple[Rows, Ints]:
         """Return the positions of the keys that are reported, and their tokens in units of 1/grid (0 for keys only)."""
         check_grid(self.grid, int(frequencies.max(initial=0)))
         words = coins.first(len(frequencies))
         u = _uniform(words)
-        pi = self._rows.probabilities(frequencies)
+        pi = self._reporting.probabilities(frequencies)
         if isinstance(self.sampling, KeepAll):
             q = np.ones(1)
         else:
@@ -144,10 +144,10 @@ class Sanitizer:
         distinct, member, keys = np.unique(row_of, return_inverse=True, return_counts=True)
         shared = (keys >= _SHARED) | (distinct == self._steady)
         alone = np.flatnonzero(~shared[member])
-        cells[alone], above[alone], upto[alone] = locate(frequencies[alone], v[alone], self._rows, self.grid)
+        cells[alone], above[alone], upto[alone] = locate(frequencies[alone], v[alone], self._reporting, self.grid)
         order = np.argsort(member, kind="stable")
         ends = np.cumsum(keys)
-        for i, boundaries in tails(distinct[shared], self._rows, self.grid):
+        for i, boundaries in tails(distinct[shared], self._reporting, self.grid):
             n = int(np.searchsorted(distinct, i))
             at = order[ends[n] - keys[n] : ends[n]]
             k = np.searchsorted(boundaries, v[at], side="right") - 1

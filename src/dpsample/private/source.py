@@ -1,34 +1,29 @@
 """Source: where elements live, and which column or columns are their key.
 
-A source is a frozen value. It knows how to find its files and how to show its object to Arrow; the engine does the
-rest. What it shows of itself is where and which columns, never what is in them.
+A source is a frozen value. It lists its files, and hands its object to Arrow; the engine does the rest. What it shows
+of itself is its location and its columns, never what is in them. The types of its key columns are public, since a
+release has them: they are declared, by the source's own schema or by the caller, and never follow from values.
 """
 
-import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dpsample.errors import InvalidValue
-from dpsample.private.python_objects import CHUNK, batches, quietly
+from dpsample.private.engine.errors import type_refusal
+from dpsample.private.formats import FORMATS, format_of
+from dpsample.private.inputs import expanded, identity, local_path, require_distinct
+from dpsample.private.python_objects import CHUNK, accepted_classes, batches, frame_table
+from dpsample.private.sql import quoted_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal["files", "database", "table", "stream", "mapping", "keys", "frame"]
 
-RESERVED = ("frequency", "token", "estimate")
-FORMATS = {
-    "parquet": (".parquet", ".pq"),
-    "csv": (".csv", ".csv.gz"),
-    "tsv": (".tsv", ".tsv.gz"),
-    "jsonl": (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"),
-    "arrow": (".arrow", ".feather", ".ipc"),
-}
+RESERVED = ("frequency", "token", "estimate")  # names of columns that samples and releases have of their own
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -39,21 +34,31 @@ class Source:
                 ``postgresql://...`` or ``sqlite:///...`` with `table` or `query`; a pandas or polars DataFrame; an
                 Arrow table, reader or anything else with the Arrow C stream interface; a DuckDB relation; a mapping
                 from key to frequency; or an iterable of keys
-    key         the key column, or several; keys of a mapping or iterable get the column ``key`` unless told, and
-                need one name for each place of a tuple
+    key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
+                for each place of a tuple
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
                 each row is one element
     drop_null   leave out rows whose key has a NULL, or whose user is NULL, instead of refusing them
     table       a database's table, or ``schema.table``
     query       a database's SELECT instead of a table
-    format      of files: parquet, csv, tsv, jsonl or arrow; by extension unless told
+    format      of files: parquet, csv, tsv, jsonl or arrow; by default what the extension tells
     user        the column that says whose row it is, for privacy of users instead of elements
+    key_type    the type of keys that have none: of Python objects, and of pandas columns of objects; such as
+                ``"int64"``, ``"date32"``, ``"decimal128(9, 2)"``, ``"binary"``, or one for each column in a mapping
 
-    Text files carry no types, and guessed ones would make 7 of 007. So keys of CSV, TSV and JSON lines are text,
-    exactly as it stands in the file (for JSON: strings as they are, numbers and booleans as JSON writes them), and
-    frequencies are plain integers such as ``12``. CSV and TSV have a header line; a field is NULL if it is empty
-    without quotes, and the empty text if it is ``""``; CSV is separated by commas. For anything else, such as
-    another separator or hive partitions, hand in a DuckDB relation: ``duckdb.read_csv(path, sep=";")``.
+    The types of key columns are published with a release, so they never follow from the rows. Parquet, Arrow, typed
+    DataFrames, DuckDB relations and PostgreSQL have a schema. SQLite's columns are of the type that they are declared
+    with, or else text. Keys without a type are text unless `key_type` says more: strings as they are, integers and
+    booleans as JSON writes them, decimals without trailing zeros, dates and times by ISO 8601.
+
+    Text files carry no types either. Keys of CSV, TSV and JSON lines are text, exactly as it stands in the file (for
+    JSON: strings as they are, numbers and booleans as JSON writes them), and frequencies are plain integers such as
+    ``12``. CSV and TSV have a header line; a field is NULL if it is empty without quotes, and the empty text if it is
+    ``""``; CSV is separated by commas. For anything else, such as another separator or hive partitions, hand in a
+    DuckDB relation whose types are not guessed: ``duckdb.read_csv(path, sep=";", all_varchar=True)``.
+
+    Users are compared by value where the column has a type, and else as text, byte by byte. In JSON lines, 1, 1.0 and
+    "1" are one user, and a number with a fraction is refused.
 
     A list of strings together with `key` names files; without `key` its strings are keys themselves.
 
@@ -61,6 +66,8 @@ class Source:
     Source('events/*.parquet', key='query')
     >>> Source({"apple": 3, "pear": 1})
     Source(<dict>, key='key')
+    >>> Source([7, 7, 12], key_type="int64")
+    Source(<list>, key='key', key_type='int64')
     >>> Source("postgresql://ada:secret@db.example/shop", key=["city", "item"], table="orders")
     Source('postgresql://db.example/shop', key=['city', 'item'], table='orders')
     >>> Source("events.parquet", key=["query", "query"])
@@ -78,6 +85,7 @@ twice; name each column once
     query: str | None
     format: str | None
     user: str | None
+    key_type: str | Mapping[str, str] | None
     kind: Kind
     _taken: list[bool]
 
@@ -91,6 +99,7 @@ twice; name each column once
         query: str | None = None,
         format: str | None = None,
         user: str | None = None,
+        key_type: str | Mapping[str, str] | None = None,
     ) -> None:
         kind = _kind(data, key is not None)
         values = {
@@ -102,6 +111,7 @@ twice; name each column once
             "query": query,
             "format": format,
             "user": user,
+            "key_type": key_type,
             "kind": kind,
             "_taken": [],
         }
@@ -130,6 +140,8 @@ twice; name each column once
                 f"{self.format!r} with {'files' if self.kind == 'files' else 'no files'}",
                 "leave it out where the extension tells",
             )
+        if self.key_type is not None:
+            self.key_types()
         if self.kind != "database" and (self.table is not None or self.query is not None):
             raise InvalidValue("table and query go with a database", "no database", "leave them out")
         if self.kind == "database" and (self.table is None) == (self.query is None):
@@ -168,15 +180,15 @@ twice; name each column once
         """
         if not isinstance(data, Source):
             return cls(data, key, **options)
-        given = [name for name, value in {"key": key, **options}.items() if value is not None and value is not False]
-        if given:
+        others = [name for name, value in {"key": key, **options}.items() if value is not None and value is not False]
+        if others:
             raise InvalidValue(
-                "a Source says itself what its columns are", f"also {', '.join(given)}", "say it in the Source only"
+                "a Source says itself what its columns are", f"also {', '.join(others)}", "say it in the Source only"
             )
         return data
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Where the elements live, in words that give nothing away: no data, no user, no password."""
         if self.kind == "database":
             return repr(_public(self.data))
@@ -205,36 +217,33 @@ twice; name each column once
         return self.frequency is not None or self.kind == "mapping"
 
     def __repr__(self) -> str:
-        parts = [self.where, f"key={(self.key[0] if len(self.key) == 1 else list(self.key))!r}"]
+        parts = [self.location, f"key={(self.key[0] if len(self.key) == 1 else list(self.key))!r}"]
         parts += [
             f"{name}={getattr(self, name)!r}"
-            for name in ("frequency", "user", "table", "format")
+            for name in ("frequency", "user", "table", "format", "key_type")
             if getattr(self, name) is not None
         ]
         parts += ["query=..."] if self.query is not None else []
         parts += ["drop_null=True"] if self.drop_null else []
         return f"Source({', '.join(parts)})"
 
-    def files(self) -> tuple[str, list[str]]:
-        """Find the files: their format, and each one's absolute path, once."""
+    def listing(self) -> tuple[str, list[str]]:
+        """List the files of paths, folders and globs: their format, and each one's absolute path, once."""
         single = isinstance(self.data, str | os.PathLike)
-        found: list[str] = []
+        files: list[str] = []
         for i, entry in enumerate([self.data] if single else self.data):
             # an entry of a list may be a key by mistake, so it is not shown
-            found += self._expand(entry, repr(os.fspath(entry)) if single else f"entry {i + 1} of the list")
-        if len({os.path.realpath(path) for path in found}) < len(found):
-            raise InvalidValue(
-                "each file is read once, or its elements would count twice",
-                "a file named twice",
-                "look for globs or folders that overlap",
-            )
+            shown = repr(os.fspath(entry)) if single else f"entry {i + 1} of the list"
+            files += expanded(entry, shown, lambda file: bool(self.format or format_of(file)))
+        require_distinct(map(identity, files))
         if self.format is not None:
-            return self.format, found
-        formats = {_format(path) for path in found}
+            return self.format, files
+        formats = {format_of(path) for path in files}
         if None in formats:
+            endings = ", ".join(ending for format in FORMATS.values() for ending in format.endings)
             raise InvalidValue(
-                f"a file's extension tells its format: {', '.join(chain(*FORMATS.values()))}",
-                f"another one at {self.where}",
+                f"a file's extension tells its format: {endings}",
+                f"another one at {self.location}",
                 "name the format, such as format='csv'",
             )
         if len(formats) > 1:
@@ -243,27 +252,45 @@ twice; name each column once
                 " and ".join(sorted(str(f) for f in formats)),
                 "release them one by one",
             )
-        return str(formats.pop()), found
+        return str(formats.pop()), files
 
-    def _expand(self, entry: Any, shown: str) -> list[str]:
-        path = os.path.expanduser(os.fspath(entry))
-        if os.path.isfile(path):
-            return [os.path.abspath(path)]
-        if os.path.isdir(path):
-            inside = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-            found = [f for f in inside if not _hidden(os.path.relpath(f, path)) and (self.format or _format(f))]
-            rule, what = "a folder must have a data file in it", f"none in {shown}"
-        elif glob.has_magic(path):
-            found = [f for f in glob.glob(path, recursive=True) if os.path.isfile(f)]
-            rule, what = "a glob must match a file", f"no match for {shown}"
-        else:
-            found, rule, what = [], "a path must name a file or folder", f"nothing at {shown}"
-        if not found:
-            remedy = "check the path" + (
-                "" if "'" in shown or '"' in shown else ", or, if these are keys, leave out key"
+    def files(self) -> list[str]:
+        """List the files on this machine that are read: of paths, of a SQLite database, of a DataFrame of Spark."""
+        if self.kind == "files":
+            return self.listing()[1]
+        if self.kind == "database" and self.data.startswith("sqlite"):
+            path = os.path.abspath(self.data.partition(":///")[2])
+            return [name for name in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal") if os.path.exists(name)]
+        if self.kind == "frame":
+            return [path for path in map(local_path, self.data.inputFiles()) if path is not None]
+        return []
+
+    def reads(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a path is one of the files that are read, under whatever name: also through links."""
+        return identity(path) in set(map(identity, self.files()))
+
+    def key_types(self) -> dict[str, "pa.DataType"]:
+        """Return the types that the caller declared, by key column."""
+        from dpsample.files.tables import named_type
+
+        declared = self.key_type or {}
+        if isinstance(declared, str):
+            declared = dict.fromkeys(self.key, declared)
+        if self.kind not in ("mapping", "keys", "table") or not set(declared) <= set(self.key):
+            raise InvalidValue(
+                "key_type declares types of key columns of Python objects or of pandas",
+                "another source" if set(declared) <= set(self.key) else "a column that is not in the key",
+                "leave it out: this source has types of its own, or is text",
             )
-            raise InvalidValue(rule, what, remedy)
-        return sorted(map(os.path.abspath, found))
+        types = {name: named_type(str(kind)) for name, kind in declared.items()}
+        for name, kind in types.items():
+            if kind is None or not accepted_classes(kind):
+                raise InvalidValue(
+                    "a key_type is an Arrow type: string, bool, binary, an integer, a date, a timestamp or a decimal",
+                    repr(declared[name]),
+                    "write a name such as 'int64', 'date32', 'timestamp[us]' or 'decimal128(9, 2)'",
+                )
+        return types
 
     def as_table(self) -> "pa.Table":
         """Show a DataFrame or an Arrow table as an Arrow table of the columns to read."""
@@ -272,11 +299,13 @@ twice; name each column once
         data = self.data
         if isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])
+        types = self.key_types()
+        if isinstance(data, pa.Table) and types:
+            raise InvalidValue("an Arrow table has types of its own", "also a key_type", "cast the column instead")
         names = [str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)]
         self.require(names)
         if not isinstance(data, pa.Table):
-            frame = data[[name for name in data.columns if str(name) in self.columns]]
-            data = quietly(lambda: pa.table(frame), "a DataFrame's column has values of one type", "mixed ones")
+            data = frame_table(data, self.columns, types, self.frequency)
         table = data.select(self.columns)
         # Arrow's own functions, which DuckDB calls to filter, know no views
         plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -288,17 +317,17 @@ twice; name each column once
 
         if self.kind in ("mapping", "keys"):
             self._take()
-            items = self.data.items() if self.kind == "mapping" else self.data
-            found = batches(items, self.key, self.kind == "mapping", self.drop_null)
-            first = next(found, None)
-            if first is None:
-                columns = [(name, pa.string()) for name in self.key]
-                return pa.schema(columns + [("frequency", pa.int64())] * self.aggregated), iter(())
-            return first.schema, chain([first], found)
+            items = self.data.items() if self.aggregated else self.data
+            types = self.key_types()
+            columns = [(name, types.get(name, pa.string())) for name in self.key]
+            schema = pa.schema(columns + [("frequency", pa.int64())] * self.aggregated)
+            return schema, batches(items, schema, self.aggregated, self.drop_null)
         if hasattr(self.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
             self.require(self.data.columns)
-            names = ", ".join('"' + name.replace('"', '""') + '"' for name in self.columns)
-            reader = self.data.project(names).to_arrow_reader(CHUNK)
+            kinds = dict(zip(self.data.columns, map(str, self.data.types), strict=True))
+            if self.user is not None and kinds[self.user] == "JSON":  # text, to Arrow: 1 and 1.0 would be two users
+                raise type_refusal(self.user, "type json", "", "user")
+            reader = self.data.project(", ".join(map(quoted_name, self.columns))).to_arrow_reader(CHUNK)
         else:
             self._take()
             reader = pa.RecordBatchReader.from_stream(self.data)
@@ -315,25 +344,25 @@ twice; name each column once
             self._taken.append(True)
 
     def require(self, names: Sequence[str], shown: bool = True) -> None:
-        """Refuse unless each column to read is there once; `shown` says whether other names may be told."""
+        """Refuse unless each column to read is there once; with `shown`, a refusal may name the others."""
         for name in self.columns:
             if name in names and list(names).count(name) == 1:
                 continue
             if name in names:
-                found = f"{list(names).count(name)} of that name"
+                present = f"{list(names).count(name)} of that name"
             elif shown:
-                found = f"the columns {', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''}"
+                present = f"the columns {', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''}"
             else:  # a text file without a header has data in its place
-                found = f"{len(names)} other column{'' if len(names) == 1 else 's'}"
+                present = f"{len(names)} other column{'' if len(names) == 1 else 's'}"
             raise InvalidValue(
-                f"the column {name!r} must be in {self.where}",
-                found,
+                f"the column {name!r} must be in {self.location}",
+                present,
                 "check the name" if shown else "check the name, and that the file says it (CSV: in a header line)",
             )
 
 
 def _kind(data: Any, named: bool) -> Kind:
-    """Say what `data` is; `named` tells whether its key columns have names."""
+    """Return what `data` is; `named` if its key columns have names."""
     if isinstance(data, str) and "://" in data:
         scheme = data.split("://", 1)[0]
         if scheme not in ("postgresql", "postgres", "sqlite"):
@@ -387,7 +416,7 @@ def _checked_key(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]
             )
         if name.lower() in RESERVED:
             raise InvalidValue(
-                f"a release has the columns {', '.join(RESERVED)} of its own",
+                f"samples and releases have the columns {', '.join(RESERVED)} of their own",
                 f"the key column {name!r}",
                 "rename the key column",
             )
@@ -405,12 +434,3 @@ def _public(uri: str) -> str:
         return f"postgresql://{parts.hostname or ''}{port}{parts.path}"
     except ValueError:
         return "postgresql://..."
-
-
-def _format(path: str) -> str | None:
-    name = os.path.basename(path).lower()
-    return next((format for format, endings in FORMATS.items() if name.endswith(endings)), None)
-
-
-def _hidden(path: str) -> bool:
-    return any(part.startswith((".", "_")) for part in PurePath(path).parts)

@@ -17,12 +17,12 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
-from dpsample.exact import check_level
+from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
 from dpsample.questions.sums import needs_tokens
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
-from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints
+from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import lifetime
 
 if TYPE_CHECKING:

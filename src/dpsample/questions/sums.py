@@ -19,11 +19,11 @@ from dpsample.estimators.estimate import Estimate, check_estimator, estimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
-from dpsample.exact import check_level
+from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Selection, Weight, Where
 from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import MAX_FREQUENCY, Floats
+from dpsample.scheme.sampling import Floats
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release

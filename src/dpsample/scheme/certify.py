@@ -17,11 +17,11 @@ from itertools import islice
 from typing import Any
 
 from dpsample.errors import InvalidValue, PrivacyViolation
-from dpsample.exact import exponential_floor
+from dpsample.exact import MAX_FREQUENCY, exponential_floor
 from dpsample.privacy import Privacy
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.reporting import Reporting, reporting
-from dpsample.scheme.sampling import MAX_FREQUENCY, Sampling
+from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid, default_grid, lifetime
 
 _RATIO_BITS = 256

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
-from dpsample.exact import exponential_floor, text
+from dpsample.exact import MAX_FREQUENCY, exponential_floor, text
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
 _TABLE = 1 << 14  # pi of the smallest frequencies is looked up
 _CHUNK = 1 << 16  # frequencies per step, so that intermediate arrays stay in the cache

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsample.errors import InvalidValue
-from dpsample.exact import Number, exact, text
+from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 
-MAX_FREQUENCY = 2**63 - 1
 _ULP = 2.0**-53
 _LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
 

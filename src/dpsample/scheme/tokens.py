@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsample.errors import InvalidValue
+from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
-from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
 _BLOCK = 1 << 15  # boundaries times frequencies that are moved at once: what fits a core's cache
 

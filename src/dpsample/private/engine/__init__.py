@@ -1,8 +1,9 @@
 """Engines move data: they read sources, aggregate and sort them, and know no mathematics.
 
-    duckdb  the embedded one, for data on one machine
-    spark   the distributed one, imported on demand
-    errors  what all of them refuse
+    duckdb   the embedded one, for data on one machine
+    spark    the distributed one, imported on demand
+    columns  which types keys have, and batches cast to a schema
+    errors   what all of them refuse
 
 `Engine` is what every engine does.
 """

@@ -1,12 +1,18 @@
-"""What all engines refuse, in the same words. A mark travels in an engine's error message and holds no data."""
+"""What all engines refuse, in the same words.
 
+A condition on rows raises a mark inside the engine: a code, and the number of a column. The mark holds no data, and
+only codes of the list are read back, so that data that look like a mark get one of our own sentences at worst.
+"""
+
+import re
+from collections.abc import Sequence
 from typing import Final
 
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.private.python_objects import null_refusal
 
 MARK: Final = "dpsample-refused"
-WORDS = {
+FREQUENCY_FAULTS: Final = {
     "missing": "at least one row without a frequency (NULL)",
     "negative": "at least one negative frequency",
     "large": "at least one that is too large, infinite or NaN (floats are exact up to 2**53)",
@@ -16,8 +22,24 @@ WORDS = {
 }
 
 
-def marked(code: str, column: str) -> DpsampleError:
-    """Put a mark into words."""
+def refusal_of_mark(message: str, columns: Sequence[str]) -> DpsampleError | None:
+    """Return the refusal that the first known mark in an engine's message stands for.
+
+    >>> refusal_of_mark("Error: dpsample-refused:null:0", ["k"])
+    InvalidValue("the key column 'k' must have no NULL; found at least one row with NULL; ...")
+    >>> refusal_of_mark("Error: dpsample-refused:secret:0", ["k"])
+    """
+    for mark in re.finditer(rf"{MARK}:(\w+)(?::(\d+))?", message):
+        code, place = mark[1], int(mark[2] or 0)
+        if code in FREQUENCY_FAULTS or code == "twice":
+            return refusal_of_code(code)
+        if code in ("null", "nobody", "nested", "nested_user", "inexact_user") and place < len(columns):
+            return refusal_of_code(code, columns[place])
+    return None
+
+
+def refusal_of_code(code: str, column: str = "") -> DpsampleError:
+    """Return the refusal that a code stands for."""
     if code == "null":
         return null_refusal(column)
     if code == "nobody":
@@ -26,22 +48,32 @@ def marked(code: str, column: str) -> DpsampleError:
             "at least one row with NULL",
             "leave such rows out with drop_null=True (--drop-null), or say whose they are",
         )
-    if code == "nested":
-        return type_refusal(column, "an object or array", "nested values")
+    if code.startswith("nested"):
+        return type_refusal(column, "an object or array", "nested values", "user" if code == "nested_user" else "key")
+    if code == "inexact_user":
+        return type_refusal(column, "a number with a fraction, or above 2**53", "floats", "user")
+    if code == "twice":
+        return InvalidValue(
+            "a sample has each key once",
+            "at least one key in several rows",
+            "sum the frequencies of each key before sampling; two samples cannot be merged by stacking them",
+        )
     return InvalidValue(
-        "frequencies must be whole numbers from 0 to 2**63 - 1", WORDS[code], "count the elements of each key"
+        "frequencies must be whole numbers from 0 to 2**63 - 1",
+        FREQUENCY_FAULTS[code],
+        "count the elements of each key",
     )
 
 
-def type_refusal(name: str, found: str, what: str, role: str = "key") -> DpsampleError:
+def type_refusal(name: str, shown: str, what: str, role: str = "key") -> DpsampleError:
     """Return the refusal of the type of a column, of the key or the user."""
     why = {
         "floats": "; floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
         "nested values": "; it may be made of several columns instead",
     }
     return InvalidValue(
-        f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or times"
+        f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or timestamps"
         + why.get(what, ""),
-        found,
+        shown,
         "cast it to text or to an integer first",
     )

@@ -7,9 +7,9 @@ DuckDB's own messages, which may quote the data, go no further.
     engine      DuckDB: its methods, then its statements
     tables      how sources look from inside DuckDB
     users       each user keeps a bounded number of keys
-    columns     columns in SQL: names, key types, faults
+    columns     columns in SQL: key types, users in canonical form, faults
     databases   databases that aggregate their own rows
-    inputs      files looked at before DuckDB reads them
+    temporary   the folder of temporary files, and what dead processes left of theirs
     errors      what DuckDB's errors mean
 """
 

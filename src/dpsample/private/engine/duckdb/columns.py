@@ -1,21 +1,20 @@
-"""Columns in SQL: names, key types, and the faults of frequencies."""
+"""Columns in SQL: key types, users in canonical form, and the faults of frequencies."""
 
-import glob
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
+from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.errors import type_refusal
-from dpsample.scheme.sampling import MAX_FREQUENCY
+from dpsample.private.formats import Form
 
-_PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "time", "time_ns", "timestamp", "timestamp with time zone"}
+_PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "timestamp", "timestamp with time zone"}
 _PLAIN |= {"timestamp_s", "timestamp_ms", "timestamp_ns"}
 _INTEGERS = {"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint"}
 
 
-def faults_of(column: str, family: str) -> list[tuple[str, str]]:
+def frequency_faults(column: str, family: str) -> list[tuple[str, str]]:
     """Conditions under which a frequency is refused, in SQL that all databases here understand; the first one counts.
 
     NaN is above every number for DuckDB and PostgreSQL, and SQLite has none.
@@ -44,21 +43,41 @@ def faults_of(column: str, family: str) -> list[tuple[str, str]]:
     }[family]
 
 
-def key_sql(name: str, column: str, kind: Any, form: str, role: str = "key") -> str:
-    """SQL of a key column, or of the user's."""
+def key_sql(name: str, column: str, kind: Any, form: Form, role: str = "key") -> str:
+    """SQL of a key column, or of the user's, from its DuckDB type."""
+    if role == "user" and is_json(kind, form):
+        text = f"{column} ->> '$'"  # a number that is written as 1.0 or 1e0 is 1
+        number = f"CASE {text} WHEN '-0.0' THEN '0' ELSE regexp_replace({text}, '\\.0$', '') END"
+        return f"(CASE json_type({column}) WHEN 'DOUBLE' THEN {number} ELSE {text} END)"
     if form == "json":
         return f"({column} ->> '$')"
-    found = str(kind.id)
-    if found in ("enum", "uuid", "null") or str(kind) in ("JSON", '"NULL"'):
+    family = str(kind.id)
+    if family in ("enum", "uuid", "null") or str(kind) in ("JSON", '"NULL"'):
         return f"CAST({column} AS VARCHAR)"
-    if found in _PLAIN | _INTEGERS:
+    if family in _PLAIN | _INTEGERS:
         return column
-    what = "floats" if found in ("float", "double") else ""
-    what = "nested values" if found in ("list", "array", "struct", "map", "union", "variant") else what
-    raise type_refusal(name, f"type {found}", what, role)
+    what = "floats" if family in ("float", "double") else ""
+    what = "nested values" if family in ("list", "array", "struct", "map", "union", "variant") else what
+    raise type_refusal(name, f"type {family}", what, role)
 
 
-def family(name: str, kind: str) -> str:
+def is_json(kind: Any, form: Form) -> bool:
+    """Whether a column holds JSON values."""
+    return form == "json" or str(kind) == "JSON"
+
+
+def json_faults(column: str, place: int, role: str = "key") -> list[tuple[str, str]]:
+    """Conditions under which a JSON value is refused: as a user also a number that a float does not hold exactly."""
+    user = "_user" if role == "user" else ""
+    faults = [(f"json_type({column}) IN ('OBJECT', 'ARRAY')", f"nested{user}:{place}")]
+    if user:
+        number = f"json_type({column}) = 'DOUBLE' AND NOT regexp_full_match({column} ->> '$', '-?[0-9]+')"
+        exact = f"({column} ->> '$') LIKE '%.0' AND abs(TRY_CAST({column} ->> '$' AS DOUBLE)) < {2**53}"
+        faults.append((f"{number} AND NOT ({exact})", f"inexact{user}:{place}"))
+    return faults
+
+
+def number_family(name: str, kind: str) -> str:
     """Return which faults the numbers of a type can have."""
     if kind in _INTEGERS:
         return "integer"
@@ -69,27 +88,6 @@ def family(name: str, kind: str) -> str:
     raise InvalidValue(f"the frequency column {name!r} must be of numbers", f"type {kind}", "name another, or cast it")
 
 
-def quoted_name(name: str) -> str:
-    """Return a name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quoted_text(text: str) -> str:
-    """Return a text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def quoted_paths(paths: Iterable[str]) -> str:
-    """Return paths as SQL has them, to be taken literally."""
-    return f"[{', '.join(quoted_text(glob.escape(path)) for path in paths)}]"
-
-
 def numbered(table: pa.Table) -> pa.Table:
     """Call the columns c0, c1, ..."""
     return table.rename_columns([f"c{i}" for i in range(table.num_columns)])
-
-
-def shaped_as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch the names and types of a schema."""
-    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,5 +1,6 @@
 """Databases that aggregate their own rows, over ADBC."""
 
+import contextlib
 import importlib
 import os
 from collections.abc import Iterator
@@ -9,9 +10,18 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.private.engine.duckdb.columns import family, faults_of, quoted_name, shaped_as
-from dpsample.private.engine.errors import WORDS, marked, type_refusal
+from dpsample.private.engine.columns import require_plain, shaped
+from dpsample.private.engine.duckdb.columns import frequency_faults, number_family
+from dpsample.private.engine.errors import FREQUENCY_FAULTS, refusal_of_code, type_refusal
 from dpsample.private.source import Source
+from dpsample.private.sql import quoted_name, quoted_text
+
+_VIEW = "dpsample_source"
+_STORED = {  # what a column of SQLite may store, by its type here, and what that is called
+    pa.string(): (("text", "integer"), "text or integers"),
+    pa.int64(): (("integer",), "integers"),
+    pa.binary(): (("blob",), "bytes"),
+}
 
 
 class Database:
@@ -21,18 +31,23 @@ class Database:
         self._source = source
         self._sqlite = source.data.startswith("sqlite")
         if source.query is not None:
-            self._item = f"({source.query.strip().rstrip(';')}\n) AS source_rows"
+            self._query = source.query.strip().rstrip(";")
+            self._item = f"({self._query}\n) AS source_rows"
         else:
             self._item = ".".join(quoted_name(part) for part in str(source.table).split(".", 1))
-        [found, *_] = self._run(f"SELECT * FROM {self._item} LIMIT 0")
-        source.require(found.names)
-        self._family = "stored"  # SQLite's columns hold what they are given
+        [schema, *_] = self._run(f"SELECT * FROM {self._item} LIMIT 0")
+        source.require(schema.names)
+        self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
-            self._family = self._number(found.field(source.frequency))
+            self._family = self._number(schema.field(source.frequency))
         self._names = [name for name in source.columns if name != source.frequency]  # the key, and the user if any
-        kinds = self._stored() if self._sqlite else [self._declared(found.field(name)) for name in self._names]
+        kinds = self._declared_sqlite() if self._sqlite else [self._declared(schema.field(n)) for n in self._names]
+        for name, (kind, _) in zip(self._names, kinds, strict=True):
+            require_plain(name, kind, self._role(name))
         self.types = [kind for kind, _ in kinds]
         self._keys = [sql for _, sql in kinds]  # compared byte by byte, whatever the column's own collation
+        if self._sqlite:
+            self._require_declared()
 
     def elements(self) -> Iterator[pa.RecordBatch]:
         """Return the key of each row."""
@@ -44,8 +59,8 @@ class Database:
         value, fault = "count(*)", "-1"
         if self._source.frequency is not None:
             column = quoted_name(self._source.frequency)
-            faults = faults_of(column, self._family)
-            numbers = [(condition, list(WORDS).index(code)) for condition, code in faults]
+            faults = frequency_faults(column, self._family)
+            numbers = [(condition, list(FREQUENCY_FAULTS).index(code)) for condition, code in faults]
             fault = f"max(CASE {' '.join(f'WHEN {condition} THEN {n}' for condition, n in numbers)} ELSE -1 END)"
             no_fault = f"CASE {' '.join(f'WHEN {condition} THEN 0' for condition, _ in numbers)} "
             value = f"sum({no_fault} ELSE CAST({column} AS BIGINT) END)"
@@ -60,35 +75,63 @@ class Database:
         schema = pa.schema(list(zip(self._names, self.types, strict=True)))
         return schema, self._batches(f"SELECT DISTINCT {', '.join(self._keys)} FROM {self._item}", schema)
 
-    def _stored(self) -> list[tuple[pa.DataType, str]]:
-        """SQLite gives every value a type of its own: look at all of them."""
-        types = {"integer": pa.int64(), "text": pa.string(), "blob": pa.binary()}
-        chosen = [f"max(typeof({quoted_name(name)}) = '{kind}')" for name in self._names for kind in (*types, "real")]
+    def _role(self, name: str) -> str:
+        return "user" if name == self._source.user else "key"
+
+    def _declared_sqlite(self) -> list[tuple[pa.DataType, str]]:
+        """The type that a column of SQLite is declared with, by its rules of affinity; or text.
+
+        A column of a query has the type of the column or the CAST that it is; one without a declared type is "BLOB".
+        """
+        if self._source.query is not None:
+            columns = f"SELECT name, type FROM pragma_table_info('{_VIEW}')"
+            [_, *batches] = self._run(columns, f"CREATE TEMP VIEW {_VIEW} AS {self._query}")
+        else:
+            *schema, table = str(self._source.table).split(".", 1)
+            named = ", ".join(map(quoted_text, [table, *schema]))
+            [_, *batches] = self._run(f"SELECT name, type FROM pragma_table_xinfo({named})")
+        types = {row["name"]: str(row["type"]).upper() for batch in batches for row in batch.to_pylist()}
+        return [self._affinity(name, types.get(name, "")) for name in self._names]
+
+    def _affinity(self, name: str, declared: str) -> tuple[pa.DataType, str]:
+        column = quoted_name(name)
+        if "INT" in declared:
+            return pa.int64(), column
+        if not any(part in declared for part in ("CHAR", "CLOB", "TEXT")):
+            if "BLOB" in declared:
+                return pa.binary(), column
+            if any(part in declared for part in ("REAL", "FLOA", "DOUB")):
+                raise type_refusal(name, "type real", "floats", self._role(name))
+        return pa.string(), f"CAST({column} AS TEXT) COLLATE BINARY"
+
+    def _require_declared(self) -> None:
+        """SQLite gives every value a type of its own: refuse columns with others than the declared one."""
+        chosen = []
+        for name, kind in zip(self._names, self.types, strict=True):
+            column = quoted_name(name)
+            stored = ", ".join(f"'{word}'" for word in ("null", *_STORED[kind][0]))
+            chosen += [f"max(typeof({column}) = 'real')", f"max(typeof({column}) NOT IN ({stored}))"]
         [_, batch, *_] = self._run(f"SELECT {', '.join(chosen)} FROM {self._item}")
         present = [bool(column[0].as_py()) for column in batch.columns]
-        result = []
-        for i, name in enumerate(self._names):
-            kinds = [kind for kind, found in zip((*types, "real"), present[4 * i : 4 * i + 4], strict=True) if found]
-            if "real" in kinds:
-                raise type_refusal(name, "real", "floats")
-            if len(kinds) > 1:
+        for i, (name, kind) in enumerate(zip(self._names, self.types, strict=True)):
+            if present[2 * i]:
+                raise type_refusal(name, "at least one value of type real", "floats", self._role(name))
+            if present[2 * i + 1]:
                 raise InvalidValue(
-                    f"the key column {name!r} must have values of one type",
-                    " and ".join(kinds),
-                    f"write query='SELECT CAST({name} AS TEXT) ...' instead of table=",
+                    f"the {self._role(name)} column {name!r} must have {_STORED[kind][1]}, as it is declared",
+                    "at least one other value",
+                    f"write query='SELECT CAST({name} AS TEXT) AS {name} ...' instead, or hex({name}) for bytes",
                 )
-            kind = kinds[0] if kinds else "text"
-            result.append((types[kind], f"{quoted_name(name)} COLLATE BINARY" if kind == "text" else quoted_name(name)))
-        return result
 
     def _declared(self, column: pa.Field) -> tuple[pa.DataType, str]:
-        kind, sql = column.type, quoted_name(column.name)
-        if pa.types.is_string(kind) or str(kind) == "extension<arrow.uuid>":
+        kind, sql, role = column.type, quoted_name(column.name), self._role(column.name)
+        declared = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
+        if declared == "numeric" and role == "user":  # 1.0 and 1.00 are one user
+            return pa.string(), f"CAST(trim_scale({sql}) AS text)"
+        if declared == "numeric" or (isinstance(kind, pa.BaseExtensionType) and str(kind) != "extension<arrow.uuid>"):
+            raise type_refusal(column.name, f"type {declared}", "", role)
+        if pa.types.is_string(kind) or isinstance(kind, pa.BaseExtensionType):
             return pa.string(), f'CAST({sql} AS text) COLLATE "C"'
-        if pa.types.is_floating(kind):
-            raise type_refusal(column.name, str(kind), "floats")
-        if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
-            raise type_refusal(column.name, (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode(), "")
         return kind, sql
 
     def _number(self, column: pa.Field) -> str:
@@ -97,21 +140,23 @@ class Database:
         if pa.types.is_floating(column.type):
             return "float"
         kind = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
-        return family(column.name, "decimal" if kind == "numeric" else kind)
+        return number_family(column.name, "decimal" if kind == "numeric" else kind)
 
     def _batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         results = self._run(sql)
         next(results)
         for batch in results:
-            yield shaped_as(batch, schema)
+            yield shaped(batch, schema)
 
-    def _run(self, sql: str) -> Iterator[Any]:
-        """Yield the schema of a result, then its batches."""
+    def _run(self, sql: str, before: str | None = None) -> Iterator[Any]:
+        """Yield the schema of a result, then its batches; another statement may be run `before`."""
         problem: DpsampleError
         try:
             with self._connect() as connection, connection.cursor() as cursor:
                 if self._sqlite:
                     cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+                if before is not None:
+                    cursor.execute(before)
                 cursor.execute(sql)
                 reader = cursor.fetch_record_batch()
                 yield reader.schema
@@ -125,12 +170,13 @@ class Database:
 
     def _connect(self) -> Any:
         name = "sqlite" if self._sqlite else "postgresql"
-        try:
+        driver = None
+        with contextlib.suppress(ImportError):
             driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
-        except ImportError:
+        if driver is None:
             raise InvalidValue(
                 f"a {name} source needs its ADBC driver", "none installed", f"run: pip install 'dpsample[{name}]'"
-            ) from None
+            )
         if not self._sqlite:
             return driver.connect(self._source.data)
         path = self._source.data.partition(":///")[2]
@@ -144,9 +190,9 @@ class Database:
 
     def _refusal(self, error: Exception) -> DpsampleError:
         state, message = getattr(error, "sqlstate", None) or "", str(error)
-        rule = f"{self._source.where} must answer the query"
+        rule = f"{self._source.location} must answer the query"
         if "integer overflow" in message:
-            return marked("sum", "")
+            return refusal_of_code("sum")
         if state == "42P01" or "no such table" in message:
             return InvalidValue(rule, "no table of that name", "check the table's name and schema")
         if state == "42703" or "no such column" in message:
@@ -155,7 +201,7 @@ class Database:
             return InvalidValue(rule, "no permission to read the table", "ask for it")
         if "Failed to connect" in message or state.startswith(("08", "28")):
             return InvalidValue(
-                f"{self._source.where} must accept a connection", "none", "check server, database, user and password"
+                f"{self._source.location} must accept a connection", "none", "check server, database, user and password"
             )
         remedy = "try the query in the database's own shell"
         return InvalidValue(rule, f"a failure{f' of SQLSTATE {state}' if state else ''}", remedy)

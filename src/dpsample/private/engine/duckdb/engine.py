@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -15,21 +14,28 @@ import duckdb
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
-from dpsample.private.engine.duckdb.columns import numbered, shaped_as
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.private.engine.columns import shaped
+from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import is_out_of_memory, translated
-from dpsample.private.engine.duckdb.tables import Objects, Table, Tables
+from dpsample.private.engine.duckdb.tables import Table, Tables
+from dpsample.private.engine.duckdb.temporary import TemporaryFolder
 from dpsample.private.engine.duckdb.users import bounded
-from dpsample.private.engine.errors import marked
+from dpsample.private.engine.errors import refusal_of_code
+from dpsample.private.formats import Objects
 from dpsample.private.progress import Progress, with_progress
 from dpsample.private.randomness import CoinSource, SecretCoins
 from dpsample.private.source import Source
-from dpsample.scheme.sampling import MAX_FREQUENCY, Ints
+from dpsample.scheme.sampling import Ints
 
 _T = TypeVar("_T")
 
 _BATCH = 122_880  # rows: one of DuckDB's row groups
 _PREFIX = 1 << 16  # rows that an estimate looks at
-_LEAST = 200 * 10**6  # bytes of memory to work in
+_LEAST = 300 * 10**6  # bytes of memory to work in: below it, the limit could not be held
+_PROCESS = (
+    250 * 10**6
+)  # bytes that Python, Arrow and DuckDB's threads take beside DuckDB's own limit; at most 240 measured
 _THREAD = 64 * 10**6  # bytes of memory that a thread should have
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
@@ -37,10 +43,11 @@ _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 class DuckDB:
     """The embedded engine, to be used in a `with` block.
 
-    memory_limit    for the whole process, such as "1GB"; data that needs more is aggregated in parts and spilled to
-                    temporary files; without it, DuckDB takes what it needs up to four fifths of the machine
-    threads         as many as there are cores unless told
-    temp_dir        where temporary files go, in a private folder that is removed at the end; they hold private data
+    memory_limit    of the process that releases, such as "1GB", and at least 300MB; data that needs more is aggregated
+                    in parts and spilled to temporary files; without it, DuckDB takes up to four fifths of the machine
+    threads         by default as many as there are cores
+    temp_dir        where temporary files go, in a private folder; they hold private data, and are removed at the end,
+                    or by the next run with this temp_dir if the process was killed
 
     A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
     into a temporary table first, so that it can be passed over again.
@@ -65,9 +72,9 @@ class DuckDB:
             raise InvalidValue(
                 "temp_dir is a folder that can be written to", f"{os.fspath(temp_dir)!r}", "make it, or choose another"
             )
-        self._temp = tempfile.TemporaryDirectory(prefix="dpsample-", dir=temp_dir)  # mode 0700
+        self._temp = TemporaryFolder(temp_dir)
         config: dict[str, Any] = {
-            "temp_directory": self._temp.name,
+            "temp_directory": self._temp.path,
             "preserve_insertion_order": "false",
             "autoinstall_known_extensions": "false",
         }
@@ -82,7 +89,7 @@ class DuckDB:
             self._connection = duckdb.connect(":memory:", config=config)
         finally:
             if self._connection is None:
-                self._temp.cleanup()
+                self._temp.remove()
         self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._names = (f"spool_{i}" for i in count())
         self.tables = Tables(self)
@@ -104,7 +111,7 @@ class DuckDB:
                 cursor.close()
             connection.close()
         finally:
-            self._temp.cleanup()
+            self._temp.remove()
 
     # ---- what an engine does
 
@@ -211,7 +218,7 @@ class DuckDB:
             try:
                 self.spool(name, schema, batches)
                 for batch in self.stream(f"SELECT * FROM {name} ORDER BY {order}"):
-                    yield shaped_as(batch, schema)
+                    yield shaped(batch, schema)
             finally:
                 self.drop(name)
 
@@ -270,7 +277,7 @@ class DuckDB:
         if total is not None and total > MAX_FREQUENCY:  # of all keys together; look at each
             above = f"SELECT 1 FROM ({table.rows}) GROUP BY {table.names} HAVING sum(f) > {MAX_FREQUENCY} LIMIT 1"
             if self.run(above, table.objects):
-                raise marked("sum", "")
+                raise refusal_of_code("sum")
 
     def _elements(self, table: "Table") -> Iterator[pa.RecordBatch]:
         if table.elements is not None:
@@ -304,7 +311,7 @@ class DuckDB:
             return rows
 
     def stream(self, sql: str, objects: Objects | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query, as it is made."""
+        """Yield the result of a query, batch by batch."""
         with self._cursor(objects) as cursor:
             for batch in _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(_BATCH)):
                 if batch.num_rows:
@@ -387,7 +394,7 @@ class DuckDB:
         def produce() -> Iterator[_T]:
             yield answer(self.tables.open(source))
 
-        return next(translated(produce, source.where, source.columns))
+        return next(translated(produce, source.location, source.columns))
 
     def _read(
         self, source: Source, produce: "Callable[[Table], Iterator[pa.RecordBatch]]", *, frequency: bool
@@ -396,9 +403,9 @@ class DuckDB:
             table = self.tables.open(source)
             schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
             for batch in produce(table):
-                yield shaped_as(batch, schema)
+                yield shaped(batch, schema)
 
-        return translated(batches, source.where, source.columns)
+        return translated(batches, source.location, source.columns)
 
 
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
@@ -448,5 +455,5 @@ def _bytes(limit: str | int) -> int:
 
 
 def share_of(limit: int) -> int:
-    """DuckDB's share of the memory of the process; the rest is for Python, Arrow, and what DuckDB does not count."""
-    return (limit - 150 * 10**6) * 3 // 4
+    """DuckDB's share of the memory of the process; it takes up to a tenth more than its own limit."""
+    return (limit - _PROCESS) * 9 // 10

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue, SystemFailure
-from dpsample.private.engine.errors import MARK, marked
+from dpsample.private.engine.errors import MARK, refusal_of_mark
 
 _T = TypeVar("_T")
 
@@ -24,11 +24,11 @@ def is_out_of_memory(error: Exception) -> bool:
     return "Out of Memory Error" in str(error)[:40] and "temp_directory_size" not in str(error)
 
 
-def refusal(error: Exception, where: str, keys: Sequence[str]) -> BaseException:
+def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseException:
     """Put an error of DuckDB or Arrow into words that show nothing of the data."""
     message = str(error)
-    if mark := re.search(rf"{MARK}:(\w+)(?::(\d+))?", message):
-        return marked(mark[1], keys[int(mark[2])] if mark[2] else "")
+    if isinstance(error, duckdb.Error) and (marked := refusal_of_mark(message, columns)):
+        return marked
     if isinstance(error, duckdb.InterruptException):
         return KeyboardInterrupt()
     if "No space left" in message or "temp_directory_size" in message:
@@ -39,18 +39,16 @@ def refusal(error: Exception, where: str, keys: Sequence[str]) -> BaseException:
         return SystemFailure(
             "the work must fit into the memory limit", "too little", "raise or set memory_limit, or use fewer threads"
         )
-    rule, remedy = f"{where} must be whole and readable", "check the file, or write it anew"
+    rule, remedy = f"{location} must be whole and readable", "check the file, or write it anew"
     if line := re.search(r"CSV (Error on Line: (\d+)|Parser)", message):
-        where_in = f" near line {line[2]}" if line[2] else ""
-        return InvalidValue(
-            rule, f"a broken row of CSV{where_in}", "check its quotes, separators, line ends and encoding"
-        )
+        near = f" near line {line[2]}" if line[2] else ""
+        return InvalidValue(rule, f"a broken row of CSV{near}", "check its quotes, separators, line ends and encoding")
     if line := re.search(r"JSON.* in line (\d+)", message):
         return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
     return InvalidValue(rule, f"one that is not ({type(error).__name__})", remedy)
 
 
-def translated(produce: Callable[[], Iterator[_T]], where: str, keys: Sequence[str]) -> Iterator[_T]:
+def translated(produce: Callable[[], Iterator[_T]], location: str, columns: Sequence[str]) -> Iterator[_T]:
     """Yield from an iterator; an error of DuckDB or Arrow is replaced, and not even kept as a context."""
     iterator = produce()
     while True:
@@ -59,7 +57,7 @@ def translated(produce: Callable[[], Iterator[_T]], where: str, keys: Sequence[s
         except StopIteration:
             return
         except (duckdb.Error, pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
-            problem = refusal(error, where, keys)
+            problem = refusal(error, location, columns)
         else:
             yield item
             continue

@@ -1,40 +1,31 @@
 """How sources look from inside DuckDB."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
+from dpsample.private.engine.columns import require_plain
 from dpsample.private.engine.duckdb.columns import (
-    family,
-    faults_of,
+    frequency_faults,
+    is_json,
+    json_faults,
     key_sql,
+    number_family,
     numbered,
-    quoted_name,
-    quoted_paths,
-    quoted_text,
 )
 from dpsample.private.engine.duckdb.databases import Database
 from dpsample.private.engine.duckdb.errors import raise_sql
-from dpsample.private.engine.duckdb.inputs import (
-    header_of,
-    ipc_batches,
-    require_agreement,
-    require_even_quotes,
-    require_whole,
-)
-from dpsample.private.engine.errors import WORDS
+from dpsample.private.engine.errors import FREQUENCY_FAULTS
+from dpsample.private.formats import FORMATS, Form, Objects
 from dpsample.private.python_objects import null_refusal
 from dpsample.private.source import Source
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
-
-Objects = Mapping[str, Callable[[], Any]]  # names in a statement -> what makes the Arrow object behind it
 
 
 @dataclass
@@ -91,7 +82,7 @@ class Table:
 
 
 class Tables:
-    """The tables of an engine's sources, each made and checked once."""
+    """The tables of an engine's sources, each opened and checked once."""
 
     def __init__(self, engine: "DuckDB") -> None:
         self._engine = engine
@@ -102,7 +93,7 @@ class Tables:
         self._known.clear()
 
     def open(self, source: Source) -> Table:
-        """Return a source's table, made and checked the first time."""
+        """Return a source's table, opened and checked the first time."""
         if id(source) not in self._known:
             self._known[id(source)] = source, self._make(source)  # the source is kept, so that its id is
         return self._known[id(source)][1]
@@ -123,127 +114,60 @@ class Tables:
         if source.kind == "database":
             return self._database(source)
         if source.kind == "table":
-            table = source.as_table()
-            made = self._table(source, "source", {"source": lambda: numbered(table)})
-            made.size = lambda: table.num_rows
-            return made
+            rows = source.as_table()
+            table = self._table(source, "source", {"source": lambda: numbered(rows)})
+            table.size = lambda: rows.num_rows
+            return table
         if source.kind != "files":
-            made = self._pending(source, *source.as_batches())
+            table = self._pending(source, *source.as_batches())
             if hasattr(source.data, "__len__") and source.kind != "stream":
-                made.size = lambda: len(source.data)
-            return made
-        format, paths = source.files()
+                table.size = lambda: len(source.data)
+            return table
+        return self._files(source)
+
+    def _files(self, source: Source) -> Table:
+        format, paths = source.listing()
         for path in paths:
             if not os.access(path, os.R_OK):
                 raise InvalidValue("a file must be readable", f"no permission for {path!r}", "check who may read it")
-        if format == "parquet":
-            return self._parquet(source, paths)
-        if format == "jsonl":
-            return self._json(source, paths)
-        if format == "arrow":
-            return self._arrow(source, paths)
-        return self._csv(source, paths, "," if format == "csv" else "\t")
+        scan = FORMATS[format].scan(source, paths, self._engine)
+        table = replace(self._table(source, scan.origin, scan.objects, scan.form), unseen=list(scan.checks))
+        count = scan.rows
+        if count is not None:
+            table.size = lambda: int(self._engine.run(count)[0][0])
+        return table
 
-    def _table(self, source: Source, origin: str, objects: Objects | None = None, form: str = "typed") -> Table:
+    def _table(self, source: Source, origin: str, objects: Objects | None = None, form: Form = "typed") -> Table:
         """Make the table of a FROM item with the columns of the source, in order, as c0, c1, ..."""
         types = [kind for _, kind in self._engine.describe(origin, objects)]
         keys = [key_sql(name, f"c{i}", types[i], form) for i, name in enumerate(source.key)]
-        faults = [
-            (f"json_type(c{i}) IN ('OBJECT', 'ARRAY')", f"nested:{i}")
-            for i in range(len(keys) + (source.user is not None))
-            if form == "json"
-        ]
+        faults = [fault for i in range(len(keys)) if form == "json" for fault in json_faults(f"c{i}", i)]
         user = None
         if source.user is not None:
-            user = key_sql(source.user, f"c{len(keys)}", types[-1], form, "user")
+            place = len(keys)
+            user = key_sql(source.user, f"c{place}", types[place], form, "user")
+            faults += json_faults(f"c{place}", place, "user") if is_json(types[place], form) else []
         frequency = None
         if source.aggregated:
             column, name = f"c{len(keys)}", source.frequency or "frequency"
             frequency = f"TRY_CAST({column} AS BIGINT)"
-            kind = family(name, str(types[-1].id)) if form == "typed" else "text"
-            faults += faults_of(column, kind)
+            family = number_family(name, str(types[-1].id)) if form == "typed" else "text"
+            faults += frequency_faults(column, family)
             # a comparison alone would be judged by a Parquet file's statistics, which leave NaN out
-            faults += [(f"isnan({column})", "large")] if kind == "float" else []
+            faults += [(f"isnan({column})", "large")] if family == "float" else []
         schema = self._schema(source, keys, origin, objects)
         return Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {})
 
     def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
         chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(keys))
-        found = self._engine.schema(f"SELECT {chosen} FROM {origin}", objects)
-        return pa.schema([pa.field(name, f.type) for name, f in zip(source.key, found, strict=True)])
+        types = self._engine.schema(f"SELECT {chosen} FROM {origin}", objects).types
+        for name, kind in zip(source.key, types, strict=True):
+            require_plain(name, kind)
+        return pa.schema(list(zip(source.key, types, strict=True)))
 
     def _pending(self, source: Source, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Table:
         table = self._table(source, "empty", {"empty": lambda: numbered(schema.empty_table())})
         return replace(table, origin=self._engine.name(), objects={}, pending=(schema, batches))
-
-    def _parquet(self, source: Source, paths: list[str]) -> Table:
-        found: list[tuple[str, ...]] = []
-        for path in paths:
-            columns = dict(self._engine.describe(f"read_parquet({quoted_paths([path])}, hive_partitioning = false)"))
-            source.require(list(columns))
-            found.append(tuple(str(columns[name]) for name in source.columns))
-        require_agreement(source, found)
-        chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
-        table = self._table(
-            source, f"(SELECT {chosen} FROM read_parquet({quoted_paths(paths)}, hive_partitioning = false))"
-        )
-        counted = f"SELECT sum(num_rows)::BIGINT FROM parquet_file_metadata({quoted_paths(paths)})"
-        table.size = lambda: int(self._engine.run(counted)[0][0])
-        return table
-
-    def _csv(self, source: Source, paths: list[str], separator: str) -> Table:
-        headers: dict[tuple[str, ...], list[str]] = {}
-        for path in paths:
-            header = header_of(path, separator)
-            source.require(header, shown=False)
-            headers.setdefault(tuple(header), []).append(path)
-
-        # not in parallel: many threads lose or repeat rows, silently, where quoted fields have quotes and line ends
-        options = "auto_detect = false, header = true, strict_mode = true, parallel = false, "
-        options += f"delim = {quoted_text(separator)}, "
-        options += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false"
-        scans = []
-        for names, alike in headers.items():
-            types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(names)))
-            chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
-            scans.append(f"SELECT {chosen} FROM read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})")
-        table = self._table(source, f"({' UNION ALL '.join(scans)})", form="csv")
-        return replace(table, unseen=[partial(require_even_quotes, path) for path in paths])
-
-    def _json(self, source: Source, paths: list[str]) -> Table:
-        options = f"{quoted_paths(paths)}, format = 'newline_delimited'"
-        first = f"SELECT json FROM read_json_objects({options}) LIMIT 1000"
-        names = [name for (name,) in self._engine.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")]
-        if names:
-            source.require(names, shown=False)
-        kinds = ["VARCHAR" if name == source.frequency else "JSON" for name in source.columns]
-        types = ", ".join(f"{quoted_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True))
-        chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
-        scan = f"SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}})"
-        unseen: list[Callable[[], None]] = [partial(require_whole, path) for path in paths if path.endswith(".gz")]
-        return replace(self._table(source, f"({scan})", form="json"), unseen=unseen)
-
-    def _arrow(self, source: Source, paths: list[str]) -> Table:
-        schemas = []
-        for path in paths:
-            with pa.memory_map(path) as file:
-                schemas.append(ipc_batches(file).schema)
-            source.require(schemas[-1].names)
-        require_agreement(source, [tuple(str(schema.field(c).type) for c in source.columns) for schema in schemas])
-        fields = [schemas[0].field(name) for name in source.columns]
-        schema = pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(fields)])
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for path in paths:
-                with pa.memory_map(path) as file:
-                    reader = ipc_batches(file)
-                    many = isinstance(reader, pa.ipc.RecordBatchFileReader)
-                    for batch in map(reader.get_batch, range(reader.num_record_batches)) if many else reader:
-                        chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in source.columns], schema=schema)
-                        chosen.validate(full=True)  # a damaged file would be read out of bounds
-                        yield chosen
-
-        return self._table(source, "source", {"source": lambda: pa.RecordBatchReader.from_batches(schema, batches())})
 
     def _database(self, source: Source) -> Table:
         database = Database(source)
@@ -275,7 +199,7 @@ class Tables:
             keys=keys,
             frequency=f"TRY_CAST({frequency} AS BIGINT)",
             faults=[
-                *((f"{fault} = {i}", code) for i, code in enumerate(WORDS)),
+                *((f"{fault} = {i}", code) for i, code in enumerate(FREQUENCY_FAULTS)),
                 (f"TRY_CAST({frequency} AS BIGINT) IS NULL", "sum"),
             ],
             drop_null=source.drop_null,

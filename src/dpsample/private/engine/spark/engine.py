@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
 from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.columns import shaped as shaped
 from dpsample.private.engine.spark.errors import missing, translated
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
@@ -251,12 +252,6 @@ class Spark:
         ]
 
         return self.session().createDataFrame(rows, MESSAGES).mapInArrow(unpacked, made.fields())
-
-
-def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch the names and types of a schema."""
-    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

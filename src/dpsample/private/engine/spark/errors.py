@@ -1,13 +1,87 @@
-"""What is refused, and in which words: Spark's own messages may quote the data, and go no further."""
+"""What is refused, and in which words: Spark's own messages may quote the data, and go no further.
 
-import re
+A message selects one sentence of a closed list, and no part of it is passed on: data that look like an error of ours
+can at worst select the wrong sentence.
+"""
+
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dpsample.errors import DpsampleError, InvalidValue, SystemFailure
-from dpsample.private.engine.errors import MARK, marked
+from dpsample.private.engine.errors import refusal_of_mark
 
 _T = TypeVar("_T")
+
+_FILES = (
+    InvalidValue,
+    (
+        "the files must be there, whole and readable by Spark",
+        "some that are not",
+        "check the path and the files",
+    ),
+)
+_WORKER = (
+    SystemFailure,
+    (
+        "every worker needs dpsample, and what it needs, in its Python",
+        "one that lacks it",
+        "install it there, or send it with the job (spark.archives); PYSPARK_PYTHON says which Python is used",
+    ),
+)
+_SCHEME = (
+    InvalidValue,
+    (
+        "a scheme states a probability for every frequency, and it does not decrease",
+        "one that breaks this on a worker",
+        "state the scheme with which keys are really sampled, for all frequencies that may occur",
+    ),
+)
+_KNOWN: Final = {  # what a message holds -> what is said instead
+    "No module named 'dpsample": _WORKER,
+    "No module named 'pyarrow": _WORKER,
+    "No module named 'numpy": _WORKER,
+    "No module named 'cryptography": _WORKER,
+    "No module named 'pandas": _WORKER,
+    "JAVA_GATEWAY_EXITED": (
+        SystemFailure,
+        ("Spark must start", "that it did not", "install Java 17, and set JAVA_HOME"),
+    ),
+    "maxResultSize": (
+        SystemFailure,
+        (
+            "a release that is held in memory must fit into the driver",
+            "one that does not",
+            "write it with release_to_folder, or raise spark.driver.maxResultSize",
+        ),
+    ),
+    "InvalidValue: a sampled key has a positive probability of being sampled;": (
+        InvalidValue,
+        (
+            "a sampled key has a positive probability of being sampled",
+            "a key that this scheme never samples",
+            "state the scheme with which the sample was really drawn",
+        ),
+    ),
+    "InvalidValue: with grid ": (
+        InvalidValue,
+        ("frequencies times the grid stay below 2**63", "one that does not", "choose a smaller grid"),
+    ),
+    "InvalidValue: q must ": _SCHEME,
+    "InvalidValue: every frequency must be within the sequence of q;": _SCHEME,
+    " must be accessible; found ": (
+        SystemFailure,
+        (
+            "every worker must be able to write into the folder",
+            "one that could not",
+            "choose a folder that all of them see, and check its permissions and the space left",
+        ),
+    ),
+    "PATH_NOT_FOUND": _FILES,
+    "Path does not exist": _FILES,
+    "UNABLE_TO_INFER_SCHEMA": _FILES,
+    "CANNOT_READ": _FILES,
+    "is not a Parquet file": _FILES,
+}
 
 
 def missing() -> InvalidValue:
@@ -17,41 +91,14 @@ def missing() -> InvalidValue:
     )
 
 
-def refusal(error: BaseException, keys: Sequence[str]) -> DpsampleError:
+def refusal(error: BaseException, columns: Sequence[str]) -> DpsampleError:
     """Put an error of Spark into words that show nothing of the data."""
     message = str(error)
-    if mark := re.search(rf"{MARK}:(\w+)(?::(\d+))?", message):
-        if mark[1] == "twice":
-            return InvalidValue(
-                "a sample has each key once",
-                "at least one key in several rows",
-                "sum the frequencies of each key before sampling; two samples cannot be merged by stacking them",
-            )
-        return marked(mark[1], keys[int(mark[2])] if mark[2] else "")
-    # raised by our own code on a worker, in words that show nothing
-    if told := re.search(r"dpsample\.errors\.(InvalidValue|SystemFailure): (.+?); found (.+?); (.+)", message):
-        kind: type[InvalidValue | SystemFailure] = InvalidValue if told[1] == "InvalidValue" else SystemFailure
-        return kind(told[2], told[3], told[4].strip())
-    if re.search(r"No module named '?(dpsample|pyarrow|numpy|cryptography|pandas)\b", message):
-        return SystemFailure(
-            "every worker needs dpsample, and what it needs, in its Python",
-            "one that lacks it",
-            "install it there, or send it with the job (spark.archives); PYSPARK_PYTHON says which Python is used",
-        )
-    if "JAVA_GATEWAY_EXITED" in message:
-        return SystemFailure("Spark must start", "that it did not", "install Java 17, and set JAVA_HOME")
-    if "maxResultSize" in message:
-        return SystemFailure(
-            "a release that is held in memory must fit into the driver",
-            "one that does not",
-            "write it with release_to_folder, or raise spark.driver.maxResultSize",
-        )
-    if re.search(
-        r"PATH_NOT_FOUND|Path does not exist|UNABLE_TO_INFER_SCHEMA|CANNOT_READ|is not a Parquet file", message
-    ):
-        return InvalidValue(
-            "the files must be there, whole and readable by Spark", "some that are not", "check the path and the files"
-        )
+    if marked := refusal_of_mark(message, columns):
+        return marked
+    for words, (kind, sentence) in _KNOWN.items():
+        if words in message:
+            return kind(*sentence)
     return SystemFailure(
         "the Spark job must come to its end",
         f"that it did not ({type(error).__name__})",
@@ -59,12 +106,12 @@ def refusal(error: BaseException, keys: Sequence[str]) -> DpsampleError:
     )
 
 
-def translated(work: Callable[[], _T], keys: Sequence[str]) -> _T:
+def translated(work: Callable[[], _T], columns: Sequence[str]) -> _T:
     """Do some work of Spark; an error of its is replaced, and not even kept as a context."""
     try:
         return work()
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc", "pyarrow"):
             raise
-        problem = refusal(error, keys)
+        problem = refusal(error, columns)
     raise problem

@@ -9,10 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
 from dpsample.errors import InvalidValue
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.private.engine.columns import require_plain
 from dpsample.private.engine.errors import MARK, type_refusal
 from dpsample.private.engine.spark.errors import translated
+from dpsample.private.inputs import identity_of_uri, require_distinct
 from dpsample.private.source import Source
-from dpsample.scheme.sampling import MAX_FREQUENCY
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -26,6 +28,7 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _BROADCAST = 5 * 10**6  # keys that every worker may hold
 
 
@@ -54,10 +57,10 @@ class Frame:
 
     def fields(self, **more: str) -> T.StructType:
         """The key columns and some more, as Spark describes them."""
-        made = T.StructType([T.StructField(name, kind) for name, kind in zip(self.names, self.types, strict=True)])
+        struct = T.StructType([T.StructField(name, kind) for name, kind in zip(self.names, self.types, strict=True)])
         for name, kind in more.items():
-            made = made.add(name, kind)
-        return made
+            struct = struct.add(name, kind)
+        return struct
 
     def rows(self, drop_null: bool | None = None) -> Any:
         """The checked rows: k0, k1, ... and, unless they are raw, f."""
@@ -86,10 +89,10 @@ class Frame:
         """
         needed = [(key, f"null:{i}") for i, key in enumerate(self.keys)]
         needed += [] if self.user is None else [(self.user[0], f"nobody:{len(self.keys)}")]
-        made = self.data
+        rows = self.data
         for column, code in needed:
-            made = made.filter(column.isNotNull() if drop else F.when(column.isNull(), _refuse(code)).otherwise(True))
-        return made
+            rows = rows.filter(column.isNotNull() if drop else F.when(column.isNull(), _refuse(code)).otherwise(True))
+        return rows
 
     def grouped(self, rows: Any, once: bool = False) -> Any:
         """Each key of some rows once, with its frequency; with `once`, a key in several rows is refused."""
@@ -103,7 +106,7 @@ class Frame:
         return counted.filter(good).select(*self.names, F.col("total").cast("bigint").alias("frequency"))
 
     def wanted(self, keys: Any, size: int) -> Any:
-        """The rows of some distinct keys, given as a DataFrame of k0, k1, ...; what is refused is passed over."""
+        """The rows of the distinct keys of a DataFrame of k0, k1, ...; what is refused is passed over."""
         small = F.broadcast(keys) if size <= _BROADCAST else keys
         return self.rows(drop_null=True).join(small, on=self.names, how="left_semi")
 
@@ -111,12 +114,12 @@ class Frame:
 def frame(source: Source, session: Any) -> Frame:
     """Look at a source: its columns are there once, and of types that can be compared and counted."""
     data = source.data if source.kind == "frame" else _files(source, session)
-    found = list(data.columns)
-    source.require(found)
-    fields = {name: field.dataType for name, field in zip(found, data.schema.fields, strict=True)}
-    places = [found.index(name) for name in source.columns]
+    names = list(data.columns)
+    source.require(names)
+    fields = {name: field.dataType for name, field in zip(names, data.schema.fields, strict=True)}
+    places = [names.index(name) for name in source.columns]
     # by position: Spark does not tell upper from lower case
-    data = data.toDF(*[f"x{i}" for i in range(len(found))])
+    data = data.toDF(*[f"x{i}" for i in range(len(names))])
     data = data.select(*[F.col(f"x{place}").alias(f"c{i}") for i, place in enumerate(places)])
     keys = [_key(name, F.col(f"c{i}"), fields[name]) for i, name in enumerate(source.key)]
     frequency: Any | None = None
@@ -137,7 +140,16 @@ def frame(source: Source, session: Any) -> Frame:
 
 
 def read_parquet(session: Any, paths: list[str], format: str | None) -> Any:
-    """Read Parquet files, wherever Spark finds them: hdfs, s3a, or a path of its default file system."""
+    """Read Parquet files, wherever Spark finds them: hdfs, s3a, or a path of its default file system.
+
+    Each file is read once. Columns that folders are named by (k=007) are text: Spark would infer a type from all of
+    their values.
+    """
+    _require_parquet(paths, format)
+    return translated(lambda: _read_once(session, paths), ())
+
+
+def _require_parquet(paths: list[str], format: str | None) -> None:
     endings = {path.rpartition(".")[2].lower() for path in paths if "." in path.rpartition("/")[2]}
     if (format or "parquet") != "parquet" or endings & {"csv", "tsv", "json", "jsonl", "ndjson", "gz", "arrow", "orc"}:
         raise InvalidValue(
@@ -145,7 +157,30 @@ def read_parquet(session: Any, paths: list[str], format: str | None) -> Any:
             "another format",
             "read it into a DataFrame, with the types that you want, and call dpsample.spark.release",
         )
-    return translated(lambda: session.read.parquet(*paths), ())
+
+
+def _read_once(session: Any, paths: list[str]) -> Any:
+    data = _read(session, paths)
+    # Spark lists what all paths name together without repetition: so one path at a time
+    uris = [uri for path in paths for uri in session.read.schema(data.schema).parquet(path).inputFiles()]
+    require_distinct(map(identity_of_uri, uris))
+    return data
+
+
+def _read(session: Any, paths: list[str]) -> Any:
+    # with the schema, since Spark Connect would infer it again later
+    return session.read.schema(_schema(session, paths)).parquet(*paths)
+
+
+def _schema(session: Any, paths: list[str]) -> T.StructType:
+    """Return the columns of some files, where those that folders are named by are text."""
+    before = session.conf.get(_INFERENCE)
+    session.conf.set(_INFERENCE, "false")
+    try:
+        schema: T.StructType = session.read.parquet(*paths).schema
+        return schema
+    finally:
+        session.conf.set(_INFERENCE, before)
 
 
 def _files(source: Source, session: Any) -> Any:
@@ -155,9 +190,10 @@ def _files(source: Source, session: Any) -> Any:
             f"{source}",
             "use dpsample.release, which reads it on this machine",
         )
-    format, paths = source.files()
+    format, paths = source.listing()
+    _require_parquet(paths, format)
     # Spark takes a path for a pattern
-    return read_parquet(session, ["file:" + re.sub(r"([\\\[\]{}*?])", r"\\\1", path) for path in paths], format)
+    return _read(session, ["file:" + re.sub(r"([\\\[\]{}*?])", r"\\\1", path) for path in paths])
 
 
 def _refuse(code: str, kind: str = "boolean") -> Any:
@@ -166,16 +202,17 @@ def _refuse(code: str, kind: str = "boolean") -> Any:
 
 def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[Any, T.DataType, pa.DataType]:
     """Return a column of the key, or the user's, its type, and the same in Arrow."""
-    found = kind.typeName() if isinstance(kind, T.StringType | T.NullType) else kind.simpleString()
     if isinstance(kind, T.StringType | T.NullType):  # a collation would take different keys for equal
         return column.cast(T.StringType()), T.StringType(), pa.string()
     if isinstance(kind, T.DecimalType):
         return column, kind, pa.decimal128(kind.precision, kind.scale)
-    if found in _PLAIN:
-        return column, kind, _PLAIN[found]
+    named = kind.simpleString()
+    if named in _PLAIN:
+        require_plain(name, _PLAIN[named], role)
+        return column, kind, _PLAIN[named]
     what = "floats" if isinstance(kind, T.FloatType | T.DoubleType) else ""
-    nested = isinstance(kind, T.ArrayType | T.StructType | T.MapType) or found == "variant"
-    raise type_refusal(name, f"type {found.partition('<')[0]}", "nested values" if nested else what, role)
+    nested = isinstance(kind, T.ArrayType | T.StructType | T.MapType) or named == "variant"
+    raise type_refusal(name, f"type {named.partition('<')[0]}", "nested values" if nested else what, role)
 
 
 def _frequency(name: str, place: str, kind: T.DataType) -> Any:
@@ -189,9 +226,9 @@ def _frequency(name: str, place: str, kind: T.DataType) -> Any:
     elif isinstance(kind, T.FloatType | T.DoubleType):
         large = column > F.lit(2.0**53)  # NaN is above every number
     else:
-        found = kind.simpleString().partition("<")[0]
+        named = kind.simpleString().partition("<")[0]
         raise InvalidValue(
-            f"the frequency column {name!r} must be of numbers", f"type {found}", "name another, or cast it"
+            f"the frequency column {name!r} must be of numbers", f"type {named}", "name another, or cast it"
         )
     return (
         F.when(missing, _refuse("missing", "bigint"))

@@ -1,0 +1,67 @@
+"""The folder of temporary files: locked while its process lives, and removed by the next run if that died."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from dpsample.files.atomic_file import lock
+
+_PREFIX = "dpsample-"
+_LOCK = "dpsample.lock"
+
+
+class TemporaryFolder:
+    """A new folder that only its owner can read. Making one removes those that dead processes left beside it.
+
+    Each folder has a lock file, which its process holds; the operating system lets go of it when the process ends.
+    """
+
+    def __init__(self, parent: str | os.PathLike[str] | None = None) -> None:
+        above = Path(tempfile.gettempdir() if parent is None else parent)
+        for folder in above.glob(f"{_PREFIX}*"):
+            _remove_if_dead(folder)
+        while True:
+            self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=above)  # mode 0700
+            try:
+                self._lock = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue
+            lock(self._lock)
+            if _is_open(Path(self.path, _LOCK), self._lock):
+                return
+            os.close(self._lock)  # another process removed the folder before it was locked
+
+    def remove(self) -> None:
+        """Remove the folder and all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    """Remove a folder of this user whose lock nobody holds: what is in it first, then the lock, then the folder."""
+    with contextlib.suppress(OSError):
+        if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+            return
+        file = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_open(folder / _LOCK, file):
+                return
+            for entry in folder.iterdir():
+                if entry.name != _LOCK:
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            (folder / _LOCK).unlink()
+            folder.rmdir()
+        finally:
+            os.close(file)
+
+
+def _is_open(path: Path, file: int) -> bool:
+    """Whether a path still names the file that is open."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,214 @@
+"""File formats: for each its name, its endings, and how its files are checked and read. A new format is one entry.
+
+Text files carry no types, and guessed ones would depend on private rows: keys of CSV, TSV and JSON lines are text.
+"""
+
+import csv
+import gzip
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from dpsample.errors import InvalidValue
+from dpsample.private.sql import quoted_name, quoted_paths, quoted_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpsample.private.source import Source
+
+Form = Literal["typed", "text", "json"]  # columns have types of their own, or are text, or are JSON values
+Objects = Mapping[str, Callable[[], Any]]  # names in a statement -> what returns the Arrow object behind it
+
+
+class Statements(Protocol):
+    """What a format may ask DuckDB about its files."""
+
+    def describe(self, origin: str) -> list[tuple[str, Any]]:
+        """Return the names and DuckDB types of the columns of a FROM item."""
+
+    def run(self, sql: str) -> list[Any]:
+        """Run a statement to its end."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """How DuckDB reads some files: a FROM item with the columns of the source, in order, as c0, c1, ..."""
+
+    origin: str
+    form: Form = "typed"
+    objects: Objects = field(default_factory=dict)  # what `origin` names
+    checks: list[Callable[[], None]] = field(default_factory=list)  # of whole files, before the first row is read
+    rows: str | None = None  # a statement that tells the number of rows without reading them
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format: its endings, and how files of it are read."""
+
+    endings: tuple[str, ...]
+    scan: Callable[["Source", list[str], Statements], Scan]
+
+
+def format_of(path: str) -> str | None:
+    """Return the name of the format that a file's ending tells.
+
+    >>> format_of("events.csv.gz"), format_of("events.txt")
+    ('csv', None)
+    """
+    name = os.path.basename(path).lower()
+    return next((known for known, format in FORMATS.items() if name.endswith(format.endings)), None)
+
+
+# ---- Parquet
+
+
+def _parquet(source: "Source", paths: list[str], statements: Statements) -> Scan:
+    types: list[tuple[str, ...]] = []
+    for path in paths:
+        columns = dict(statements.describe(f"read_parquet({quoted_paths([path])}, hive_partitioning = false)"))
+        source.require(list(columns))
+        types.append(tuple(str(columns[name]) for name in source.columns))
+    _require_agreement(source, types)
+    chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
+    return Scan(
+        f"(SELECT {chosen} FROM read_parquet({quoted_paths(paths)}, hive_partitioning = false))",
+        rows=f"SELECT sum(num_rows)::BIGINT FROM parquet_file_metadata({quoted_paths(paths)})",
+    )
+
+
+# ---- CSV and TSV
+
+
+def _csv(source: "Source", paths: list[str], statements: Statements, separator: str) -> Scan:
+    headers: dict[tuple[str, ...], list[str]] = {}
+    for path in paths:
+        header = _header(path, separator)
+        source.require(header, shown=False)
+        headers.setdefault(tuple(header), []).append(path)
+
+    # not in parallel: many threads lose or repeat rows, silently, where quoted fields have quotes and line ends
+    options = "auto_detect = false, header = true, strict_mode = true, parallel = false, "
+    options += f"delim = {quoted_text(separator)}, "
+    options += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false"
+    scans = []
+    for names, alike in headers.items():
+        types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(names)))
+        chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
+        scans.append(f"SELECT {chosen} FROM read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})")
+    checks: list[Callable[[], None]] = [partial(_require_even_quotes, path) for path in paths]
+    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks)
+
+
+def _header(path: str, separator: str) -> list[str]:
+    """Read the names in the first line of a CSV file."""
+    opened = gzip.open if path.endswith(".gz") else open
+    names: list[str] = []
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+            lines = iter(lambda: file.readline(1 << 20), "")
+            names = [name.strip() for name in next(csv.reader(lines, delimiter=separator, strict=True), [])]
+    except (csv.Error, OSError, EOFError):
+        pass
+    if not any(names):
+        raise InvalidValue("a CSV file begins with a line of column names", f"none in {path!r}", "add one, in UTF-8")
+    return names
+
+
+def _require_even_quotes(path: str) -> None:
+    """Refuse a CSV file with a quoted field that does not end: DuckDB would leave out the rest of the file."""
+    if sum(chunk.count(b'"') for chunk in _chunks(path)) % 2:
+        raise InvalidValue(
+            "quotes in a CSV file come in pairs",
+            f"an odd number in {path!r}",
+            "look for a quoted field that does not end, or double the quotes inside fields",
+        )
+
+
+# ---- JSON lines
+
+
+def _json(source: "Source", paths: list[str], statements: Statements) -> Scan:
+    options = f"{quoted_paths(paths)}, format = 'newline_delimited'"
+    first = f"SELECT json FROM read_json_objects({options}) LIMIT 1000"
+    names = [name for (name,) in statements.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")]
+    if names:
+        source.require(names, shown=False)
+    kinds = ["VARCHAR" if name == source.frequency else "JSON" for name in source.columns]
+    types = ", ".join(f"{quoted_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True))
+    chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
+    origin = f"(SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}}))"
+    return Scan(origin, "json", checks=[partial(_require_whole, path) for path in paths if path.endswith(".gz")])
+
+
+def _require_whole(path: str) -> None:
+    """Refuse a compressed file that was cut off: DuckDB 1 would read what is left of it."""
+    for _ in _chunks(path):
+        pass
+
+
+# ---- Arrow
+
+
+def _arrow(source: "Source", paths: list[str], statements: Statements) -> Scan:
+    import pyarrow as pa
+
+    schemas = []
+    for path in paths:
+        with pa.memory_map(path) as file:
+            schemas.append(_ipc_reader(file).schema)
+        source.require(schemas[-1].names)
+    _require_agreement(source, [tuple(str(schema.field(c).type) for c in source.columns) for schema in schemas])
+    fields = [schemas[0].field(name) for name in source.columns]
+    schema = pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(fields)])
+
+    def batches() -> Iterator["pa.RecordBatch"]:
+        for path in paths:
+            with pa.memory_map(path) as file:
+                reader = _ipc_reader(file)
+                seekable = isinstance(reader, pa.ipc.RecordBatchFileReader)
+                for batch in map(reader.get_batch, range(reader.num_record_batches)) if seekable else reader:
+                    chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in source.columns], schema=schema)
+                    chosen.validate(full=True)  # a damaged file would be read out of bounds
+                    yield chosen
+
+    return Scan("source", objects={"source": lambda: pa.RecordBatchReader.from_batches(schema, batches())})
+
+
+def _ipc_reader(file: "pa.NativeFile") -> Any:
+    """Open an Arrow file or stream."""
+    import pyarrow as pa
+
+    is_file = file.read(6) == b"ARROW1"
+    file.seek(0)
+    return pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+
+
+# ---- what several formats need
+
+
+def _require_agreement(source: "Source", types: Sequence[tuple[str, ...]]) -> None:
+    """Refuse files of one source whose columns have different types, of which one would be converted."""
+    for name, kinds in zip(source.columns, zip(*types, strict=True), strict=True):
+        if len(set(kinds)) > 1:
+            raise InvalidValue(
+                f"all files must have the same type of column {name!r}",
+                " and ".join(sorted(set(kinds))),
+                "write the files alike, or hand in a DuckDB relation that casts it",
+            )
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+        yield from iter(lambda: file.read(1 << 20), b"")
+
+
+FORMATS = {
+    "parquet": Format((".parquet", ".pq"), _parquet),
+    "csv": Format((".csv", ".csv.gz"), partial(_csv, separator=",")),
+    "tsv": Format((".tsv", ".tsv.gz"), partial(_csv, separator="\t")),
+    "jsonl": Format((".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"), _json),
+    "arrow": Format((".arrow", ".feather", ".ipc"), _arrow),
+}

@@ -1,0 +1,52 @@
+"""Files that Spark reads by itself: each once, and with types that do not follow from the names of folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import refused
+from dpsample import Source
+from dpsample.spark import read_parquet
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def test_a_file_that_is_named_twice_is_refused(spark: Any, tmp_path: Path) -> None:
+    file = tmp_path / "a b.parquet"
+    pq.write_table(pa.table({"k": ["a"] * 40}), file)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "hard.parquet").hardlink_to(file)
+    (tmp_path / "links" / "soft.parquet").symlink_to(file)
+    one, link = str(file), str(tmp_path / "links" / "hard.parquet")
+    assert read_parquet(spark, [one], None).count() == 40
+    for paths in (
+        [one, one],
+        [one, f"{tmp_path}/a*.parquet"],
+        [one, f"file://{one}"],
+        [one, link],
+        [f"{tmp_path}/links"],
+    ):
+        with refused("each file is read once"):
+            read_parquet(spark, paths, None)
+    source = Source(read_parquet(spark, [one], None), "k")
+    assert source.files() == [one]
+    assert source.reads(link)
+    assert not source.reads(tmp_path / "new.parquet")
+
+
+def test_columns_that_folders_are_named_by_are_text(spark: Any, tmp_path: Path) -> None:
+    """k=007 and k=12 would be integers, until one more row had k=rare."""
+    setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = spark.conf.get(setting)
+    for name in ("007", "12", "rare"):
+        (tmp_path / f"k={name}").mkdir()
+        pq.write_table(pa.table({"n": [1]}), tmp_path / f"k={name}" / "a.parquet")
+        frame = read_parquet(spark, [str(tmp_path)], None)
+        assert dict(frame.dtypes) == {"n": "bigint", "k": "string"}
+    assert sorted(row["k"] for row in frame.collect()) == ["007", "12", "rare"]
+    assert spark.conf.get(setting) == before
