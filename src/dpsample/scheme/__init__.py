@@ -8,6 +8,7 @@ invert         frequency and a uniform number -> token
 coarsening     a scheme at every k-th frequency, for predictions
 integer        the same laws in integers: what a sanitizer draws from
 certify        an exact check of those integers against (epsilon, delta)
+lemma          a bound of the delta that they spend, for every frequency at once
 likelihood     token -> the frequency under which it is likeliest
 ordinal        how well tokens keep the order of the frequencies
 """

@@ -1,13 +1,13 @@
 """Certificates: an exact check that a scheme is (epsilon, delta)-differentially private.
 
 Neighbouring datasets differ in one element, so in one key's frequency, by one; all other keys are drawn on their
-own. The whole of the guarantee is then, for all r, with P_r(j) the probability of token j (or of "not reported")
-at frequency r,
+own. The guarantee is then, for all r, with P_r(j) the probability of token j (or of "not reported") at frequency r,
 
     sum_j max(0, P_r(j) - E P_{r-1}(j)) <= delta   and   sum_j max(0, P_{r-1}(j) - E P_r(j)) <= delta.
 
 Both are evaluated in integers, for the very cut points that a sanitizer draws from, with a proved lower bound of
-E = exp(epsilon) and with proved bounds of the real sampling probabilities. Nothing is rounded.
+E = exp(epsilon) and with proved bounds of the real sampling probabilities. Nothing is rounded. Frequencies that are too
+many to be checked one by one are covered by `lemma`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,19 +20,22 @@ from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import MAX_FREQUENCY, exponential_floor
 from dpsample.privacy import Privacy
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
-from dpsample.scheme.reporting import Reporting, reporting
+from dpsample.scheme.lemma import check_steps, delta_bound
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid, default_grid, lifetime
 
 _RATIO_BITS = 256
+_WORK = 1 << 20  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was checked, and the largest delta that was found.
+    """What was proved, and the largest delta that was found.
 
     `checked` are ranges of frequencies r whose pair of rows (r - 1, r) was checked. From `shifts_from` on, every row is
-    proved to be a shift of a checked one, so that all larger frequencies are covered; None if there is no such row.
+    proved to be a shift of a checked one; None if there is no such row. `bound` is the delta that the lemma of
+    docs/theory.md, section 5, proves for every pair of rows, checked or not; None if it proves none.
     """
 
     privacy: Privacy
@@ -42,6 +45,7 @@ class Certificate:
     delta: Fraction
     at: int
     shifts_from: int | None
+    bound: Fraction | None = None
 
     @property
     def pairs(self) -> int:
@@ -50,7 +54,9 @@ class Certificate:
 
     @property
     def complete(self) -> bool:
-        """Whether every frequency is covered, one by one or as a shift of a checked row."""
+        """Whether every frequency is covered: by the lemma, or one by one, or as a shift of a checked row."""
+        if self.bound is not None:
+            return True
         if not self.checked or self.checked[0].start != 1:
             return False
         end = self.shifts_from
@@ -59,16 +65,20 @@ class Certificate:
         return self.checked[0].stop > end
 
     def to_json(self) -> dict[str, Any]:
-        """Return the certificate as JSON; the delta that was found is exact."""
+        """Return the certificate as JSON; both deltas are exact."""
         return {
             "privacy": self.privacy.to_json(),
             "sampling": None if self.sampling is None else self.sampling.to_json(),
             "grid": self.grid,
+            "holds": "at every frequency" if self.complete else "at the checked frequencies",
             "checked": [[r.start, r.stop - 1] for r in self.checked],
             "delta_found": f"{self.delta.numerator}/{self.delta.denominator}",
             "delta_found_decimal": f"{float(self.delta):.17g}",
             "at_frequency": self.at,
             "shifts_from": self.shifts_from,
+            "delta_at_every_frequency": None
+            if self.bound is None
+            else f"{self.bound.numerator}/{self.bound.denominator}",
             "complete": self.complete,
         }
 
@@ -77,19 +87,20 @@ class Certificate:
         more = f" and {len(self.checked) - 8} more spans" if len(self.checked) > 8 else ""
         left = float(1 - self.delta / self.privacy.delta)
         lines = [
-            f"{self.privacy} holds for {self.sampling or 'the given table'}"
-            + (f", tokens in steps of 1/{self.grid}" if self.grid else ""),
+            f"{self.privacy} holds {'' if self.complete else 'at the checked frequencies '}"
+            f"for {self.sampling or 'the given table'}" + (f", tokens in steps of 1/{self.grid}" if self.grid else ""),
             f"  checked exactly: {self.pairs} pairs of neighbouring frequencies: {spans}{more}",
             f"  largest delta found: {float(self.delta):.12g} at frequency {self.at}; "
             f"{left:.2g} of the allowed {float(self.privacy.delta):g} is unused",
         ]
         if self.shifts_from is not None:
             lines.append(f"  from frequency {self.shifts_from} on, every row is a shift of a checked one")
-        lines.append(
-            "  every frequency is covered"
-            if self.complete
-            else "  the rows between the spans follow the same recurrence, but were not checked one by one"
-        )
+        if self.bound is not None:
+            unused = float(1 - self.bound / self.privacy.delta)
+            lines.append(
+                f"  every other pair: {unused:.2g} of it or more is unused, by the lemma of docs/theory.md, section 5"
+            )
+        lines.append("  every frequency is covered" if self.complete else "  other frequencies are not covered")
         return "\n".join(lines)
 
 
@@ -102,9 +113,11 @@ def certify(
 ) -> Certificate:
     """Check the integer scheme exactly; raise `PrivacyViolation` if it is not (epsilon, delta)-DP.
 
-    By default it checks every frequency at which a privacy term binds, then pairs ever wider apart, then a whole window
-    from where pi is constant, after which rows are shifts of one another. `frequencies` are ranges of r to check
-    instead (the pair of rows r - 1 and r). `progress` is called with pairs done and pairs in all.
+    By default the lemma of docs/theory.md, section 5, covers every frequency, and rows are checked besides, one by one:
+    those at which a privacy term binds, then pairs ever wider apart, then those from where pi is constant up to where
+    rows are shifts of one another; where that takes more than seconds, the first of them. The lemma does not cover a
+    q that is a function, which is known only where it was called. `frequencies` are ranges of r to check instead (the
+    pair of rows r - 1 and r), without the lemma. `progress` is called with pairs done and pairs in all.
 
     >>> from dpsample import KeepAll, Privacy
     >>> certificate = certify(KeepAll(), Privacy(1, 1e-6), grid=1)
@@ -115,33 +128,38 @@ def certify(
       checked exactly: 56 pairs of neighbouring frequencies: 1-56
       largest delta found: 1e-06 at frequency 27; 8.9e-16 of the allowed 1e-06 is unused
       from frequency 56 on, every row is a shift of a checked one
+      every other pair: 8.9e-16 of it or more is unused, by the lemma of docs/theory.md, section 5
       every frequency is covered
     """
     grid = check_grid(default_grid(privacy) if grid is None else grid)
-    rows = reporting(sampling, privacy)
-    steady = _steady(rows, grid)
+    reporting = Reporting.of(sampling, privacy)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
-    spans = _spans(rows, steady, largest) if frequencies is None else _checked_spans(frequencies, largest)
+    window = lifetime(privacy)
+    bound = None if frequencies is not None else _bound(reporting, grid, largest)
+    steady = _steady(reporting, grid, largest) if bound is None or window**2 * grid <= _WORK else None
+    spans = _spans(reporting, steady, largest) if frequencies is None else _checked_spans(frequencies, largest)
+    if bound is not None:
+        spans = _affordable(spans, window, grid)
     E = exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS)
     total, done = sum(map(len, spans)), 0
     worst, at = 0, 0
-    unit = 1 << (2 * rows.bits + 64 + _RATIO_BITS)
+    unit = 1 << (2 * reporting.bits + 64 + _RATIO_BITS)
     allowed = privacy.delta * unit
     for span in spans:
-        for before, now in _pairs(span, rows, grid):
-            found = _delta_between(before, now, E)
-            if found > allowed:
+        for before, now in _pairs(span, reporting, grid):
+            delta = _delta_between(before, now, E)
+            if delta > allowed:
                 raise PrivacyViolation(
-                    f"{privacy} must hold at every frequency; found delta = {float(Fraction(found, unit)):.12g} "
+                    f"{privacy} must hold at every frequency; found delta = {float(Fraction(delta, unit)):.12g} "
                     f"between {now.frequency - 1} and {now.frequency}; do not use {sampling} with these parameters"
                 )
-            if found > worst or not at:
-                worst, at = found, now.frequency
+            if delta > worst or not at:
+                worst, at = delta, now.frequency
             done += 1
             if progress is not None:
                 progress(done, total)
     covered = steady is not None and any(steady in span for span in spans)
-    return Certificate(privacy, sampling, grid, spans, Fraction(worst, unit), at, steady if covered else None)
+    return Certificate(privacy, sampling, grid, spans, Fraction(worst, unit), at, steady if covered else None, bound)
 
 
 def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificate:
@@ -176,14 +194,14 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
     for r in range(1, len(table)):
         width = max(len(table[r - 1]), len(table[r]))
         a, b = (row + [Fraction(0)] * (width - len(row)) for row in (table[r - 1], table[r]))
-        found = max(_excess(a, b, E), _excess(b, a, E))
-        if found > privacy.delta:
+        delta = max(_excess(a, b, E), _excess(b, a, E))
+        if delta > privacy.delta:
             raise PrivacyViolation(
-                f"{privacy} must hold at every frequency; found delta = {float(found):.12g} "
+                f"{privacy} must hold at every frequency; found delta = {float(delta):.12g} "
                 f"between rows {r - 1} and {r}; do not use this table with these parameters"
             )
-        if found > worst:
-            worst, at = found, r
+        if delta > worst:
+            worst, at = delta, r
     return Certificate(privacy, None, None, (range(1, len(table)),), worst, at, None)
 
 
@@ -204,18 +222,26 @@ def _excess(a: Iterable[Fraction], b: Iterable[Fraction], E: Fraction) -> Fracti
     return sum((max(p - E * r, Fraction(0)) for p, r in zip(a, b, strict=True)), Fraction(0))
 
 
-def _steady(rows: Reporting, grid: int) -> int | None:
-    """The first row from which on all are proved shifts: all that was born before pi was constant has died out."""
-    constant = i = rows.constant_from
-    largest = min(rows.sampling.largest, MAX_FREQUENCY // grid)
-    if constant >= largest:
+def _bound(reporting: Reporting, grid: int, largest: int) -> Fraction | None:
+    """The delta of the lemma; None if that is more than allowed, or if nobody knows q between calls."""
+    units = delta_bound(reporting, grid)
+    if units is None or units > reporting.privacy.delta * reporting.one or not reporting.sampling.monotone:
+        return None
+    check_steps(reporting, largest)
+    return Fraction(units, reporting.one)
+
+
+def _steady(reporting: Reporting, grid: int, largest: int) -> int | None:
+    """The first row from which on all are proved shifts: all that is older than the constant pi has died out."""
+    constant = i = reporting.constant_from
+    if constant >= largest or not reporting.sampling.monotone:
         return None
     tails = [0]
-    while tails[-1] != rows.pi(i) or i == constant:
+    while tails[-1] != reporting.pi(i) or i == constant:
         if i >= largest:
             return None
         i += 1
-        tails = advance(tails, i, rows, grid)
+        tails = advance(tails, i, reporting, grid)
     return i
 
 
@@ -232,14 +258,14 @@ def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
     )
 
 
-def _spans(rows: Reporting, steady: int | None, largest: int) -> tuple[range, ...]:
+def _spans(reporting: Reporting, steady: int | None, largest: int) -> tuple[range, ...]:
     """The default choice of frequencies, as disjoint ranges in ascending order."""
-    window = lifetime(rows.privacy)
+    window = lifetime(reporting.privacy)
     wanted = [range(1, 3)]
-    wanted += [range(i, i + 2) for i in rows.delicate.tolist()]
+    wanted += [range(i, i + 2) for i in reporting.delicate.tolist()]
     wanted += [range(1 << k, (1 << k) + 2) for k in range(2, largest.bit_length()) if not steady or 1 << k < steady]
     if steady is not None:
-        wanted.append(range(rows.constant_from, steady + 1))
+        wanted.append(range(reporting.constant_from, steady + 1))
     spans: list[range] = []
     for span in sorted(wanted, key=lambda r: r.start):
         start, stop = span.start, min(span.stop, largest + 1)
@@ -250,6 +276,20 @@ def _spans(rows: Reporting, steady: int | None, largest: int) -> tuple[range, ..
         else:
             spans.append(range(start, stop))
     return tuple(spans)
+
+
+def _affordable(spans: tuple[range, ...], window: int, grid: int) -> tuple[range, ...]:
+    """As many of the first rows as `_WORK` allows; a row costs its tokens, a span the rows that lead to it as well."""
+    affordable: list[range] = []
+    work = _WORK
+    for span in spans:
+        row = min(span.stop, window) * grid
+        pairs = (work - min(span.start, window) * row // 2) // row
+        if pairs <= 0:
+            break
+        affordable.append(span[:pairs])
+        work -= (min(span.start, window) // 2 + len(affordable[-1])) * row
+    return tuple(affordable)
 
 
 @dataclass(frozen=True)
@@ -264,18 +304,18 @@ class _Row:
     high: int
 
 
-def _pairs(span: range, rows: Reporting, grid: int) -> Iterator[tuple[_Row, _Row]]:
-    sampling, bits = rows.sampling, rows.bits + 64
+def _pairs(span: range, reporting: Reporting, grid: int) -> Iterator[tuple[_Row, _Row]]:
+    sampling, bits = reporting.sampling, reporting.bits + 64
 
     def with_bounds(law: IntegerLaw) -> _Row:
         low, high = sampling.bounds(law.frequency, bits)
-        if law.frequency >= rows.constant_from:  # stands for all larger frequencies too
+        if law.frequency >= reporting.constant_from:  # stands for all larger frequencies too
             high = sampling.bounds(sampling.largest, bits)[1]
-        return _Row(law.frequency, grid, rows.bits, law.cuts, low, high)
+        return _Row(law.frequency, grid, reporting.bits, law.cuts, low, high)
 
     first = max(span.start - 1, 1)
-    laws = map(with_bounds, islice(integer_laws(first, sampling, rows.privacy, grid), span.stop - first))
-    before = next(laws) if span.start > 1 else _Row(0, grid, rows.bits, (0,), 0, 0)
+    laws = map(with_bounds, islice(integer_laws(first, sampling, reporting.privacy, grid), span.stop - first))
+    before = next(laws) if span.start > 1 else _Row(0, grid, reporting.bits, (0,), 0, 0)
     for now in laws:
         yield before, now
         before = now

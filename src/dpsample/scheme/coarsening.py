@@ -36,6 +36,10 @@ class Strided(Sampling):
     def largest(self) -> int:  # noqa: D102
         return self.sampling.largest // self.k
 
+    @property
+    def monotone(self) -> bool:  # noqa: D102
+        return self.sampling.monotone
+
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
         return self.sampling.q(self._of(frequencies), toward_privacy=toward_privacy)
 

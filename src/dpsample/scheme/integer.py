@@ -87,8 +87,8 @@ def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int | N
             break
         window *= 2
     while True:
-        high = sampling.bounds(i, rows.bits)[1]
-        yield IntegerLaw(i, grid, rows.bits, tuple((t << rows.bits) // max(high, 1) for t in tails[1:]))
+        high = max(sampling.bounds(i, rows.bits)[1], 1)
+        yield IntegerLaw(i, grid, rows.bits, tuple((t << rows.bits) // high for t in tails[1:]))
         i += 1
         check_grid(grid, i)
         tails = advance(tails, i, rows, grid)

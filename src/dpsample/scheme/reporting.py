@@ -21,11 +21,10 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, exponential_floor, text
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import MAX_WIDTH, Floats, Ints, Sampling, as_frequencies
 
 _TABLE = 1 << 14  # pi of the smallest frequencies is looked up
 _CHUNK = 1 << 16  # frequencies per step, so that intermediate arrays stay in the cache
-_UNITS = 16  # of 2**-bits, more than the bounds of q are apart
 _LONGEST_WALK = 5_000_000
 
 
@@ -80,6 +79,11 @@ class Reporting:
         self.delicate: Ints = np.array(sorted({*candidates, *binding, *(i + 1 for i in binding if i < end)}), np.int64)
         self._tabulate()
 
+    @classmethod
+    def of(cls, sampling: Sampling, privacy: Privacy) -> "Reporting":
+        """Return the (cached) reporting probabilities of a scheme."""
+        return reporting(sampling, privacy)
+
     def _candidates(self) -> list[int]:
         """Every frequency i at which the step from q_{i-1} to q_i is not comfortably private.
 
@@ -118,15 +122,15 @@ class Reporting:
             ahead = np.arange(i, min(i + size, self.sampling.largest) + 1, dtype=np.int64)
             allowed, size = self.pi(i - 1), min(2 * size, _CHUNK)
             for low in self.sampling.q(ahead, toward_privacy=True).tolist():
-                allowed = self.step(allowed)
+                allowed = self.advance(allowed)
                 # what is clearly below q needs no exact one, which takes long
-                clearly = allowed < int(math.ldexp(low, self.bits)) - _UNITS
+                clearly = allowed < int(math.ldexp(low, self.bits)) - MAX_WIDTH
                 if i in self._bound or (not clearly and self.q(i) <= allowed):
                     return
                 self._bound[i] = allowed
                 i += 1
 
-    def step(self, pi: int) -> int:
+    def advance(self, pi: int) -> int:
         """Return the largest pi that privacy allows for the next frequency, rounded down."""
         grow = (self.E * pi >> self.ratio_bits) + self.delta
         absent = self.one - pi - self.delta

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 
+MAX_WIDTH = 16  # units that the bounds of q are apart, at most; a certificate rests on it
 _ULP = 2.0**-53
 _LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
 
@@ -78,6 +79,11 @@ class Sampling(ABC):
         """The largest frequency for which the scheme is defined."""
         return MAX_FREQUENCY
 
+    @property
+    def monotone(self) -> bool:
+        """Whether `bounds` are known not to decrease. A function is known only where it was called."""
+        return True
+
     @abstractmethod
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:
         """Return q for each frequency; with `toward_privacy`, surely not above the real q."""
@@ -88,7 +94,7 @@ class Sampling(ABC):
 
     @abstractmethod
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:
-        """Integers ``low <= 2**bits * q <= high``, both non-decreasing in the frequency, a few units apart."""
+        """Integers ``low <= 2**bits * q <= high``, both non-decreasing in the frequency, at most 16 units apart."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -332,6 +338,10 @@ at 1; state the probabilities with which the sample was drawn
     @property
     def largest(self) -> int:  # noqa: D102
         return MAX_FREQUENCY if self.values is None else len(self.values)
+
+    @property
+    def monotone(self) -> bool:  # noqa: D102
+        return self.values is not None
 
     def __repr__(self) -> str:
         what = "function" if self.values is None else f"{len(self.values)} values"

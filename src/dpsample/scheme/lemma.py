@@ -1,0 +1,71 @@
+"""The lemma of docs/theory.md, section 5: which delta the integer laws spend, at every frequency at once.
+
+Rounding costs each token a few units of 2**-bits, and a row has a bounded number of tokens. So if pi takes private
+steps only, every pair of neighbouring rows spends at most
+
+    D + N (3 + 2 E) + (E + 1) (G + 5)     units,
+
+with D the delta that the integers are built with, N a bound of the number of tokens, and G = `MAX_WIDTH` one of the
+distance of the bounds of q. That pi does so is checked in integers. q does not decrease, so if one private step leads
+from pi_a to q_b, then so it does from every row between a and b to the next; the rest is bisection.
+"""
+
+import math
+from itertools import pairwise
+
+from dpsample.errors import PrivacyViolation
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import MAX_WIDTH
+
+
+def support_bound(reporting: Reporting) -> int:
+    """Return a bound of the number of rows in which a token has positive probability: 5 n + 1.
+
+    n bounds ``ln(1 + 2 (E - 1) / delta) / epsilon``, the number of steps from 0 to 1 if half of delta is lost.
+    """
+    epsilon = min(float(reporting.privacy.epsilon), 64.0)
+    odds = math.log(math.expm1(epsilon)) + math.log(2 * reporting.one) - math.log(reporting.delta)
+    steps = (max(odds, 0) + math.log1p(math.exp(-abs(odds)))) / epsilon
+    return 5 * (math.floor(steps * (1 + 1e-9)) + 1) + 1
+
+
+def delta_bound(reporting: Reporting, grid: int) -> int | None:
+    """Return the delta that no pair of rows exceeds if pi takes private steps only, in units of 2**-bits.
+
+    None if the lemma does not apply: if E is too close to 1, or delta too few units.
+    """
+    E, inverse, one = reporting.E, reporting.inverse, 1 << reporting.ratio_bits
+    if (E - one) << 40 < one or inverse >= one or reporting.delta << reporting.ratio_bits < E << 74:
+        return None
+    ratio = (E >> reporting.ratio_bits) + 1
+    tokens = (support_bound(reporting) + 2) * grid + 1
+    return reporting.delta + tokens * (3 + 2 * ratio) + (ratio + 1) * (MAX_WIDTH + 5)
+
+
+def check_steps(reporting: Reporting, largest: int) -> int:
+    """Check that pi takes private steps only, up to a frequency; return how many comparisons that took."""
+    pi, bounds, bits = reporting.pi, reporting.sampling.bounds, reporting.bits
+    binding = [i for i in reporting.binding.tolist() if i <= largest]
+    for i in binding:
+        if not pi(i - 1) <= pi(i) <= min(reporting.advance(pi(i - 1)), bounds(i, bits)[0]):
+            raise _violation(reporting, i)
+    steps = len(binding)
+    # the stretches in which pi = q: after one binding row, and before the next
+    stretches = [(a, b) for a, b in pairwise([0, *binding, largest + 1]) if b - a > 1]
+    intervals = [(a, b - 1) for a, b in stretches]
+    while intervals:
+        a, b = intervals.pop()
+        steps += 1
+        if pi(b) > reporting.advance(pi(a)):
+            if b - a == 1:
+                raise _violation(reporting, b)
+            middle = (a + b) // 2
+            intervals += [(a, middle), (middle, b)]
+    return steps
+
+
+def _violation(reporting: Reporting, frequency: int) -> PrivacyViolation:
+    return PrivacyViolation(
+        f"{reporting.privacy} must hold at every frequency; found a reporting probability that is no private step from "
+        f"frequency {frequency - 1} to {frequency}; do not use {reporting.sampling} with these parameters"
+    )
