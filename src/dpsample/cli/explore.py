@@ -52,7 +52,7 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 )
 @options.resources
 def explore(**arguments: Any) -> None:
-    """Try settings with sliders, on a page that this machine serves to itself. No budget is spent.
+    """Try settings with sliders, in a browser. This machine serves the page to itself, and no budget is spent.
 
     Frequencies come from SOURCE, from --zipf or from --histogram, or else from an example. The page of a SOURCE is NOT
     private.

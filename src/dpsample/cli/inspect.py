@@ -50,7 +50,7 @@ def verify(release: str, form: str) -> None:
 @options.max_keys
 @options.scheme
 @options.totals
-@click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; by epsilon unless told.")
+@click.option("--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]")
 @options.output_format
 def certify_command(grid: int | None, form: str, **given: Any) -> None:
     """Prove, in exact arithmetic, that a planned release is (epsilon, delta)-differentially private.

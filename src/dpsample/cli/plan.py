@@ -39,11 +39,11 @@ frequencies = options.together(
 @click.option(
     "--max-keys-per-user",
     multiple=True,
-    help="Contribution bound: the number of keys that each user keeps. One or more values.",
+    help="Contribution bound: the largest number of keys that each user keeps. One or more values.",
 )
 @click.option("--tau", multiple=True, help="Sampling threshold of ppswor and priority. One or more values.")
 @click.option(
-    "--sample-size", multiple=True, help="Expected number of sampled keys, instead of --tau. One or more values."
+    "--sample-size", multiple=True, help="Approximate number of sampled keys, instead of --tau. One or more values."
 )
 @click.option("--size-share", default="0.05", show_default=True, help="Share of epsilon that --sample-size costs.")
 @click.option(
@@ -65,7 +65,7 @@ frequencies = options.together(
 @options.resources
 @options.output_format
 def plan(form: str, **arguments: Any) -> None:
-    """Forecast a release before any budget is spent, for a grid of settings or for a goal.
+    """Forecast a release before any budget is spent. Plans a grid of settings, or the smallest epsilon for a goal.
 
     Frequencies come from SOURCE, from --zipf or from --histogram. The output for a SOURCE is NOT private.
     Options with one or more values take them separated by commas, or repeated.
