@@ -61,9 +61,9 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    script = get_completion_class(shell)
-    assert script is not None
-    click.echo(script(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
 
 
 for _command in (
