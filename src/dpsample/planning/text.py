@@ -74,7 +74,7 @@ def origin(source: Origin | None, histogram: str | None, alpha: float | None) ->
 
 @dataclass(frozen=True)
 class Plan:
-    """What `dpsample plan` prints: the forecasts, and how they were asked for."""
+    """What `dpsample plan` prints: the forecasts, and the options that led to them."""
 
     forecasts: Sequence[Forecast]
     share: float  # of the keys that a question selects
