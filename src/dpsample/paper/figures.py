@@ -163,7 +163,7 @@ def _order(table: pa.Table) -> Finding:
     epsilon, loss = curve(table, LOSS, ALGORITHM_4)
     text = (
         f"Without sampling nothing is above Algorithm 5 by more than {max(free, 0):.0e}; with ppswor, sampled SbH "
-        f"has a rank correlation larger by up to {max(sampled, 0):.4f}: it reports fewer keys of low frequency. If keys "
+        f"has a rank correlation larger by up to {max(sampled, 0):.4f}: it reports fewer rare keys. If keys "
         "of high frequency are mostly not sampled, a reported key of low frequency is ordered above them. Algorithm 5 "
         "is the best of the schemes with its reporting probabilities. Integer tokens (Algorithm 4) lose up to "
         f"{loss[0]:.1e} of a pair at ε = {epsilon[0]:g} and {loss[-1]:.1e} at ε = {epsilon[-1]:g}."

@@ -144,7 +144,7 @@ def _methods(share: float) -> Markup:
     return join(
         [
             table(
-                "All methods have the same privacy, except those marked as not private. PWS is what dpsample releases.",
+                "All private methods have the same privacy",
                 COLUMNS,
                 [],
                 [False, *(True for _ in COLUMNS[1:])],
