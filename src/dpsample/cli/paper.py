@@ -35,7 +35,7 @@ def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, 
         drawn = build(output, figures=figures, quick=quick, own=own, force=force, progress=progress)
     click.echo(f"Wrote {output}: {len(drawn)} figures ({', '.join(drawn)}); open {os.path.join(output, 'index.html')}")
     if own is not None:
-        click.echo("NOT PRIVATE: it shows your data as they are. Do not publish it.")
+        click.echo("NOT private: it shows your data as they are. Do not publish it.")
 
 
 def _own(path: str, key: str) -> dict[int, int]:
