@@ -17,7 +17,6 @@ from dpsample.cli.printing import progress_bar
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _EXAMPLE = {"zipf": 1.0, "keys": 100_000}
-_ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check the options
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -96,7 +95,7 @@ def _explorer(arguments: dict[str, Any]) -> Any:
     from dpsample.planning.explore.choices import USERS
     from dpsample.planning.forecast import check_selection
     from dpsample.planning.frequencies import Frequencies
-    from dpsample.planning.goals import default_delta
+    from dpsample.planning.goals import ANY_DELTA, default_delta
     from dpsample.presentation.charts import check_drawing
 
     _check_sampling(arguments)
@@ -112,17 +111,15 @@ def _explorer(arguments: dict[str, Any]) -> Any:
         size=arguments["sample_size"],
         users=bounds,
     )
-    choices(
-        Frequencies.zipf(0, 1), delta=arguments["delta"] or _ANY_DELTA
-    )  # refuses bad options before anything is read
+    # refuses bad options before anything is read
+    choices(Frequencies.zipf(0, 1), delta=arguments["delta"] or ANY_DELTA)
     with progress_bar() as progress:
         first = frequencies_of(arguments, progress, bounds[0])
         by_bound = {bounds[0]: first}
         for bound in bounds[1:]:
             by_bound[bound] = first if source is None else frequencies_of(arguments, progress, bound)
-    return Explorer(
-        by_bound, choices(first, delta=arguments["delta"] or default_delta(first)), arguments["share"], source
-    )
+    delta = arguments["delta"] or default_delta(first)
+    return Explorer(by_bound, choices(first, delta=delta), arguments["share"], source)
 
 
 def _check_sampling(arguments: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from dpsample.scheme.sampling import KeepAll, Sampling
 
 SMALLEST, LARGEST = Fraction(1, 1000), Fraction(20)  # epsilons that are tried
 _FIGURES = 3  # of the epsilon that is returned
-_ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check a grid
+ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check a grid
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -166,7 +166,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         for bound in self.max_keys_per_user:
-            self._settings(bound, self.delta or [_ANY_DELTA])  # checks them, before any data are read
+            self._settings(bound, self.delta or [ANY_DELTA])  # checks them, before any data are read
 
     def forecasts(
         self,
