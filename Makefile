@@ -30,8 +30,10 @@ format: .venv/ready
 bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/users.py
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/planner.py --quick
 	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/accuracy.py --quick
 	$(BIN)/python benchmarks/accuracy.py --coverage --quick

@@ -34,7 +34,7 @@ from dpsample.comparison.reporting_curve import curve
 from dpsample.planning.explore import Choices, Explorer, Place, Server
 from dpsample.planning.explore.page import page
 from dpsample.planning.explore.state import LINES, PARTS
-from dpsample.planning.forecast import outlook
+from dpsample.planning.forecast import forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import command, python
@@ -154,7 +154,7 @@ def test_every_number_is_the_librarys(how: int, users: int) -> None:
     made = explorer()
     place = made.choices.place(20, 15, how, 10, 8, users)
     setting = made.choices.setting(place)
-    found = outlook(ZIPF, setting, 0.1, quick=True)
+    found = forecast(ZIPF, setting, 0.1, quick=True)
     seen, errors, others = (made.answer(part, place) for part in PARTS)
     values = {**seen["values"], **errors["values"]}
     pws = found.pws
@@ -224,7 +224,7 @@ def test_with_the_token_there_is_a_page(server: Server, get: Get) -> None:
     for host in ("127.0.0.1", "localhost"):
         status, text, headers = get(f"/{server.token}/", hosts=[f"{host}:{server.server_port}"])
         assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-        assert "What would a release bring?" in text
+        assert "What would a release contain?" in text
         assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-")
         assert "connect-src 'self'" in headers["Content-Security-Policy"]
     start = server.explorer.choices.start
@@ -234,18 +234,18 @@ def test_with_the_token_there_is_a_page(server: Server, get: Get) -> None:
 
 
 def test_without_the_token_there_is_nothing(server: Server, get: Get) -> None:
-    token, before = server.token, server.asked
+    token, before = server.token, server.last_request
     paths = ["/", "/favicon.ico", "/x/", f"/{token[:-1]}/", f"/{token}x/", f"/{token[:-1]}%/", "//", f"/x/{token}/"]
     paths += [f"/{token.swapcase()}/", f"/{token[:5]}/seen?{asked(server.explorer.choices.start)}", "/../etc/passwd"]
     for path in paths:
         status, text, headers = get(path)
         assert (status, text) == (404, "not found\n"), path
         assert "Server" not in headers
-    assert server.asked == before  # such questions do not keep it alive
+    assert server.last_request == before  # such questions do not keep it alive
     for path in (f"/{token}", f"/{token}/nothing", f"/{token}/seen/", f"/{token}/seen?{'x' * 400}"):
         assert get(path)[0] in (200, 404)
         assert path == f"/{token}" or get(path)[1] == "not found\n"
-    assert server.asked > before
+    assert server.last_request > before
     assert len(token) >= 43  # 256 bits
 
 
@@ -317,7 +317,7 @@ def test_bad_questions_are_refused_in_one_line(server: Server, get: Get) -> None
     for query in bad:
         for part in PARTS:
             status, text, _ = get(f"/{server.token}/{part}?{query}")
-            assert (status, text) == (400, "sliders stand elsewhere; load the page again\n"), query
+            assert (status, text) == (400, "the page has no such positions; load it again\n"), query
 
 
 def test_what_goes_wrong_shows_nothing(
@@ -336,7 +336,7 @@ def test_it_stops_by_itself() -> None:
     made = explorer()
     with Server(made, page(made, "Made up"), idle=0.05) as server:
         server.serve()  # returns
-        assert server.asked
+        assert server.last_request
 
 
 def test_a_port_that_is_taken_is_refused(server: Server) -> None:
@@ -467,7 +467,7 @@ def test_it_ends_when_nobody_asks(tmp_path: Path) -> None:
         told, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "")
         assert "private" not in told.lower()
-        assert told.splitlines()[-1] == "Stopped: nobody has asked for 1s."
+        assert told.splitlines()[-1] == "Stopped after 1s without a request."
 
 
 def test_the_browser_is_told_by_a_file_of_this_user(monkeypatch: pytest.MonkeyPatch) -> None:

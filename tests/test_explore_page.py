@@ -18,7 +18,7 @@ import dpsample
 from browser import PHONE, Tab, accessibility_problems, drawn, opened, scrolls_sideways
 from dpsample import Ppswor, Privacy, Source
 from dpsample.planning.explore import Choices, Explorer, Place, Server
-from dpsample.planning.forecast import outlook
+from dpsample.planning.forecast import forecast
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import PRIVATE
 from dpsample.private.count import count_frequencies
@@ -63,7 +63,7 @@ def facts(tab: Tab) -> dict[str, str]:
 def expect(tab: Tab, setting: Setting) -> None:
     """What is shown is what the library says of a setting."""
     settled(tab)
-    found, shown = outlook(ZIPF, setting, 0.1, quick=True), facts(tab)
+    found, shown = forecast(ZIPF, setting, 0.1, quick=True), facts(tab)
     pws = found.pws
     assert number(shown["keys"]) == pytest.approx(pws.keys, abs=0.5)
     assert number(shown["elements"]) == pytest.approx(pws.share_of_elements, rel=0.0051)

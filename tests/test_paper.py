@@ -374,7 +374,7 @@ def test_what_is_drawn_is_the_table(name: str, tables: Callable[[str], pa.Table]
     )
     colors = chart["concat"][0]["encoding"]["color"]["scale"]
     assert colors["domain"] == list(dict.fromkeys(table["line"].to_pylist()))
-    assert figure.found(table).verdict in {HOLDS, CORRECTED}
+    assert figure.finding(table).verdict in {HOLDS, CORRECTED}
 
 
 @pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.needs_data])
@@ -382,7 +382,7 @@ def test_data_that_are_reported_for_certain_can_be_drawn(name: str) -> None:
     figure = FIGURES[name]
     table = figure.series(True, {"huge": {10**6: 3}, **SETS})
     assert "</svg>" in charts.svg(charts.line_chart(table.to_pylist(), figure.panels(table), figure.columns))
-    assert figure.found(table).verdict == CORRECTED
+    assert figure.finding(table).verdict == CORRECTED
 
 
 def test_no_two_lines_look_alike() -> None:

@@ -32,7 +32,7 @@ from dpsample.estimators.calibrated import parts, rough
 from dpsample.estimators.calibration import Functional, calibration
 from dpsample.estimators.measures import Measure
 from dpsample.planning.errors import predicted
-from dpsample.planning.forecast import Outlook, outlook
+from dpsample.planning.forecast import Forecast, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.goals import Goal, default_delta, settings, smallest_epsilon
 from dpsample.planning.setting import Setting
@@ -132,7 +132,7 @@ def test_counting_is_private_and_right() -> None:
 def test_coverage_is_the_sum_of_exact_probabilities(sampling: Sampling) -> None:
     privacy = Privacy("0.8", "1e-4")
     pi = true_pi(sampling, privacy, 300)  # 120 digits
-    found = outlook(PUBLIC, Setting(privacy, sampling), errors=False).pws
+    found = forecast(PUBLIC, Setting(privacy, sampling), errors=False).pws
     pairs = list(zip(PUBLIC.values.tolist(), PUBLIC.keys.tolist(), strict=True))
     assert found.keys == pytest.approx(float(sum(n * pi[i] for i, n in pairs)), rel=1e-11)
     assert found.share_of_keys == pytest.approx(found.keys / 602, rel=1e-12)
@@ -144,7 +144,7 @@ def test_coverage_is_the_sum_of_exact_probabilities(sampling: Sampling) -> None:
 
 def test_the_baselines_are_their_formulas() -> None:
     epsilon, delta = 0.8, 1e-4
-    made = outlook(PUBLIC, Setting(Privacy("0.8", "1e-4")))
+    made = forecast(PUBLIC, Setting(Privacy("0.8", "1e-4")))
     methods = {method.method: method for method in made.methods}
     assert list(methods) == ["PWS", "SbH", "SbH, tight cutoff", "sample and threshold"]
     for name, cutoff in (
@@ -159,7 +159,7 @@ def test_the_baselines_are_their_formulas() -> None:
         assert methods[name].keys == pytest.approx(expected, rel=1e-10)
         assert methods[name].detection_threshold == math.ceil(cutoff)
     assert all(method.keys < made.pws.keys for method in made.methods[1:])
-    sampled_ones = outlook(PUBLIC, Setting(Privacy("0.8", "1e-4"), Priority("0.01")))
+    sampled_ones = forecast(PUBLIC, Setting(Privacy("0.8", "1e-4"), Priority("0.01")))
     open_one = sampled_ones.methods[-1]
     # min(1, 0.01 i) for each key; variance i**2 (1 / q - 1)
     assert (open_one.method, open_one.detection_threshold) == ("not private", 50)
@@ -167,11 +167,11 @@ def test_the_baselines_are_their_formulas() -> None:
     variance = sum(n * i * (100 - i) for i, n in {1: 500, 8: 40, 13: 30, 14: 20, 20: 10}.items())
     assert open_one.nrmse == pytest.approx(math.sqrt(variance) / PUBLIC.elements)
     assert open_one.selection_nrmse == pytest.approx(10 * math.sqrt(variance) / PUBLIC.elements)
-    capped = outlook(PUBLIC, Setting(Privacy(1, "1e-4"), Priority("0.01", cap=20)), errors=False)
+    capped = forecast(PUBLIC, Setting(Privacy(1, "1e-4"), Priority("0.01", cap=20)), errors=False)
     assert [method.method for method in capped.methods] == ["PWS", "not private"]
     assert (capped.pws.detection_threshold, capped.methods[-1].detection_threshold) == (None, None)
     assert "not stated" in capped.notes[0]
-    ends = outlook(PUBLIC, Setting(Privacy(1, "1e-4"), CustomSampling(["0.1"] * 300)), errors=False)
+    ends = forecast(PUBLIC, Setting(Privacy(1, "1e-4"), CustomSampling(["0.1"] * 300)), errors=False)
     assert ends.methods[-1].detection_threshold is None
 
 
@@ -317,7 +317,7 @@ def test_quick_looks_at_some_of_many_frequencies() -> None:
     many = Frequencies.of(np.exp(np.random.default_rng(1).normal(5, 2, 20_000)).clip(1).astype(np.int64))
     assert len(many.values) > 2 * len(many.thinned[0])
     for setting in (Setting(Privacy("0.2", "1e-6")), Setting(Privacy(1, "1e-8"), Ppswor("0.001"))):
-        slow, quick = (outlook(many, setting, quick=quick) for quick in (False, True))
+        slow, quick = (forecast(many, setting, quick=quick) for quick in (False, True))
         assert (quick.pws.keys, quick.pws.share_of_elements) == (slow.pws.keys, slow.pws.share_of_elements)
         for one, other in zip(quick.methods[1:], slow.methods[1:], strict=True):
             assert one.detection_threshold == other.detection_threshold
@@ -346,13 +346,13 @@ def test_a_tiny_epsilon_falls_back_to_mle_as_answers_do(monkeypatch: pytest.Monk
         "dpsample.planning.errors.Calibration.fits", lambda self, grid: False
     )  # the truth would take minutes
     privacy, frequencies = Privacy("0.1", "1e-6"), {100: 100, 130: 50, 500: 10}
-    found = outlook(Frequencies.of(frequencies), Setting(privacy), share=1, baselines=False)
+    found = forecast(Frequencies.of(frequencies), Setting(privacy), share=1, baselines=False)
     exact = accuracy(Pws(KeepAll(), privacy, mle), frequencies)
     assert (found.pws.estimator, "by mle" in found.notes[0]) == ("mle", True)
     assert found.pws.nrmse == pytest.approx(exact.nrmse, rel=0.01)
     assert found.pws.selection_nrmse == found.pws.nrmse
     # where nobody is seen all is missed, a selection's own elements included
-    nothing = outlook(Frequencies.of(frequencies), Setting(Privacy("0.001", "1e-14")), share=0.1, baselines=False)
+    nothing = forecast(Frequencies.of(frequencies), Setting(Privacy("0.001", "1e-14")), share=0.1, baselines=False)
     squares, elements = sum(n * i * i for i, n in frequencies.items()), sum(n * i for i, n in frequencies.items())
     assert nothing.pws.estimator == "mle"
     assert nothing.pws.nrmse == pytest.approx(1, rel=1e-4)
@@ -463,7 +463,7 @@ def test_the_smallest_epsilon_for_an_error(goal: str, name: str) -> None:
     bound = float(goal.split("<=")[1])
     assert getattr(found.pws, name) <= bound
     below = Setting(Privacy(three_figures_below(found.setting.privacy.epsilon), "1e-6"))
-    assert getattr(outlook(ZIPF, below, 0.2, baselines=False).pws, name) > bound
+    assert getattr(forecast(ZIPF, below, 0.2, baselines=False).pws, name) > bound
 
 
 @pytest.mark.parametrize(
@@ -500,14 +500,14 @@ def test_goals_out_of_reach_are_refused_and_private_data_stay_so() -> None:
 
 def test_what_shows_itself_shows_nothing_private() -> None:
     for frequencies, told in ((Frequencies.of({31337: 7}), "NOT private"), (PUBLIC, "of 602 keys")):
-        found: Outlook = outlook(frequencies, Setting(Privacy(1, "1e-6")), errors=False)
+        found: Forecast = forecast(frequencies, Setting(Privacy(1, "1e-6")), errors=False)
         assert told in repr(found)
         assert "31337" not in repr(found)
         assert found.to_json()["private_input"] is frequencies.private
         json.dumps(found.to_json())
     for share in (0, 1.5, math.nan, True):
         with refused("a share of the keys"):
-            outlook(PUBLIC, Setting(Privacy(1, "1e-6")), share)
+            forecast(PUBLIC, Setting(Privacy(1, "1e-6")), share)
 
 
 # the command
@@ -535,7 +535,7 @@ def test_a_plan_without_data() -> None:
     assert lines[-1] == "Next: dpsample release EVENTS --key KEY --epsilon 0.5 --delta 1e-06 -o OUTPUT.private.parquet"
     assert max(map(len, lines)) <= 120
     assert max(len(line) for line in lines if line.startswith(" ")) <= 100
-    for column in ("of elements", "seen from", "total +-", "selection +-", "sample and threshold"):
+    for column in ("of elements", "threshold", "total +-", "selection +-", "sample and threshold"):
         assert any(line.startswith(column) for line in lines)
 
 
@@ -544,8 +544,8 @@ def test_a_plan_as_json_is_what_the_library_says() -> None:
         run("--zipf", "1", "--keys", "1000", "-e", "1", "-d", "1e-6", "--share", "0.2", "--format", "json")
     )
     assert "NOT private" not in told
-    expected = outlook(Frequencies.zipf(1, 1000), Setting(Privacy(1, "1e-6")), 0.2).to_json()
-    assert told["outlooks"] == [json.loads(json.dumps(expected))]
+    expected = forecast(Frequencies.zipf(1, 1000), Setting(Privacy(1, "1e-6")), 0.2).to_json()
+    assert told["forecasts"] == [json.loads(json.dumps(expected))]
 
 
 def test_a_plan_of_data_says_loudly_that_it_is_not_private(clicks: Path) -> None:
@@ -558,8 +558,8 @@ def test_a_plan_of_data_says_loudly_that_it_is_not_private(clicks: Path) -> None
     assert "delta 1e-05, for each element" in lines[2]  # 6,300 elements
     told = json.loads(run(*source, "--epsilon", "1", "--format", "json"))
     assert next(iter(told)) == "NOT private"
-    assert told["outlooks"][0]["private_input"] is True
-    pages = next(m for m in told["outlooks"][0]["methods"] if m["method"] == "PWS")
+    assert told["forecasts"][0]["private_input"] is True
+    pages = next(m for m in told["forecasts"][0]["methods"] if m["method"] == "PWS")
     assert pages["keys"] == pytest.approx(20 + 300 * 1e-5, rel=1e-6)  # a single element shows with probability delta
 
 
@@ -567,7 +567,7 @@ def test_the_suggested_command_runs_and_does_what_was_planned(clicks: Path) -> N
     users = ["--user", "who", "--max-keys-per-user", "21", "--delta", "1e-7", "--goal", "keys>=20"]
     scheme = ["--scheme", "priority", "--sample-size", "6000", "--with-total"]
     told = json.loads(run(str(clicks / "clicks.parquet"), "-k", "page", *users, *scheme, "--format", "json"))
-    [planned] = told["outlooks"]
+    [planned] = told["forecasts"]
     words = shlex.split(told["release"])
     assert words[:2] == ["dpsample", "release"]
     made = str(clicks / "made.parquet")
@@ -593,7 +593,7 @@ def test_a_histogram_is_as_private_as_it_is(tmp_path: Path) -> None:
     lines = run(
         "--histogram", str(tmp_path / "h.csv"), "-e", "1", "--scheme", "ppswor", "--tau", "0.1,0.01"
     ).splitlines()
-    assert "if that comes from private data" in lines[0]
+    assert "If the histogram comes from private data" in lines[0]
     assert lines[0] == lines[-1]
     assert sum("ppswor with tau" in line for line in lines) == 2
     assert any(line.lstrip().startswith("not private") for line in lines)

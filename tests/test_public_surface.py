@@ -88,13 +88,13 @@ ACCURACY = [
 PLANNING = [
     "Curve",
     "Expected",
+    "Forecast",
     "Frequencies",
     "Goal",
-    "Outlook",
     "Setting",
     "curve",
     "default_delta",
-    "outlook",
+    "forecast",
     "settings",
     "smallest_epsilon",
 ]

@@ -1,7 +1,7 @@
-"""The `dpsample` command: one thin command for each stage. Parse, call the library, print.
+"""The `dpsample` command. Each command parses its options, calls the library, and prints.
 
-Results go to standard output, errors (one line each) and progress to standard error. Exit codes: 0, 1 for a failure, 2
-for bad usage or bad input, 3 for an incomplete proof (`verify --require-complete`).
+Results go to standard output. Errors (one line each) and progress go to standard error. Exit codes: 0 for success, 1
+for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify --require-complete`).
 
     release   release, sample, sanitize
     inspect   info, verify, certify
@@ -14,6 +14,7 @@ for bad usage or bad input, 3 for an incomplete proof (`verify --require-complet
     paper     paper
     options   options that commands share
     printing  what they print
+    answers   how answers are printed
 """
 
 import os
@@ -44,7 +45,7 @@ def cli() -> None:
     """Publish which keys are in your data, and about how often, with differential privacy.
 
     \b
-    The main job:
+    Example:
       dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet
     """
 
@@ -52,7 +53,7 @@ def cli() -> None:
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the shell's completion script.
+    """Print the completion script of a shell.
 
     \b
     Example:
@@ -94,7 +95,7 @@ def _interrupt(signum: int, frame: Any) -> None:
 
 
 def main() -> None:
-    """Run the command; what goes wrong becomes one line without private values, and an exit code."""
+    """Run the command. An error becomes one line without private values, and an exit code."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _interrupt)
     if sys.argv[1:2] == ["explore"]:

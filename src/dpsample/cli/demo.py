@@ -1,15 +1,14 @@
-"""The demo: release the identifiers of Python's own standard library, and look at what comes out.
+"""dpsample demo: release the identifiers of Python's own standard library, and show the result.
 
 The data are public, so the demo may show the truth beside the release.
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.paper.data import standard_library
@@ -21,7 +20,7 @@ from dpsample.scheme import KeepAll, Ppswor, Sampling, certify, reporting_probab
 
 
 def demo(show: Callable[[str], object]) -> None:
-    """Make two releases, show their top keys and a sum beside the truth, and certify them."""
+    """Make two releases, show their top keys and a sum beside the truth, and certify their schemes."""
     show("Reading the sources of Python's standard library ...")
     elements = standard_library()
     counted = elements.group_by("word").aggregate([([], "count_all")])
@@ -30,48 +29,35 @@ def demo(show: Callable[[str], object]) -> None:
     privacy = Privacy(epsilon=0.5, delta=1e-7)
     with tempfile.TemporaryDirectory() as folder:
         for sampling in (KeepAll(), Ppswor(tau="1e-3")):
-            _one(
-                elements,
-                truth,
-                sampling,
-                privacy,
-                Path(folder) / f"words-{sampling.name.replace(' ', '-')}.private.parquet",
-                show,
-            )
+            path = Path(folder) / f"words-{sampling.name.replace(' ', '-')}.private.parquet"
+            keys = release_to_file(path, elements, "word", privacy=privacy, sampling=sampling)
+            for line in _described(path, keys, truth, sampling, privacy):
+                show(line)
     show("\nYour own data:")
     show("  dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet")
 
 
-def _one(
-    elements: pa.Table,
-    truth: dict[str, int],
-    sampling: Sampling,
-    privacy: Privacy,
-    path: Path,
-    show: Callable[[str], object],
-) -> None:
-    keys = release_to_file(path, elements, "word", privacy=privacy, sampling=sampling)
-    frequencies = np.fromiter(truth.values(), np.int64)
-    expected = reporting_probabilities(frequencies, sampling, privacy).sum()
-    show(f"\n{path.name}: {keys:,} keys ({expected:,.0f} expected), {path.stat().st_size / 1000:,.0f} kB")
-    show(f"  sampled {explain_sampling(sampling)}")
-    show(f"  privacy {explain_privacy(privacy)}")
-    show(f"  seen    {explain_visibility(sampling, privacy)}")
-    made = read_release(path)
-    show("  top keys        token     estimate      truth")
-    for row in made.table.sort_by([("estimate", "descending")]).slice(0, 8).to_pylist():
-        show(f"  {row['word']:<10} {row['token']:>10,.2f} {row['estimate']:>12,.1f} {truth[row['word']]:>10,}")
-    chosen = made.table.filter(pc.starts_with(made.table["word"], "_"))
-    total = sum(n for word, n in truth.items() if word.startswith("_"))
-    show(
-        f"  a sum: identifiers that begin with '_' have {pc.sum(chosen['estimate']).as_py():,.0f} elements, by the "
-        f"estimates of {chosen.num_rows:,} reported keys; in truth {total:,}"
+def _described(path: Path, keys: int, truth: dict[str, int], sampling: Sampling, privacy: Privacy) -> Iterator[str]:
+    """Describe a release, beside the truth."""
+    expected = reporting_probabilities(np.fromiter(truth.values(), np.int64), sampling, privacy).sum()
+    yield f"\n{path.name}: {keys:,} keys ({expected:,.0f} expected), {path.stat().st_size / 1000:,.0f} kB"
+    yield f"  sampled {explain_sampling(sampling)}"
+    yield f"  privacy {explain_privacy(privacy)}"
+    yield f"  seen    {explain_visibility(sampling, privacy)}"
+    yield "  top keys        token     estimate      truth"
+    table = read_release(path).table
+    for row in table.sort_by([("estimate", "descending")]).slice(0, 8).to_pylist():
+        yield f"  {row['word']:<10} {row['token']:>10,.2f} {row['estimate']:>12,.1f} {truth[row['word']]:>10,}"
+    selected = table.filter(pc.starts_with(table["word"], "_"))
+    true_sum = sum(n for word, n in truth.items() if word.startswith("_"))
+    yield (
+        f"  a sum: identifiers that begin with '_' have {pc.sum(selected['estimate']).as_py():,.0f} elements, by the "
+        f"estimates of {selected.num_rows:,} reported keys; in truth {true_sum:,}"
     )
-    for line in str(certify(sampling, privacy)).splitlines():
-        show(f"  {line}")
+    yield from (f"  {line}" for line in str(certify(sampling, privacy)).splitlines())
 
 
 @click.command("demo")
 def demo_command() -> None:
-    """Release the identifiers of Python's own standard library, and look at the result."""
+    """Release the identifiers of Python's standard library. Shows the result beside the truth."""
     demo(click.echo)

@@ -83,7 +83,7 @@ def verify(release: str, require_complete: bool, form: str) -> None:
 @options.max_keys
 @options.scheme
 @options.totals
-@click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; chosen by epsilon if left out.")
+@click.option("--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]")
 @click.option("--dataset", help="Name of the dataset, for the page.")
 @options.output_format
 def certify_command(grid: int | None, dataset: str | None, form: str, **given: Any) -> None:

@@ -23,49 +23,61 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 columns = together(
-    click.option("--frequency", help="Column with the frequency, if rows are already aggregated."),
-    click.option(
-        "--drop-null", is_flag=True, help="Leave out rows whose key or user is NULL, instead of refusing them."
-    ),
-    click.option("--table", help="Table of a database (SOURCE is postgresql://... or sqlite:///...)."),
-    click.option("--query", help="SELECT to read from a database, instead of a table."),
-    click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow, where the extension does not tell."),
-    click.option("--user", help="Column that says whose row it is: protect users instead of elements."),
+    click.option("--frequency", help="Frequency column, if the rows are already aggregated."),
+    click.option("--drop-null", is_flag=True, help="Drop rows whose key or user is NULL, instead of refusing them."),
+    click.option("--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///..."),
+    click.option("--query", help="SELECT statement to read from a database, instead of a table."),
+    click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow.  [default: by the extension of the file]"),
+    click.option("--user", help="Column that identifies the user of a row. Protects users instead of elements."),
 )
 source = together(
     click.argument("source", nargs=-1, required=True),
-    click.option("--key", "-k", multiple=True, required=True, help="Key column; repeat it for a key of several."),
+    click.option(
+        "--key", "-k", multiple=True, required=True, help="Key column. Repeat it for a key of several columns."
+    ),
     columns,
 )
-max_keys = click.option("--max-keys-per-user", type=int, help="Each user keeps at most so many keys, chosen at random.")
+max_keys = click.option(
+    "--max-keys-per-user",
+    type=int,
+    help="Contribution bound: the largest number of keys that each user keeps, chosen at random.",
+)
 totals = together(
     click.option(
-        "--sample-size", type=int, help="Sample about so many keys, instead of --tau; costs a share of epsilon."
+        "--sample-size",
+        type=int,
+        help="Approximate number of sampled keys, instead of --tau. Costs a share of epsilon.",
     ),
     click.option("--size-share", default="0.05", show_default=True, help="Share of epsilon that --sample-size costs."),
-    click.option("--with-total", is_flag=True, help="Add a private total of elements; costs a share of epsilon."),
+    click.option("--with-total", is_flag=True, help="Add a private total of elements. Costs a share of epsilon."),
     click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs."),
 )
-ledger = click.option("--ledger", help="Ledger to enter the release into; one that exceeds its budget is refused.")
+ledger = click.option("--ledger", help="Ledger to charge. A release that exceeds its budget is refused.")
 scheme = together(
     click.option(
         "--scheme",
         type=click.Choice(["all", "ppswor", "priority"]),
         default="all",
         show_default=True,
-        help="Keep all keys, or sample them with probability 1 - exp(-tau w) or min(1, tau w).",
+        help="Keep all keys, or sample a key of weight w with probability 1 - exp(-tau w) or min(1, tau w).",
     ),
     click.option("--tau", help="Sampling threshold of ppswor and priority, such as 1e-4."),
-    click.option("--power", default="1", show_default=True, help="Weight w of a key: its frequency to this power."),
-    click.option("--cap", type=int, help="Weight w of a key: min(frequency, cap) to the power."),
+    click.option(
+        "--power", default="1", show_default=True, help="The weight w of a key is its frequency to this power."
+    ),
+    click.option("--cap", type=int, help="The weight w of a key is min(frequency, CAP) to the power."),
 )
 privacy = together(
     click.option("--epsilon", "-e", required=True, help="Epsilon, read exactly: 0.1 is one tenth."),
-    click.option("--delta", "-d", required=True, help="Delta, well below 1 / (number of elements), such as 1e-8."),
+    click.option(
+        "--delta", "-d", required=True, help="Delta, such as 1e-8. Choose it well below 1 / (number of elements)."
+    ),
 )
 tokens = together(
     click.option("--keys-only", is_flag=True, help="Report keys without tokens."),
-    click.option("--grid", type=int, help="Tokens come in steps of 1/grid, a power of two; by epsilon unless told."),
+    click.option(
+        "--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]"
+    ),
 )
 output = together(
     click.option(
@@ -77,9 +89,9 @@ output = together(
     click.option("--force", is_flag=True, help="Replace an output that exists."),
 )
 resources = together(
-    click.option("--memory-limit", help="For example 1GB. Temporary files take what does not fit."),
-    click.option("--threads", type=click.IntRange(min=1), help="At most so many."),
-    click.option("--temp-dir", help="Folder for temporary files. They hold private data and are removed at the end."),
+    click.option("--memory-limit", help="Limit of memory, such as 1GB. What does not fit goes to temporary files."),
+    click.option("--threads", type=click.IntRange(min=1), help="Largest number of threads."),
+    click.option("--temp-dir", help="Folder for temporary files. They hold private data, and are removed at the end."),
 )
 machine = together(
     resources,
@@ -95,13 +107,15 @@ machine = together(
         type=click.Choice(["duckdb", "spark"]),
         default="duckdb",
         show_default=True,
-        help="Work on this machine, or on a Spark cluster, which reads Parquet (hdfs://, s3a://, ...).",
+        help="Run on this machine, or on a Spark cluster. Spark reads Parquet (hdfs://, s3a://, ...).",
     ),
     click.option("--master", help="With --engine spark: the cluster, such as spark://host:7077, yarn or local[4]."),
     click.option(
-        "--partitions", type=click.IntRange(min=1), help="With --engine spark: into how many keys are divided."
+        "--partitions", type=click.IntRange(min=1), help="With --engine spark: the number of partitions of the keys."
     ),
-    click.option("--show-private", is_flag=True, help="Also say what only those may know who may see the data."),
+    click.option(
+        "--show-private", is_flag=True, help="Also print numbers that are NOT private, such as the number of rows."
+    ),
 )
 output_format = click.option(
     "--format",
@@ -109,7 +123,7 @@ output_format = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Of what is printed.",
+    help="Format of the output.",
 )
 
 

@@ -9,14 +9,16 @@ from dpsample.cli.printing import progress_bar
 
 
 @click.command()
-@click.option("--output", "-o", required=True, help="Folder to make.")
-@click.option("--figure", "figures", multiple=True, help="Only this figure, by its name; repeat it for several.")
-@click.option("--quick", is_flag=True, help="Coarse grids, and no network.")
-@click.option("--data", help="A file of your own, drawn beside the real data sets; the page is then as private as it.")
+@click.option("--output", "-o", required=True, help="Folder to write.")
+@click.option(
+    "--figure", "figures", multiple=True, help="Name of a figure to draw. Repeat it for several.  [default: all]"
+)
+@click.option("--quick", is_flag=True, help="Use coarse grids, and no network.")
+@click.option("--data", help="Your own file, drawn beside the real data sets. The page is then NOT private.")
 @click.option("--key", help="Key column of --data.")
-@click.option("--force", is_flag=True, help="Replace a folder that this command made.")
+@click.option("--force", is_flag=True, help="Replace a folder that this command wrote.")
 def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, key: str | None, force: bool) -> None:
-    """Draw the paper's figures and check its claims: PNG, SVG and CSV of each, and one page of it all.
+    """Draw the paper's figures and check its claims. Writes PNG, SVG and CSV files, and one page with all of them.
 
     \b
     Examples:
@@ -37,7 +39,7 @@ def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, 
 
 
 def _own(path: str, key: str) -> dict[int, int]:
-    """Count how many keys of the reader's file have each frequency. As private as the file is."""
+    """Count how many keys of the user's file have each frequency. The result is as private as the file."""
     from dpsample.errors import InvalidValue
     from dpsample.private.count import count_frequencies
 

@@ -1,26 +1,32 @@
-"""The command that looks ahead: plan."""
+"""dpsample plan."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, groupby
+from functools import partial
 from typing import Any
 
 import click
 
 from dpsample.cli import options
 from dpsample.cli.printing import progress_bar, show
-from dpsample.exact import text
 
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
 
 # where frequencies come from: the data, a formula, or a file
 frequencies = options.together(
     click.argument("source", nargs=-1),
-    click.option("--key", "-k", multiple=True, help="Key column of SOURCE; repeat it for a key of several."),
-    click.option("--zipf", type=float, metavar="ALPHA", help="No data: frequencies proportional to rank ** -ALPHA."),
-    click.option("--keys", type=int, help="With --zipf: how many keys."),
-    click.option("--elements", type=int, help="With --zipf: about how many elements; else the last key has one."),
+    click.option("--key", "-k", multiple=True, help="Key column of SOURCE. Repeat it for a key of several columns."),
     click.option(
-        "--histogram", help="No data: a file with the columns frequency and keys (Parquet, CSV, Arrow, JSON)."
+        "--zipf", type=float, metavar="ALPHA", help="Use no data: frequencies proportional to rank ** -ALPHA."
+    ),
+    click.option("--keys", type=int, help="With --zipf: the number of keys."),
+    click.option(
+        "--elements",
+        type=int,
+        help="With --zipf: the approximate number of elements.  [default: the last key has one element]",
+    ),
+    click.option(
+        "--histogram",
+        help="Use no data: a Parquet, CSV, Arrow or JSON file with the columns frequency and keys.",
     ),
     options.columns,
 )
@@ -28,31 +34,41 @@ frequencies = options.together(
 
 @click.command()
 @frequencies
-@click.option("--epsilon", "-e", multiple=True, help=f"One or several, as 0.1,0.5,1.  [default: {','.join(EPSILONS)}]")
-@click.option("--delta", "-d", multiple=True, help="One or several; by the number of elements unless told.")
-@click.option("--max-keys-per-user", multiple=True, help="One or several; frequencies are then numbers of users.")
-@click.option("--tau", multiple=True, help="Sampling threshold of ppswor and priority, one or several.")
-@click.option("--sample-size", multiple=True, help="Sample about so many keys instead, one or several sizes.")
+@click.option("--epsilon", "-e", multiple=True, help=f"One or more values.  [default: {','.join(EPSILONS)}]")
+@click.option("--delta", "-d", multiple=True, help="One or more values.  [default: chosen by the number of elements]")
+@click.option(
+    "--max-keys-per-user",
+    multiple=True,
+    help="Contribution bound: the largest number of keys that each user keeps. One or more values.",
+)
+@click.option("--tau", multiple=True, help="Sampling threshold of ppswor and priority. One or more values.")
+@click.option(
+    "--sample-size", multiple=True, help="Approximate number of sampled keys, instead of --tau. One or more values."
+)
 @click.option("--size-share", default="0.05", show_default=True, help="Share of epsilon that --sample-size costs.")
 @click.option(
     "--scheme",
     type=click.Choice(["all", "ppswor", "priority"]),
     default="all",
     show_default=True,
-    help="Keep all keys, or sample them with probability 1 - exp(-tau w) or min(1, tau w).",
+    help="Keep all keys, or sample a key of weight w with probability 1 - exp(-tau w) or min(1, tau w).",
 )
-@click.option("--power", default="1", show_default=True, help="Weight w of a key: its frequency to this power.")
-@click.option("--cap", type=int, help="Weight w of a key: min(frequency, cap) to the power.")
-@click.option("--with-total", is_flag=True, help="The release is to have a private total, for a share of epsilon.")
+@click.option("--power", default="1", show_default=True, help="The weight w of a key is its frequency to this power.")
+@click.option("--cap", type=int, help="The weight w of a key is min(frequency, CAP) to the power.")
+@click.option("--with-total", is_flag=True, help="Plan a release with a private total, which costs a share of epsilon.")
 @click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs.")
 @click.option("--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects.")
-@click.option("--goal", help="Find the smallest epsilon with keys>=N, elements>=SHARE, nrmse<=ERROR, selection<=ERROR.")
+@click.option(
+    "--goal",
+    help="Find the smallest epsilon that reaches a goal: keys>=N, elements>=SHARE, nrmse<=ERROR or selection<=ERROR.",
+)
 @options.resources
 @options.output_format
-def plan(form: str, **given: Any) -> None:
-    """Say what a release would bring, before any budget is spent: for a grid of settings, or for a goal.
+def plan(form: str, **arguments: Any) -> None:
+    """Forecast a release before any budget is spent. Plans a grid of settings, or the smallest epsilon for a goal.
 
-    Frequencies come from SOURCE, which makes the output private, from --zipf or from --histogram.
+    Frequencies come from SOURCE, from --zipf or from --histogram. The output for a SOURCE is NOT private.
+    Options with one or more values take them separated by commas, or repeated.
 
     \b
     Examples:
@@ -61,173 +77,104 @@ def plan(form: str, **given: Any) -> None:
       dpsample plan events.parquet --key query --epsilon 0.5,1 --scheme ppswor --sample-size 1000,10000
       dpsample plan clicks.parquet -k page --user user_id --max-keys-per-user 5,20 --goal "keys>=1000"
     """
-    check_input(given)
-    lists = {name: listed(given[name]) for name in ("epsilon", "delta", "max_keys_per_user", "tau", "sample_size")}
-    if given["goal"] is not None and lists["epsilon"]:
+    check_input(arguments)
+    from dpsample.planning.forecast import check_selection
+    from dpsample.planning.goals import Goal
+    from dpsample.planning.text import Plan
+
+    if arguments["goal"] is not None and arguments["epsilon"]:
         raise click.UsageError("--goal finds the epsilon; found --epsilon as well; leave one of them out")
-    from dpsample.planning.forecast import Outlook, check_selection, outlook
-    from dpsample.planning.goals import Goal, default_delta, settings, smallest_epsilon
-    from dpsample.planning.setting import Setting
-    from dpsample.planning.text import command
-
-    goal = None if given["goal"] is None else Goal.of(given["goal"])
-    share = check_selection(given["share"])
-    users: list[int | None] = [whole(k, "--max-keys-per-user") for k in lists["max_keys_per_user"]]
-    users = users or [None]
-    epsilons = ["1"] if goal else lists["epsilon"] or EPSILONS
-    ways = _samplings(given, lists)
-    total = given["total_share"] if given["with_total"] else False
-
-    def of(k: Any, deltas: Sequence[Any]) -> list[Setting]:
-        return list(settings(epsilons, deltas, ways, [k], total))
-
-    for k in users:
-        of(k, lists["delta"] or ["1e-9"])  # bad ones are refused before anything is read
-    found: list[Outlook] = []
+    goal = None if arguments["goal"] is None else Goal.of(arguments["goal"])
+    share, grid = check_selection(arguments["share"]), _grid(arguments)
     with progress_bar() as progress:
-        for k in users:
-            counted = frequencies_of(given, k, progress)
-            todo = of(k, lists["delta"] or [default_delta(counted)])
-            for n, setting in enumerate(todo):
-                found.append(
-                    smallest_epsilon(counted, setting, goal, share) if goal else outlook(counted, setting, share)
-                )
-                progress("planning", n + 1, len(todo))
-    notice = notice_of(given)
-    release = command(found[0].setting, options.source_of(given) if given["source"] else None)
-    result: dict[str, Any] = {
-        **({"NOT private": notice} if notice else {}),
-        "goal": None if goal is None else str(goal),
-        "delta_by_number_of_elements": not lists["delta"],
-        "outlooks": [each.to_json() for each in found],
-        "release": release,
+        forecasts = grid.forecasts(partial(frequencies_of, arguments, progress), share, goal, progress)
+    source = options.source_of(arguments) if arguments["source"] else None
+    result = Plan(forecasts, share, goal, not grid.delta, notice_of(arguments), source)
+    show(result.to_json(), result.lines(), form)
+
+
+def _grid(arguments: dict[str, Any]) -> Any:
+    """The settings to plan; a grid refuses bad ones before anything is read."""
+    from dpsample.planning.goals import Grid
+
+    return Grid(
+        ["1"] if arguments["goal"] is not None else listed(arguments["epsilon"]) or EPSILONS,  # a goal finds its own
+        listed(arguments["delta"]),
+        _samplings(arguments),
+        bounds_of(arguments) or [None],
+        arguments["total_share"] if arguments["with_total"] else False,
+    )
+
+
+def check_input(arguments: dict[str, Any]) -> None:
+    """Check that frequencies come from one place, and that all options belong to it."""
+    places = {
+        "SOURCE": bool(arguments["source"]),
+        "--zipf": arguments["zipf"] is not None,
+        "--histogram": arguments["histogram"],
     }
-    lines = [
-        *([notice, ""] if notice else []),
-        *_tables(found),
-        *_legend(found, share, goal, chosen=not lists["delta"], private=bool(notice)),
-        "",
-        f"Next: {release}",
-        *([notice] if notice else []),
-    ]
-    show(result, lines, form)
-
-
-def check_input(given: dict[str, Any]) -> None:
-    """Refuse anything but one way to get frequencies."""
-    ways = {"SOURCE": bool(given["source"]), "--zipf": given["zipf"] is not None, "--histogram": given["histogram"]}
-    named = [name for name, there in ways.items() if there]
+    named = [name for name, present in places.items() if present]
     if len(named) != 1:
         raise click.UsageError(
             f"frequencies come from one of SOURCE, --zipf and --histogram; found {' and '.join(named) or 'none'}; "
             "give one, such as --zipf 1 --keys 100000"
         )
-    if given["source"] and not given["key"]:
+    if arguments["source"] and not arguments["key"]:
         raise click.UsageError("a SOURCE needs its key column; found none; add --key COLUMN")
-    if given["zipf"] is not None and given["keys"] is None:
+    if arguments["zipf"] is not None and arguments["keys"] is None:
         raise click.UsageError("--zipf needs a number of keys; found none; add, for example, --keys 100000")
     of_source = ("key", "frequency", "drop_null", "table", "query", "input_format", "user")
-    others = [name for name in of_source if given[name] and not given["source"]]
-    others += [name for name in ("keys", "elements") if given[name] is not None and given["zipf"] is None]
+    others = [name for name in of_source if arguments[name] and not arguments["source"]]
+    others += [name for name in ("keys", "elements") if arguments[name] is not None and arguments["zipf"] is None]
     if others:
         option = f"--{others[0].replace('_', '-')}"
         raise click.UsageError(f"{option} does not go with {named[0]}; leave {option} out")
 
 
 def listed(values: Iterable[str]) -> list[str]:
-    """What an option lists, by commas or by repeating it; each once."""
+    """Return the values of an option, separated by commas or repeated; each once."""
     return list(dict.fromkeys(part.strip() for value in values for part in value.split(",")))
 
 
-def whole(value: str, option: str) -> int:
-    """Read a whole number."""
+def bounds_of(arguments: dict[str, Any]) -> list[int | None]:
+    """Return the numbers of keys per user."""
+    return [_integer(value, "--max-keys-per-user") for value in listed(arguments["max_keys_per_user"])]
+
+
+def _integer(value: str, option: str) -> int:
     try:
         return int(value)
     except ValueError:
         raise click.UsageError(f"{option} takes whole numbers; found {value!r}; write them as 5,20") from None
 
 
-def _samplings(given: dict[str, Any], lists: dict[str, list[str]]) -> list[Any]:
-    """How keys are sampled: all of the taus, then all of the sizes."""
-    single = {"scheme": given["scheme"], "power": given["power"], "cap": given["cap"]}
+def _samplings(arguments: dict[str, Any]) -> list[Any]:
+    """Return the sampling schemes: one for each tau, then one for each sample size."""
     sizes = [
-        options.size_of(
-            {**single, "tau": None, "size_share": given["size_share"], "sample_size": whole(n, "--sample-size")}
-        )
-        for n in lists["sample_size"]
+        options.size_of({**arguments, "tau": None, "sample_size": _integer(size, "--sample-size")})
+        for size in listed(arguments["sample_size"])
     ]
-    taus: Sequence[str | None] = lists["tau"] or ([] if sizes else [None])
-    return [options.sampling_of({**single, "tau": tau}) for tau in taus] + sizes
+    taus: Sequence[str | None] = listed(arguments["tau"]) or ([] if sizes else [None])
+    return [options.sampling_of({**arguments, "tau": tau}) for tau in taus] + sizes
 
 
-def frequencies_of(given: dict[str, Any], max_keys: int | None, progress: Any) -> Any:
-    """Read, count or make up the frequencies."""
+def frequencies_of(arguments: dict[str, Any], progress: Any, max_keys: int | None) -> Any:
+    """Return the frequencies: from a file, by a formula, or counted in the data."""
     from dpsample.planning.frequencies import Frequencies
     from dpsample.private.count import count_frequencies
 
-    if given["histogram"] is not None:
-        return Frequencies.read(given["histogram"])  # as if private, since nobody says
-    if given["zipf"] is not None:
-        return Frequencies.zipf(given["zipf"], given["keys"], given["elements"])
-    with options.engine_of(given) as engine:
-        return count_frequencies(options.source_of(given), max_keys_per_user=max_keys, engine=engine, progress=progress)
+    if arguments["histogram"] is not None:
+        return Frequencies.read(arguments["histogram"])  # counts as private, since its origin is unknown
+    if arguments["zipf"] is not None:
+        return Frequencies.zipf(arguments["zipf"], arguments["keys"], arguments["elements"])
+    with options.engine_of(arguments) as engine:
+        return count_frequencies(
+            options.source_of(arguments), max_keys_per_user=max_keys, engine=engine, progress=progress
+        )
 
 
-def notice_of(given: dict[str, Any]) -> str | None:
-    """What must be said of how private the frequencies are."""
-    from dpsample.planning.text import HISTOGRAM, PRIVATE
+def notice_of(arguments: dict[str, Any]) -> str | None:
+    """Return the warning that goes with these frequencies, if any."""
+    from dpsample.planning.text import privacy_notice
 
-    return PRIVATE if given["source"] else HISTOGRAM if given["histogram"] is not None else None
-
-
-def _tables(found: list[Any]) -> list[str]:
-    """One table for all settings that differ in epsilon only."""
-    from dpsample.planning.text import COLUMNS
-
-    tables = {title: [("epsilon", *COLUMNS), *chain(*map(_rows, group))] for title, group in groupby(found, _title)}
-    widths = [max(map(len, column)) for column in zip(*chain(*tables.values()), strict=True)]
-    lines = chain(*([title, *(_aligned(row, widths) for row in table), ""] for title, table in tables.items()))
-    notes = dict.fromkeys(note for each in found for note in each.notes)
-    return [*lines, *(f"Note: {note}." for note in notes), *([""] if notes else [])]
-
-
-def _title(each: Any) -> str:
-    """What all rows of a table have in common."""
-    from dpsample.presentation.explain import explain_protected
-
-    setting, how = each.setting, "all keys are kept"
-    if each.sampling.name != "keep all":
-        form = each.sampling.to_json()
-        weight = [f"{name} {form[name]}" for name in ("power", "cap") if form.get(name) not in (None, "1")]
-        how = ", ".join([f"{form['scheme']} with tau {form['tau']}", *weight])
-    sized = f" (for a sample of {setting.size.size:,} keys)" if setting.size else ""
-    return (
-        f"delta {text(setting.privacy.delta)}, for {explain_protected(setting.max_keys_per_user)}\n"
-        f"{each.frequencies.total:,} keys with {each.frequencies.elements:,} elements; {how}{sized}"
-    )
-
-
-def _rows(each: Any) -> list[tuple[str, ...]]:
-    from dpsample.planning.text import cells
-
-    return [(text(each.setting.privacy.epsilon) if m is each.pws else "", *cells(m)) for m in each.methods]
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    """The method to the left, numbers to the right."""
-    cells = [cell.ljust(w) if n == 1 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))]
-    return "  ".join(cells).rstrip()
-
-
-def _legend(found: list[Any], share: float, goal: Any, chosen: bool, private: bool) -> list[str]:
-    """A sentence for each column, and for each method that is there."""
-    from dpsample.planning.text import METHODS, UNCOVERED, columns
-
-    there = {method.method for each in found for method in each.methods}
-    told = columns(share) | {name: words for name, words in METHODS.items() if name in there}
-    lines = [f"{name:<20}  {words}" for name, words in told.items()]
-    if goal is not None:
-        lines.append(f"Each epsilon is the smallest, to 3 figures, with which PWS reaches {goal}.")
-    if chosen:
-        lines.append("delta was chosen by the number of elements: a power of ten, at most a tenth of 1 / that number.")
-    return [*lines, UNCOVERED] if private else lines
+    return privacy_notice(bool(arguments["source"]), arguments["histogram"] is not None)

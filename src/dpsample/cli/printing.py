@@ -18,11 +18,11 @@ from dpsample.presentation.explain import (
     visibility,
 )
 
-_TOLD = ("privacy", "unit", "max_keys_per_user", "per_key", "sampling", "size", "total", "ledger")  # of a release
+_PRINTED = ("privacy", "unit", "max_keys_per_user", "per_key", "sampling", "size", "total", "ledger")  # of a release
 
 
 class Seen:
-    """Progress on a terminal; elsewhere only the last count of each stage is kept."""
+    """Progress on a terminal. Elsewhere it only keeps the last count of each stage."""
 
     def __init__(self, bar: Any) -> None:
         self.seen: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Seen:
 
 @contextmanager
 def progress_bar() -> Iterator[Seen]:
-    """Show progress while something is done."""
+    """Show progress on a terminal."""
     if not sys.stderr.isatty():
         yield Seen(None)
         return
@@ -65,13 +65,13 @@ def print_release(
     form: str,
     private: dict[str, int] | None,
 ) -> None:
-    """Say what was released, and how."""
+    """Print what was released, and how."""
     sampling, metadata = terms.sampling, terms.to_json(keys)
     result: dict[str, Any] = {
         "output": output,
         "keys": keys,
         "read": read,
-        **{name: metadata[name] for name in _TOLD if name in metadata},
+        **{name: metadata[name] for name in _PRINTED if name in metadata},
         "reported_from_frequency": {text(level): i for level, i in visibility(sampling, terms.per_key)},
     }
     lines = [

@@ -1,14 +1,14 @@
-"""The paper's figures and claims, from our code, beside what the paper states.
+"""The paper's figures and claims, computed by our code, beside what the paper states.
 
 reported     series of the figures on which keys are reported
 estimated    series of the figures on bias, error and variance
-ordered      series on the order of tokens, which the paper has no figure of
+ordered      series on the order of tokens; the paper has no such figure
 breakpoints  Algorithm 5 at all real tokens, as printed and as corrected
 claims       the paper's claims, what we measure, and whether they hold
-figures      what each figure shows, and what is read from it
+figures      what each figure shows, and what follows from it
 data         real data sets
-page         one page of it all
-build        everything into a folder
+page         one page with all of it
+build        writes everything into a folder
 """
 
 from dpsample.paper.build import build

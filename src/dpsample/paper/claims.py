@@ -1,6 +1,6 @@
-"""What the paper claims, what we measure, and whether it holds; each with the tests that pin it.
+"""What the paper claims, what we measure, and whether it holds; each claim with the tests that pin it.
 
-A claim's number is computed when it is asked for, so the table cannot go stale. `says` is in our words.
+The numbers are computed on each run, so the table cannot become outdated. `says` is in our words.
 """
 
 import math
@@ -46,8 +46,8 @@ class Claim:
 
 def gains_unsampled() -> Finding:
     """Measure the gain in reported keys over SbH, without sampling."""
-    found = [gain(zipf(10**5, alpha), KeepAll(), study("0.1", f"1e-{k}")) for alpha in (1, 2) for k in range(9)]
-    low, high = min(found), max(found)
+    gains = [gain(zipf(10**5, alpha), KeepAll(), study("0.1", f"1e-{k}")) for alpha in (1, 2) for k in range(9)]
+    low, high = min(gains), max(gains)
     return Finding(
         f"{low:.1f} to {high:.0f} % over δ = 1, 0.1, … 1e-8 (n = 10⁵)",
         HOLDS if low >= 20 and high <= 300 else CORRECTED,
@@ -85,7 +85,7 @@ def ratio_limits() -> Finding:
 
 
 def certain_from() -> Finding:
-    """Measure the frequencies at which keys are reported for sure."""
+    """Measure the frequencies from which on keys are reported with certainty."""
     privacy = study("0.01", "1e-6")
     L, e = steps_to_one(privacy), 0.01
     i = np.arange(1, 4000)
@@ -102,10 +102,10 @@ def few_positions() -> Finding:
     """Count the frequencies at which privacy binds."""
     privacy = study("1.6", "0.0031")
     L = steps_to_one(privacy)
-    found = len(reporting(KeepAll(), privacy).binding)
+    binding = len(reporting(KeepAll(), privacy).binding)
     return Finding(
-        f"{found} at ε = 1.6, δ = 0.0031, where L = {L:.2f} and 2L + 1 = {2 * L + 1:.2f}; 2⌈L⌉ in every case",
-        HOLDS if found <= 2 * L + 1 else CORRECTED,
+        f"{binding} at ε = 1.6, δ = 0.0031, where L = {L:.2f} and 2L + 1 = {2 * L + 1:.2f}; 2⌈L⌉ in every case",
+        HOLDS if binding <= 2 * L + 1 else CORRECTED,
     )
 
 
@@ -157,8 +157,8 @@ def breakpoints() -> Finding:
         (Priority("0.01"), "0.5", "1e-4"),
     ]
     for sampling, epsilon, delta in cases:
-        found = (len(algorithm_5(200, sampling, study(epsilon, delta))[-1].x) - 1) / 200
-        most, where = max((most, where), (found, f"{sampling.name}, ε = {epsilon}"))
+        ratio = (len(algorithm_5(200, sampling, study(epsilon, delta))[-1].x) - 1) / 200
+        most, where = max((most, where), (ratio, f"{sampling.name}, ε = {epsilon}"))
     return Finding(f"at most {most:.2f} m in three cases with m = 200 ({where})", HOLDS if most <= 3 else FAILS)
 
 
@@ -189,7 +189,7 @@ def lower_frequencies() -> Finding:
     privacy, i = study("0.1", DELTA), np.arange(1, 400)
     sbh = first_within(0.1, StabilityHistogram(privacy).errors(i).bias / i)
     ours = {tau: first_within(0.1, Pws(Priority(tau), privacy, mle, grid=1).errors(i).bias / i) for tau in TAUS}
-    times = {tau: sbh / found for tau, found in ours.items()}
+    times = {tau: sbh / first for tau, first in ours.items()}
     each = ", ".join(f"{times[tau]:.1f} at τ = {float(tau):g}" for tau in TAUS)
     return Finding(
         f"bias within 10 % from {sbh} on for SbH; PWS (MLE), times lower: {each} (ε = 0.1, δ = 2⁻²⁰)",
@@ -270,10 +270,10 @@ def no_unbiased() -> Finding:
     """Look for a negative unbiased estimate."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        found = unbiased([1, 2], KeepAll(), study("1", "1e-6"))
+        estimates = unbiased([1, 2], KeepAll(), study("1", "1e-6"))
     return Finding(
-        f"at (1, 1e-6) the estimates of the first two tokens are {found[0]:,.0f} and {found[1]:,.0f}",
-        HOLDS if found.min() < 0 else FAILS,
+        f"at (1, 1e-6) the estimates of the first two tokens are {estimates[0]:,.0f} and {estimates[1]:,.0f}",
+        HOLDS if estimates.min() < 0 else FAILS,
     )
 
 

@@ -1,4 +1,4 @@
-"""Real data that any machine can get: how often each key occurs.
+"""Real data that every machine can get: how often each key occurs.
 
 - the identifiers in the sources of Python's standard library, which are on every machine that runs this;
 - the npm package ``dependent-packages@2.2.2``: key is a package, an element is another package that depends on it.
@@ -48,19 +48,19 @@ def standard_library() -> pa.Table:
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         if "site-packages" not in path.parts:
-            found = _IDENTIFIER.findall(path.read_text(encoding="utf-8", errors="replace"))
-            words += found
-            files += [str(path.relative_to(root))] * len(found)
+            identifiers = _IDENTIFIER.findall(path.read_text(encoding="utf-8", errors="replace"))
+            words += identifiers
+            files += [str(path.relative_to(root))] * len(identifiers)
     return pa.table({"word": words, "file": pa.array(files).dictionary_encode()})
 
 
 def library() -> Spread:
-    """Return how many identifiers of the standard library occur how often."""
+    """Return the number of identifiers of the standard library for each frequency."""
     return _counted(standard_library()["word"])
 
 
 def npm(fetch: bool = True) -> Spread:
-    """Return how many npm packages have how many packages that depend on them; fetched into the cache if need be."""
+    """Return the number of npm packages for each number of dependents; fetches them into the cache if necessary."""
     package = cache_folder() / FILE
     if not package.exists():
         if not fetch:
@@ -76,10 +76,10 @@ def npm(fetch: bool = True) -> Spread:
     try:
         return {int(i): int(n) for i, n in json.loads(counted.read_text()).items()}
     except (OSError, ValueError, AttributeError):
-        found = spread(_dependents(package))
+        dependents = spread(_dependents(package))
         with contextlib.suppress(Unavailable):
-            _put(counted, json.dumps(found).encode())
-        return found
+            _put(counted, json.dumps(dependents).encode())
+        return dependents
 
 
 def _counted(keys: pa.ChunkedArray) -> Spread:
@@ -103,7 +103,7 @@ def _fetch(package: Path) -> None:
 
 
 def _dependents(package: Path) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return, for each package, the number of those that depend on it: a list in a file each, in an archive within."""
+    """Return the number of dependents of each package: an inner archive has a file with a list for each."""
     with tarfile.open(package) as outer:
         inner = outer.extractfile("package/dependents.tgz")
         assert inner is not None
@@ -113,7 +113,7 @@ def _dependents(package: Path) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Write a file of the cache, whole."""
+    """Write a file of the cache atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".dpsample-", suffix=".tmp", delete=False) as file:

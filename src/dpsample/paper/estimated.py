@@ -37,13 +37,13 @@ def seen_part(
 
 
 def calibrated_sum(cells: Ints, sampling: Sampling, privacy: Privacy, grid: int) -> float:
-    """Estimate a sum by default: by that part, and its continuation into the dark."""
+    """Estimate a sum by the default estimator: that part, and the extrapolation."""
     return parts(Tally.of(cells), sampling, privacy, grid, Measure.of("frequency")).value
 
 
-# What is compared; a further estimator is one more entry. `ESTIMATORS` turn each token into an estimate on its own,
-# and their errors are exact. `FITTED` ones look at all tokens of a release, and estimate the sum: they are simulated,
-# and stand for the estimator of the same name where sums are estimated.
+# The estimators that are compared; a further one is one more entry. `ESTIMATORS` estimate from one token at a time, and
+# their errors are exact. `FITTED` ones estimate a sum from all tokens of a release. They are simulated, and stand for
+# the estimator of the same name in the figures of sums.
 ESTIMATORS: dict[str, Estimator] = {"PWS, MLE": mle, "PWS, calibrated": seen_part, "PWS, biased down": biased_down}
 FITTED: dict[str, Fitted] = {"PWS, calibrated": calibrated_sum}
 
@@ -71,12 +71,14 @@ def nrmse(quick: bool) -> pa.Table:
         settings = [_methods(Priority(tau), privacy) for tau in taus]
         for name in dict.fromkeys([*ESTIMATORS, *FITTED, SAMPLED, TIGHT, OPEN]):
             if name in FITTED:
-                at, runs = (taus[::6], 10) if quick else (taus[::2], 60)  # an error of an error of 9 %
-                found = [simulated_nrmse(FITTED[name], SELECTION, Priority(tau), privacy, runs) for tau in at]
+                at, runs = (
+                    (taus[::6], 10) if quick else (taus[::2], 60)
+                )  # the simulated NRMSE itself has an error of 9 %
+                errors = [simulated_nrmse(FITTED[name], SELECTION, Priority(tau), privacy, runs) for tau in at]
             else:
-                at, found = taus, [accuracy(methods[name], SELECTION).nrmse for methods in settings]
+                at, errors = taus, [accuracy(methods[name], SELECTION).nrmse for methods in settings]
             # on a logarithmic axis there is no 0: the sample that is not private, at tau = 1
-            kept = [(tau, error) for tau, error in zip(at, found, strict=True) if error > 0]
+            kept = [(tau, error) for tau, error in zip(at, errors, strict=True) if error > 0]
             lines.append(line(panel, name, [tau for tau, _ in kept], [error for _, error in kept]))
     return pa.concat_tables(lines)
 
@@ -90,17 +92,17 @@ def variance(quick: bool) -> pa.Table:
             panel = f"{'Normalised variance' if share else 'Variance'}, τ = {tau}"
             methods = _methods(Priority(tau), privacy)
             for name in ("PWS, MLE", SAMPLED, OPEN):
-                found = methods[name].errors(i).variance / (i.astype(np.float64) ** 2 if share else 1)
-                lines.append(line(panel, name, i[found > 0], found[found > 0]))
+                shown = methods[name].errors(i).variance / (i.astype(np.float64) ** 2 if share else 1)
+                lines.append(line(panel, name, i[shown > 0], shown[shown > 0]))
     return pa.concat_tables(lines)
 
 
 def simulated_nrmse(
     estimate: Fitted, keys: Spread, sampling: Sampling, privacy: Privacy, runs: int, seed: int = 1
 ) -> float:
-    """Return the error of an estimated sum over simulated releases: for estimators that look at all tokens at once.
+    """Return the error of an estimated sum over simulated releases, for estimators that use all tokens at once.
 
-    Tokens are drawn by the law of the default grid with a generator that is fine for study only.
+    Tokens are drawn from the law of the default grid, with a generator that is for study only.
     """
     grid, generator = default_grid(privacy), np.random.default_rng(seed)
     truth = sum(i * n for i, n in keys.items())

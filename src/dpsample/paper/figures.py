@@ -1,7 +1,7 @@
-"""The figures: what each shows, what the paper says of it, and what comes out here.
+"""The figures: what each shows, what the paper says about it, and what we find.
 
-`FIGURES` has them in the paper's order. A figure's series is a table ``panel, line, x, y``; `found` reads from that
-table what is stated beside the figure, so text, chart and CSV cannot disagree.
+`FIGURES` has them in the paper's order. A figure's series is a table ``panel, line, x, y``. `finding` computes the text
+beside the figure from that table, so text, chart and CSV cannot disagree.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ DataSets = Mapping[str, Spread]
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: `series` makes its table, `axes` turns a panel's title into the panel, `found` reads the table."""
+    """One figure: `series` makes its table, `axes` the panel of a title, and `finding` the text from the table."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Figure:
     says: str
     series: Callable[[bool, DataSets], pa.Table]
     axes: Callable[[str], Panel]
-    found: Callable[[pa.Table], Finding]
+    finding: Callable[[pa.Table], Finding]
     columns: int = 3
     needs_data: bool = False
 
@@ -59,7 +59,7 @@ def curve(table: pa.Table, panel: str, line: str) -> tuple[Floats, Floats]:
 
 
 def titles(table: pa.Table, start: str = "") -> list[str]:
-    """Return the titles of the panels that begin so."""
+    """Return the titles of the panels that begin with a text."""
     return [title for title in dict.fromkeys(table["panel"].to_pylist()) if title.startswith(start)]
 
 
@@ -163,8 +163,8 @@ def _order(table: pa.Table) -> Finding:
     epsilon, loss = curve(table, LOSS, ALGORITHM_4)
     text = (
         f"Without sampling nothing is above Algorithm 5 by more than {max(free, 0):.0e}; with ppswor, sampled SbH "
-        f"reaches a rank correlation larger by up to {max(sampled, 0):.4f}: it reports fewer keys of low frequency, "
-        "and where those of high frequency are mostly not sampled, reporting a low one puts it above them. Algorithm 5 "
+        f"has a rank correlation larger by up to {max(sampled, 0):.4f}: it reports fewer rare keys. If keys "
+        "of high frequency are mostly not sampled, a reported key of low frequency is ordered above them. Algorithm 5 "
         "is the best of the schemes with its reporting probabilities. Integer tokens (Algorithm 4) lose up to "
         f"{loss[0]:.1e} of a pair at ε = {epsilon[0]:g} and {loss[-1]:.1e} at ε = {epsilon[-1]:g}."
     )
@@ -205,8 +205,8 @@ _ALL = (
         "Reporting probability of each frequency, without sampling",
         "Figure 1",
         "No sampling; (ε, δ) = (0.1, 0.01) and (0.01, 1e-6).",
-        "PWS reaches 1 earlier than SbH and is well above it on the way; their ratio is about twice the frequency "
-        "where that is low.",
+        "PWS reaches 1 earlier than SbH, and is well above it before. At low frequencies, their ratio is about twice "
+        "the frequency.",
         lambda quick, _: by_frequency(quick),
         _by_frequency,
         _above,
@@ -239,8 +239,8 @@ _ALL = (
         "Reporting probability of each frequency, with sampling",
         "Figure 4",
         "Threshold ppswor; ε = 0.1, δ = 0.001; τ = 0.1, 0.01, 0.001.",
-        "Both methods come to report all that is sampled; PWS does so at a lower frequency, and reports much more "
-        "below.",
+        "Both methods finally report all that is sampled. PWS does so at a lower frequency, and reports much more "
+        "below it.",
         lambda quick, _: by_frequency_sampled(quick),
         lambda title: Panel(
             title, _FREQUENCY, "probability of being reported", log_x=True, log_y=True, span_y=(1e-5, 1.2)
@@ -275,8 +275,8 @@ _ALL = (
         "Bias of the estimate for one key",
         "Figure 8, top",
         "Priority sampling; δ = 2⁻²⁰; ε = 0.1 and 0.5. Bias is a share of the frequency.",
-        "Bias falls with the frequency. That of PWS is lower than that of SbH, falls with τ and vanishes as τ "
-        "approaches δ; that of SbH does not depend on τ.",
+        "The bias falls with the frequency. PWS has a lower bias than SbH; it falls with τ and vanishes as τ "
+        "approaches δ. The bias of SbH does not depend on τ.",
         lambda quick, _: bias(quick),
         lambda title: Panel(title, _FREQUENCY, "bias / frequency", span_y=(-1.05, 0.25)),
         _bias,
@@ -287,9 +287,9 @@ _ALL = (
         "Error of an estimated sum as the sample shrinks",
         "Figure 8, bottom",
         "Priority sampling; δ = 2⁻²⁰; 1,000 keys of each frequency from 1 to 200. Root of the mean squared error, as a "
-        "share of the sum; what is below 0.001 is not drawn.",
-        "The error of PWS (MLE) is below that of sampled SbH, also without sampling, and is smallest midway, where "
-        "bias and variance balance.",
+        "share of the sum. Errors below 0.001 are not drawn.",
+        "The error of PWS (MLE) is below that of sampled SbH, also without sampling. It is smallest in the middle, "
+        "where bias and variance balance.",
         lambda quick, _: nrmse(quick),
         lambda title: Panel(title, _TAU, "error / sum", log_x=True, log_y=True, span_y=(1e-3, 1)),
         _errors,
@@ -299,8 +299,8 @@ _ALL = (
         "Variance of the estimate for one key",
         "Figure 9",
         "Priority sampling; δ = 2⁻²⁰; ε = 0.1; τ = 1, 0.001, 0.00001. Normalised: divided by the squared frequency.",
-        "The normalised variance is fractional without sampling, and of the order of that of the sample that is not "
-        "private with it.",
+        "Without sampling, the normalised variance is below 1. With sampling, it is of the order of the variance of "
+        "the sample that is not private.",
         lambda quick, _: variance(quick),
         lambda title: Panel(
             title, _FREQUENCY, "variance / frequency²" if title.startswith("N") else "variance", log_y=True

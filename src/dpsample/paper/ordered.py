@@ -1,4 +1,4 @@
-"""How well the order of the frequencies is kept. The paper has a claim of it (Corollary 5.1), and no figure.
+"""How well tokens keep the order of the frequencies. The paper has a claim (Corollary 5.1), and no figure.
 
 Laws are written as a matrix over common cells, "not reported" first, so that all pairs are one product.
 """
@@ -33,8 +33,8 @@ def by_pairs(quick: bool) -> pa.Table:
         i = np.union1d(low, low + apart)
         at, above = np.searchsorted(i, low), np.searchsorted(i, low + apart)
         for name, laws in _laws(i, KeepAll(), privacy).items():
-            found = (laws[above] * _below(laws[at])).sum(axis=1)
-            lines.append(line(f"Pairs {apart} apart, ε = {epsilon}", name, low, found))
+            in_order = (laws[above] * _below(laws[at])).sum(axis=1)
+            lines.append(line(f"Pairs {apart} apart, ε = {epsilon}", name, low, in_order))
     epsilons = ("0.3", "1") if quick else ("0.1", "0.15", "0.2", "0.3", "0.5", "0.7", "1", "2")
     i = np.arange(1, 61 if quick else 201)
     lost: dict[str, list[float]] = {ALGORITHM_4: [], DEFAULT: []}
@@ -43,22 +43,22 @@ def by_pairs(quick: bool) -> pa.Table:
         for epsilon in epsilons:
             privacy = study(epsilon, DELTA)
             pairs = {name: _pairs(laws) for name, laws in _laws(i, sampling, privacy).items()}
-            for name, found in pairs.items():
-                taus.setdefault(name, []).append(2 * float(found.mean()) - 1)
+            for name, in_order in pairs.items():
+                taus.setdefault(name, []).append(2 * float(in_order.mean()) - 1)
             if sampling == KeepAll():
                 coarse = {ALGORITHM_4: pairs[ALGORITHM_4], DEFAULT: _pairs(_pws(i, sampling, privacy, None))}
-                for name, found in coarse.items():
-                    lost[name].append(float((pairs[ALGORITHM_5] - found).max()))
-        lines += [line(panel, name, epsilons, found) for name, found in taus.items()]
-    lines += [line(LOSS, name, epsilons, found) for name, found in lost.items()]
+                for name, in_order in coarse.items():
+                    lost[name].append(float((pairs[ALGORITHM_5] - in_order).max()))
+        lines += [line(panel, name, epsilons, tau) for name, tau in taus.items()]
+    lines += [line(LOSS, name, epsilons, loss) for name, loss in lost.items()]
     return pa.concat_tables(lines)
 
 
 def losses(frequencies: Ints, sampling: Sampling, privacy: Privacy) -> dict[str, Floats]:
-    """Return how much less likely each pair is in order by other methods than by Algorithm 5."""
+    """Return by how much the probability of the right order of each pair is lower than with Algorithm 5."""
     pairs = {name: _pairs(laws) for name, laws in _laws(frequencies, sampling, privacy).items()}
     best = pairs.pop(ALGORITHM_5)
-    return {name: best - found for name, found in pairs.items()}
+    return {name: best - in_order for name, in_order in pairs.items()}
 
 
 def _pairs(laws: Floats) -> Floats:
@@ -68,12 +68,12 @@ def _pairs(laws: Floats) -> Floats:
 
 def _below(laws: Floats) -> Floats:
     """Return, for each outcome, the probability of one below it; a tie counts one half."""
-    found: Floats = np.cumsum(laws, axis=1) - laws / 2
-    return found
+    below: Floats = np.cumsum(laws, axis=1) - laws / 2
+    return below
 
 
 def _laws(i: Ints, sampling: Sampling, privacy: Privacy) -> dict[str, Floats]:
-    fine = 4 * default_grid(privacy)  # what is left to the optimum falls with the square of the step: 16 times less
+    fine = 4 * default_grid(privacy)  # the loss against the optimum falls with the square of the step: 16 times less
     return {
         ALGORITHM_5: _pws(i, sampling, privacy, fine),
         ALGORITHM_4: _pws(i, sampling, privacy, 1),

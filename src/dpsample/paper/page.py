@@ -44,8 +44,8 @@ def markdown(drawn: Sequence[Drawn], claims: Mapping[str, tuple[Claim, Finding]]
         "*Differentially Private Weighted Sampling* (Cohen, Geri, Sarlos, Stemmer, 2020): its figures and claims, "
         f"computed by dpsample {__version__}"
         + (" on coarse grids (`--quick`)." if quick else ".")
-        + " All numbers are exact expectations, not simulations, unless it says so. SbH is the paper's baseline, the "
-        "stability-based histogram; “tight cutoff” is the same with the smallest cutoff that is as private.",
+        + " All numbers are exact expectations, not simulations, unless stated otherwise. SbH is the paper's baseline, "
+        "the stability-based histogram; “tight cutoff” is the same with the smallest cutoff that is as private.",
     ]
     if claims:
         parts += ["## Claims", _table(claims)]

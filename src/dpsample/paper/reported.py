@@ -24,7 +24,7 @@ SCHEMA = pa.schema([("panel", pa.string()), ("line", pa.string()), ("x", pa.floa
 
 
 def study(epsilon: str, delta: object) -> Privacy:
-    """Return the privacy of a figure: a delta too large for use is fine to study.
+    """Return the privacy of a figure, without a warning: a delta that is too large for use is fine to study.
 
     >>> study("0.1", "1").delta
     Fraction(1, 1)
@@ -52,13 +52,13 @@ def zipf(n: int, alpha: float) -> dict[int, int]:
 
 
 def steps(low: float, high: float, n: int, whole: bool = False) -> Floats:
-    """Return n numbers from low to high in equal ratios; whole ones, without repeats, if asked."""
-    found = np.geomspace(low, high, n)
-    return np.unique(np.rint(found)) if whole else found
+    """Return n numbers from low to high in equal ratios; with `whole`, rounded and without repeats."""
+    numbers = np.geomspace(low, high, n)
+    return np.unique(np.rint(numbers)) if whole else numbers
 
 
 def decades(high: int, low: int, each: int) -> list[str]:
-    """Return 10**high down to 10**low, so many steps each, as exact decimals.
+    """Return 10**high down to 10**low, with `each` steps for a power of ten, as exact decimals.
 
     >>> decades(0, -1, 3)
     ['1', '0.464', '0.215', '0.1']
@@ -73,7 +73,7 @@ def line(panel: str, name: str, x: object, y: object) -> pa.Table:
 
 
 def named(privacy: Privacy) -> str:
-    """Return a privacy in a panel's title."""
+    """Return the title of a panel with this privacy."""
     return f"ε = {text(privacy.epsilon)}, δ = {text(privacy.delta)}"
 
 

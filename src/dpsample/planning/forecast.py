@@ -1,8 +1,8 @@
-"""Outlook: what is to be expected of a release, before any budget is spent. Mathematics; sees no data.
+"""Forecast: what is to be expected of a release, before any budget is spent. Mathematics; sees no data.
 
-Setting   what the release is to be: privacy, sampling or a sample size, keys per user, a total
-outlook   frequencies, a setting -> how much is reported, from which frequency on, and how far sums are off
-curve     how likely a key of each frequency is to be reported, next to the stability-based histogram
+Expected   what one method reports, and how far its sums are off
+Forecast   the expectations of one setting, for PWS and for the baselines
+forecast   frequencies, a setting -> its forecast
 """
 
 from collections.abc import Iterator
@@ -24,18 +24,20 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
-from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
 
-_FAR = 3000  # frequencies up to certainty, beyond which sample-and-threshold is left out
-_SMALL, _LARGE = Fraction(1, 200), 20  # epsilons, for the same reason
+# Sample-and-threshold is left out where its parameters take long to find: if certainty needs more frequencies than
+# this, or if epsilon is outside this range.
+_MOST_STEPS = 3000
+_EPSILONS = Fraction(1, 200), Fraction(20)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What is to be expected of one method; NRMSEs are None where they are not computed."""
+    """What is to be expected of one method; an NRMSE that was not computed is None."""
 
     method: str
-    keys: float  # reported
+    keys: float  # that are reported
     share_of_keys: float
     share_of_elements: float
     detection_threshold: int | None  # the lowest frequency that is reported with probability 1/2 or more
@@ -45,8 +47,8 @@ class Expected:
 
 
 @dataclass(frozen=True, repr=False)
-class Outlook:
-    """What is to be expected of one setting, by PWS and by the baselines; as private as the frequencies."""
+class Forecast:
+    """What is to be expected of one setting, for PWS and for the baselines; as private as the frequencies."""
 
     setting: Setting
     sampling: Sampling  # with its tau
@@ -62,12 +64,12 @@ class Outlook:
 
     @property
     def private(self) -> bool:
-        """Whether it tells of private data."""
+        """Whether it was computed from private data."""
         return self.frequencies.private
 
     def __repr__(self) -> str:
-        told = "NOT private" if self.private else f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
-        return f"Outlook({self.setting.privacy}, {self.sampling}: {told})"
+        reported = "NOT private" if self.private else f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
+        return f"Forecast({self.setting.privacy}, {self.sampling}: {reported})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -88,7 +90,7 @@ class Outlook:
         }
 
 
-def outlook(
+def forecast(
     frequencies: "Frequencies | ArrayLike",
     setting: Setting,
     share: float = 0.01,
@@ -96,55 +98,60 @@ def outlook(
     errors: bool = True,
     baselines: bool = True,
     quick: bool = False,
-) -> Outlook:
-    """Say what is to be expected of a release.
+) -> Forecast:
+    """Return what is to be expected of a release.
 
-    `share` is that of the keys which a question selects at random. Without `errors` there is no NRMSE, which makes it
-    fast; `quick` computes that of PWS on a coarser table, and looks at some of many frequencies
-    (`Frequencies.thinned`), except for what is reported by PWS. The baselines have the same privacy for each key.
+    A question selects `share` of the keys at random. Without `errors` no NRMSE is computed, which is fast. With `quick`
+    the NRMSE of PWS is computed on a coarser table, and errors and baselines use a subset of the frequencies if there
+    are many (`Frequencies.thinned`); what PWS reports is exact. The baselines have the same privacy for each key.
 
-    >>> found = outlook(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
-    >>> for method in found.methods:
+    >>> result = forecast(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
+    >>> for method in result.methods:
     ...     print(f"{method.method:20} {method.keys:6,.0f} {method.share_of_elements:.1%} {method.detection_threshold}")
     PWS                   5,512 76.2% 19
     SbH                   5,177 75.7% 20
     SbH, tight cutoff     5,374 76.0% 19
     sample and threshold  1,325 64.3% 78
     """
-    made, share = Frequencies.of(frequencies), check_selection(share)
+    checked, share = Frequencies.of(frequencies), check_selection(share)
+    sampling, privacy = setting.scheme(checked), setting.per_key
+    i, keys = checked.thinned if quick else (checked.values, checked.counts)
     notes: list[str] = []
-    sampling, privacy = setting.scheme(made), setting.per_key
-    i, keys = made.thinned if quick else (made.values, made.counts)
 
-    def expected(name: str, found: Coverage, visible: int | None) -> Expected:
-        return Expected(name, found.reported_keys, found.share_of_keys, found.share_of_elements, visible)
-
-    def peer(name: str, method: Method) -> Expected:
-        visible = detection_threshold_of(method, sampling.largest)
-        if not errors:
-            return expected(name, covered(i, keys, method.reported(i)), visible)
-        each = method.errors(i)
-        whole, part = (selected(each, keys, s) for s in (1.0, share))
-        return replace(expected(name, whole.coverage, visible), nrmse=whole.nrmse, selection_nrmse=part.nrmse)
-
-    reported = covered(made.values, made.counts, Pws(sampling, privacy).reported(made.values))
-    ours = expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy))
+    reported = covered(checked.values, checked.counts, Pws(sampling, privacy).reported(checked.values))
+    pws = _expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy))
     if errors:
-        (whole, estimator), (part, _) = (predicted(i, keys, sampling, privacy, s, quick) for s in (1.0, share))
-        ours = replace(ours, nrmse=whole.nrmse, selection_nrmse=part.nrmse, estimator=estimator)
+        (total, estimator), (selection, _) = (predicted(i, keys, sampling, privacy, s, quick) for s in (1.0, share))
+        pws = replace(pws, nrmse=total.nrmse, selection_nrmse=selection.nrmse, estimator=estimator)
         if estimator == "mle":
             notes.append("epsilon is too small for calibrated estimates: answers are by mle, and have no error bars")
-    methods = [ours]
+    methods = [pws]
     if baselines:
         peers = dict(_peers(sampling, privacy))
-        methods += [peer(name, method) for name, method in peers.items()]
+        methods += [
+            _peer(name, method, i, keys, share if errors else None, sampling.largest) for name, method in peers.items()
+        ]
         if SBH not in peers:
             notes.append("the stability-based histogram is not stated for this sampling")
-    return Outlook(setting, sampling, made, share, tuple(methods), tuple(notes))
+    return Forecast(setting, sampling, checked, share, tuple(methods), tuple(notes))
+
+
+def _expected(name: str, coverage: Coverage, threshold: int | None) -> Expected:
+    return Expected(name, coverage.reported_keys, coverage.share_of_keys, coverage.share_of_elements, threshold)
+
+
+def _peer(name: str, method: Method, i: Ints, keys: Floats, share: float | None, largest: int) -> Expected:
+    """What is to be expected of a baseline; with errors if there is a share to select."""
+    threshold = detection_threshold_of(method, largest)
+    if share is None:
+        return _expected(name, covered(i, keys, method.reported(i)), threshold)
+    by_frequency = method.errors(i)
+    total, selection = (selected(by_frequency, keys, s) for s in (1.0, share))
+    return replace(_expected(name, total.coverage, threshold), nrmse=total.nrmse, selection_nrmse=selection.nrmse)
 
 
 def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
-    """The baselines: without sampling also sample-and-threshold, with it the sample as it is."""
+    """The baselines: the histograms; also sample-and-threshold, or with sampling the sample without privacy."""
     yield from histograms(sampling, privacy)
     if not isinstance(sampling, KeepAll):
         yield OPEN, NonPrivate(sampling)
@@ -154,8 +161,8 @@ def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]
 
 @lru_cache(maxsize=64)
 def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
-    """The method that goes with a privacy; none where it would take long to find, or beyond floats."""
-    if steps_to_one(privacy) > _FAR or not _SMALL <= privacy.epsilon <= _LARGE:
+    """The method that has this privacy; None if it takes long to find, or is beyond floats."""
+    if steps_to_one(privacy) > _MOST_STEPS or not _EPSILONS[0] <= privacy.epsilon <= _EPSILONS[1]:
         return None
     with suppress(InvalidValue):
         return SampleAndThreshold.for_privacy(privacy)

@@ -1,4 +1,4 @@
-"""Frequencies: how many keys have each frequency. All that a plan needs to know of data."""
+"""Frequencies: how many keys have each frequency. A plan needs to know nothing else of the data."""
 
 import json
 import math
@@ -16,14 +16,16 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
 MOST_KEYS = 10**8  # of a Zipf distribution
-_RANKS = 10**6  # at once
-_MANY, _DENSE, _APART = 1000, 100, 0.01  # of `thinned`
+_RANKS = 10**6  # that are computed at once
+# `thinned` leaves up to _MANY frequencies as they are; else it keeps all below _DENSE, and above it those that are
+# _APART in the logarithm.
+_MANY, _DENSE, _APART = 1000, 100, 0.01
 _FORMATS = (".parquet", ".csv", ".arrow", ".json")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frequencies:
-    """How many keys have each frequency; `private` if that comes, or may come, from private data.
+    """How many keys have each frequency; `private` if it was, or may have been, counted in private data.
 
     >>> Frequencies.zipf(1, 6)
     Frequencies(6 keys, 15 elements)
@@ -55,10 +57,11 @@ class Frequencies:
 
     @cached_property
     def thinned(self) -> tuple[Ints, Floats]:
-        """Fewer frequencies and their numbers of keys, by which sums over keys of what is smooth hardly change.
+        """A subset of the frequencies and their numbers of keys; sums of smooth functions over keys hardly change.
 
-        Up to 100 all remain, above that 1 in 100; the keys of others are divided among their two neighbours, so that
-        neither the number of keys nor that of elements changes. A thousand frequencies or less remain as they are.
+        A thousand frequencies or fewer stay as they are. Of more, all below 100 stay, and above that those about 1 %
+        apart. The keys of a frequency that is left out are divided between its two neighbours, so that the numbers of
+        keys and of elements stay the same.
 
         >>> i, keys = Frequencies.of(range(1, 10_001)).thinned
         >>> len(i), float(keys.sum()), float(keys @ i) == 10_000 * 10_001 / 2
@@ -70,19 +73,19 @@ class Frequencies:
         steps = math.ceil(max(math.log(last / _DENSE), 0) / _APART)
         spaced = np.minimum(np.rint(_DENSE * np.exp(_APART * np.arange(steps + 1))), float(last)).astype(np.int64)
         knots = np.unique(np.concatenate([np.arange(1, _DENSE), spaced, [last]]))
-        at = np.searchsorted(knots, self.values[:-1], "right")
-        above = (self.values[:-1] - knots[at - 1]) / (knots[at] - knots[at - 1])
-        found = np.zeros(len(knots))
-        for place, share in ((at - 1, 1 - above), (at, above)):
-            found += np.bincount(place, self.counts[:-1] * share, len(knots))
-        found[-1] += self.counts[-1]
-        return knots[found > 0], found[found > 0]
+        upper = np.searchsorted(knots, self.values[:-1], "right")
+        to_upper = (self.values[:-1] - knots[upper - 1]) / (knots[upper] - knots[upper - 1])
+        keys = np.zeros(len(knots))
+        for knot, share in ((upper - 1, 1 - to_upper), (upper, to_upper)):
+            keys += np.bincount(knot, self.counts[:-1] * share, len(knots))
+        keys[-1] += self.counts[-1]
+        return knots[keys > 0], keys[keys > 0]
 
     @staticmethod
     def of(frequencies: "ArrayLike | Mapping[int, int] | Frequencies", private: bool = True) -> "Frequencies":
         """Read a list with the frequency of each key, or a mapping from each frequency to its number of keys.
 
-        Unless told otherwise they are private, and what is planned by them is, too.
+        They count as private unless `private=False`, and so does a plan of them.
         """
         if isinstance(frequencies, Frequencies):
             return frequencies
@@ -95,7 +98,8 @@ class Frequencies:
     def zipf(alpha: float, keys: int, elements: int | None = None) -> "Frequencies":
         """Return a Zipf distribution: the key of rank r has a frequency proportional to ``r**-alpha``, rounded.
 
-        The last key has frequency 1; or there are about so many `elements`, with at least one for each key.
+        The last key has frequency 1. With `elements`, the frequencies add up to about that number instead, and each
+        is at least 1.
 
         >>> zipf = Frequencies.zipf(2, 4)
         >>> dict(zip(zipf.values.tolist(), zipf.keys.tolist()))
@@ -140,7 +144,7 @@ class Frequencies:
             return _summed(*columns, private)
         except DpsampleError:
             raise
-        except Exception:  # what other libraries say may quote the file
+        except Exception:  # messages of other libraries may quote the file
             raise _no_histogram(name) from None
 
 
@@ -177,21 +181,24 @@ def _no_histogram(name: str) -> InvalidValue:
 
 
 def _summed(frequencies: ArrayLike, keys: ArrayLike, private: bool) -> Frequencies:
-    """Check both, and put equal frequencies together."""
+    """Check both columns, and add up the keys of equal frequencies."""
     i, n = as_frequencies(frequencies).reshape(-1), as_frequencies(keys).reshape(-1)
     if len(i) != len(n):
         raise InvalidValue("each frequency has a number of keys", "more of one than of the other", "give pairs")
     i, n = i[n > 0], n[n > 0]
     if not len(i) or i.min() < 1:
-        found = "no key" if not len(i) else "a frequency of 0"
-        raise InvalidValue("a plan needs keys, with frequencies from 1", found, "leave out keys without elements")
+        raise InvalidValue(
+            "a plan needs keys, with frequencies from 1",
+            "no key" if not len(i) else "a frequency of 0",
+            "leave out keys without elements",
+        )
     values, back = np.unique(i, return_inverse=True)
     totals = np.zeros(len(values), np.int64)
     np.add.at(totals, back, n)
-    made = Frequencies(values, totals, private)
-    if sum(n.tolist()) > MAX_FREQUENCY or made.elements > 2**80:
+    summed = Frequencies(values, totals, private)
+    if sum(n.tolist()) > MAX_FREQUENCY or summed.elements > 2**80:
         raise InvalidValue("a plan is for less than 2**63 keys", "more", "check how they were counted")
-    return made
+    return summed
 
 
 def _number(value: Any, name: str) -> float:

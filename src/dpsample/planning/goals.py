@@ -1,8 +1,8 @@
-"""Goals: which epsilon is enough? Grids of settings, and the smallest epsilon that reaches a goal."""
+"""Goals: grids of settings, and the smallest epsilon that reaches a goal."""
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -12,20 +12,23 @@ from numpy.typing import ArrayLike
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
-from dpsample.planning.forecast import Outlook, outlook
+from dpsample.planning.forecast import Forecast, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Sampling
 
-SMALLEST, LARGEST = Fraction(1, 1000), Fraction(20)  # epsilons that are looked at
-_FIGURES = 3  # of an epsilon that is found
+SMALLEST, LARGEST = Fraction(1, 1000), Fraction(20)  # epsilons that are tried
+_FIGURES = 3  # of the epsilon that is returned
+ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check a grid
+
+Progress = Callable[[str, int, int | None], None]
 
 
 def default_delta(frequencies: Frequencies) -> Fraction:
     """Return the largest power of ten that is at most a tenth of 1 / (number of elements), and at most 0.01.
 
-    It tells the magnitude of that number: of private data it is private.
+    It reveals the magnitude of that number. If the frequencies are private, so is this delta.
 
     >>> float(default_delta(Frequencies.of([1] * 2000)))
     1e-05
@@ -45,13 +48,13 @@ def settings(
     >>> [str(s.privacy.epsilon) for s in settings(["0.1", "0.5"], [1e-8])]
     ['1/10', '1/2']
     """
-    for users, d, how, e in product(max_keys_per_user, delta, sampling, epsilon):
-        sized = isinstance(how, SampleSize)
+    for bound, d, scheme, e in product(max_keys_per_user, delta, sampling, epsilon):
+        is_size = isinstance(scheme, SampleSize)
         yield Setting(
             Privacy(e, d),
-            sampling=KeepAll() if sized else how,  # type: ignore[arg-type]
-            size=how if sized else None,  # type: ignore[arg-type]
-            max_keys_per_user=users,
+            sampling=KeepAll() if is_size else scheme,  # type: ignore[arg-type]
+            size=scheme if is_size else None,  # type: ignore[arg-type]
+            max_keys_per_user=bound,
             total=total,
         )
 
@@ -67,39 +70,40 @@ class Goal:
 
     @staticmethod
     def of(goal: "Goal | str") -> "Goal":
-        """Read a goal: at least so many reported keys, or share of elements; or an NRMSE of at most so much.
+        """Read a goal: a least number of reported keys or share of elements, or a largest NRMSE.
 
         >>> print(Goal.of("keys>=10000"), Goal.of("nrmse <= 0.05"))
         keys>=10000 nrmse<=0.05
         """
         if isinstance(goal, Goal):
             return goal
-        found = re.fullmatch(r"\s*(keys|elements|nrmse|selection)\s*(>=|<=)\s*(\S+)\s*", str(goal))
-        if found is None or (found[2] == ">=") != (found[1] in ("keys", "elements")):
+        parsed = re.fullmatch(r"\s*(keys|elements|nrmse|selection)\s*(>=|<=)\s*(\S+)\s*", str(goal))
+        if parsed is None or (parsed[2] == ">=") != (parsed[1] in ("keys", "elements")):
             raise InvalidValue(f"a goal is one of {Goal.FORMS}", repr(goal), "write one, such as 'keys>=10000'")
-        bound = exact(found[3], found[1])
-        if bound <= 0 or (found[1] == "elements" and bound > 1):
+        what, _, number = parsed.groups()
+        bound = exact(number, what)
+        if bound <= 0 or (what == "elements" and bound > 1):
             raise InvalidValue(
                 "the bound of a goal is above 0, and a share of elements at most 1",
                 text(bound),
                 "write one, such as 'elements>=0.9'",
             )
-        return Goal(found[1], bound)
+        return Goal(what, bound)
 
     @property
     def about_errors(self) -> bool:
-        """Whether it needs errors, which take time."""
+        """Whether the goal is about errors, which take time to compute."""
         return self.what in ("nrmse", "selection")
 
-    def value(self, found: Outlook) -> float | None:
-        """Return the number that it is about."""
+    def value(self, expected: Forecast) -> float | None:
+        """Return the number that the goal bounds."""
         names = {"keys": "keys", "elements": "share_of_elements", "nrmse": "nrmse", "selection": "selection_nrmse"}
-        value: float | None = getattr(found.pws, names[self.what])
+        value: float | None = getattr(expected.pws, names[self.what])
         return value
 
-    def reached(self, found: Outlook) -> bool:
-        """Whether an outlook reaches it."""
-        value = self.value(found)
+    def reached(self, expected: Forecast) -> bool:
+        """Whether a forecast reaches the goal."""
+        value = self.value(expected)
         if value is None or math.isnan(value):
             return False
         return value <= self.bound if self.about_errors else value >= self.bound
@@ -110,43 +114,95 @@ class Goal:
 
 def smallest_epsilon(
     frequencies: Frequencies | ArrayLike, setting: Setting, goal: Goal | str, share: float = 0.01
-) -> Outlook:
-    """Return the outlook for the smallest epsilon, rounded up to 3 figures, with which PWS reaches a goal.
+) -> Forecast:
+    """Return the forecast for the smallest epsilon with which PWS reaches a goal.
 
-    All else is as in the setting. From 0.001 to 20; a goal that none of these reaches is refused. Coverage grows with
-    epsilon; an NRMSE may go up a little on its way down: then this is one of the epsilons that reach the goal while the
-    next smaller one does not.
+    It lies between 0.001 and 20, and is rounded up to 3 figures. All else is as in the setting. A goal that no such
+    epsilon reaches is refused. Coverage grows with epsilon. An NRMSE falls, but not always monotonically; the result is
+    then an epsilon that reaches the goal while the next smaller one does not.
 
-    >>> found = smallest_epsilon(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), "keys>=5000")
-    >>> float(found.setting.privacy.epsilon), round(found.pws.keys)
+    >>> result = smallest_epsilon(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), "keys>=5000")
+    >>> float(result.setting.privacy.epsilon), round(result.pws.keys)
     (0.9, 5003)
     """
-    made, aim = Frequencies.of(frequencies), Goal.of(goal)
+    checked, aim = Frequencies.of(frequencies), Goal.of(goal)
 
-    def at(n: int) -> Outlook:
-        changed = replace(setting, privacy=Privacy(_epsilon(n), setting.privacy.delta))
-        return outlook(made, changed, share, errors=aim.about_errors, baselines=False)
+    def with_epsilon(place: int) -> Setting:
+        return replace(setting, privacy=Privacy(_epsilon(place), setting.privacy.delta))
 
-    low, high = _place(SMALLEST) - 1, _place(LARGEST)  # low does not reach it, or is not looked at
-    best = at(high)
+    def forecast_at(place: int) -> Forecast:
+        return forecast(checked, with_epsilon(place), share, errors=aim.about_errors, baselines=False)
+
+    low, high = _place(SMALLEST) - 1, _place(LARGEST)  # low does not reach the goal, or is not tried
+    best = forecast_at(high)
     if not aim.reached(best):
         value = aim.value(best)
-        told = "one that no epsilon up to 20 reaches" if made.private or value is None else f"{value:.4g} at the best"
+        hidden = checked.private or value is None
         raise InvalidValue(
-            f"a goal must be within reach, for epsilon up to {text(LARGEST)}", told, "choose a lesser one"
+            f"a goal must be within reach, for epsilon up to {text(LARGEST)}",
+            f"one that no epsilon up to {text(LARGEST)} reaches" if hidden else f"{value:.4g} at the best",
+            "choose a lesser one",
         )
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if aim.reached(at(middle)) else (middle, high)
-    return outlook(made, replace(setting, privacy=Privacy(_epsilon(high), setting.privacy.delta)), share)
+        low, high = (low, middle) if aim.reached(forecast_at(middle)) else (middle, high)
+    return forecast(checked, with_epsilon(high), share)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid of settings to plan; without a delta, it follows from the number of elements (`default_delta`).
+
+    >>> results = Grid(["0.1", "1"]).forecasts(lambda bound: Frequencies.zipf(1, 100))
+    >>> [(float(result.setting.privacy.delta), round(result.pws.keys)) for result in results]
+    [(0.0001, 1), (0.0001, 11)]
+    """
+
+    epsilon: Sequence[Number]
+    delta: Sequence[Number] = ()
+    sampling: Sequence[Sampling | SampleSize] = (KeepAll(),)
+    max_keys_per_user: Sequence[int | None] = (None,)
+    total: bool | Number = False
+
+    def __post_init__(self) -> None:
+        for bound in self.max_keys_per_user:
+            self._settings(bound, self.delta or [ANY_DELTA])  # checks them, before any data are read
+
+    def forecasts(
+        self,
+        count: Callable[[int | None], Frequencies],
+        share: float = 0.01,
+        goal: Goal | str | None = None,
+        progress: Progress = lambda stage, done, total: None,
+    ) -> list[Forecast]:
+        """Return the forecast of each setting; with a goal, of the smallest epsilon that reaches it.
+
+        `count` returns the frequencies for a number of keys per user.
+        """
+        results = []
+        for bound in self.max_keys_per_user:
+            frequencies = count(bound)
+            todo = self._settings(bound, self.delta or [default_delta(frequencies)])
+            for done, setting in enumerate(todo, 1):
+                results.append(
+                    forecast(frequencies, setting, share)
+                    if goal is None
+                    else smallest_epsilon(frequencies, setting, goal, share)
+                )
+                progress("planning", done, len(todo))
+        return results
+
+    def _settings(self, bound: int | None, delta: Sequence[Number]) -> list[Setting]:
+        return list(settings(self.epsilon, delta, self.sampling, [bound], self.total))
 
 
 def _epsilon(place: int) -> Fraction:
-    """The numbers of 3 figures, in order: 900 for each power of ten."""
+    """Return the number of 3 figures at a place in their order; there are 900 for each power of ten."""
     power, figures = divmod(place, 900)
     return (100 + figures) * Fraction(10) ** (power - _FIGURES + 1)
 
 
 def _place(epsilon: Fraction) -> int:
+    """Return the place of a number of 3 figures."""
     power = math.floor(math.log10(epsilon))
     return 900 * power + int(epsilon / Fraction(10) ** (power - _FIGURES + 1)) - 100

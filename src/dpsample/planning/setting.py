@@ -1,4 +1,4 @@
-"""Setting: what a release is to be, without its data."""
+"""Setting: the parameters of a release that is planned, without its data."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,7 +16,7 @@ from dpsample.scheme.sampling import KeepAll, Sampling
 
 @dataclass(frozen=True)
 class Setting:
-    """What a release is to be, with the arguments of `dpsample.release`.
+    """The parameters of a planned release, named as the arguments of `dpsample.release`.
 
     >>> Setting(Privacy(1, 1e-6), max_keys_per_user=50).per_key
     Privacy(epsilon='0.0335281', delta='1e-08')
@@ -30,7 +30,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
-        _ = self.budget  # checks the rest
+        _ = self.budget  # checks the other arguments
 
     @cached_property
     def budget(self) -> Budget:
@@ -44,13 +44,13 @@ class Setting:
 
     @cached_property
     def per_key(self) -> Privacy:
-        """What each key has, as in the release."""
+        """The privacy of each key, as in the release."""
         return self.budget.per_key
 
     def scheme(self, frequencies: Frequencies) -> Sampling:
-        """Return the sampling; for a sample size, with the tau that follows from the true total of the weights.
+        """Return the sampling scheme; for a sample size, tau follows from the true total of the weights.
 
-        A release adds noise to that total, which hardly changes tau.
+        A release adds noise to that total. The noise hardly changes tau.
         """
         if self.size is None:
             return self.sampling

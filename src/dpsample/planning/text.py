@@ -1,35 +1,40 @@
-"""A plan in words: its numbers as texts, what they mean, and the command or the Python that makes the release.
+"""A plan in words: what `dpsample plan` prints, what its columns mean, and the command or Python of the release.
 
-All of it is as private as the outlook.
+All of it is as private as the forecasts.
 """
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any, Protocol
 
 from dpsample.accounting.totals import SHARE, SampleSize
 from dpsample.comparison.reporting_curve import OPEN, PWS, SAMPLED, SBH, TIGHT
 from dpsample.exact import text
-from dpsample.planning.forecast import Expected
+from dpsample.planning.forecast import Expected, Forecast
+from dpsample.planning.goals import Goal
 from dpsample.planning.setting import Setting
+from dpsample.presentation.explain import explain_protected
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
-HISTOGRAM = "As private as the histogram: if that comes from private data, this is NOT private. Do not publish it."
-UNCOVERED = "What is chosen by looking at private data is not covered by the privacy guarantee."
-COLUMNS = ("method", "keys", "of keys", "of elements", "seen from", "total +-", "selection +-")
+HISTOGRAM = "If the histogram comes from private data, this is NOT PRIVATE: do not publish it."
+UNCOVERED = "The privacy guarantee does not cover parameters that were chosen by looking at private data."
+COLUMNS = ("method", "keys", "of keys", "of elements", "threshold", "total +-", "selection +-")
 METHODS = {
-    PWS: "what dpsample releases; its errors are predicted, for its default estimator",
-    SBH: "stability-based histogram: Laplace noise, and a cutoff",
-    TIGHT: "the same with the lowest cutoff that is as private",
-    SAMPLED: "elements are sampled, and keys of which many are left are reported",
-    OPEN: "the weighted sample as it is",
+    PWS: "private weighted sampling, what dpsample releases; errors are predicted for the default estimator",
+    SBH: "stability-based histogram: Laplace noise and a cutoff",
+    TIGHT: "the stability-based histogram with the lowest cutoff that is as private",
+    SAMPLED: "elements are sampled, and keys with enough sampled elements are reported",
+    OPEN: "the weighted sample without privacy",
 }
-EVENTS, KEY, USER, OUTPUT = "EVENTS", "KEY", "USER", "OUTPUT.private.parquet"  # stand for names that nobody told
+EVENTS, KEY, USER, OUTPUT = "EVENTS", "KEY", "USER", "OUTPUT.private.parquet"  # stand for unknown names
 
 
 class Origin(Protocol):
-    """Where elements are, as `dpsample.Source` says it."""
+    """The attributes of `dpsample.Source` that name where elements are."""
 
     @property
     def paths(self) -> list[str]: ...  # noqa: D102
@@ -49,13 +54,124 @@ class Origin(Protocol):
     def drop_null(self) -> bool: ...  # noqa: D102
 
 
+def privacy_notice(has_source: bool, has_histogram: bool) -> str | None:
+    """Return the warning that goes with frequencies from a source or a histogram, if any."""
+    return PRIVATE if has_source else HISTOGRAM if has_histogram else None
+
+
+def origin(source: Origin | None, histogram: str | None, alpha: float | None) -> str:
+    """Say where the frequencies come from.
+
+    >>> origin(None, None, 1.5)
+    'A Zipf distribution with alpha 1.5'
+    """
+    if source is not None:
+        return str(source)
+    if histogram is not None:
+        return f"The histogram {os.path.basename(histogram)}"
+    return f"A Zipf distribution with alpha {alpha:g}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `dpsample plan` prints: the forecasts, and the options that led to them."""
+
+    forecasts: Sequence[Forecast]
+    share: float  # of the keys that a question selects
+    goal: Goal | None = None
+    default_delta: bool = False  # whether delta follows from the number of elements
+    notice: str | None = None  # see `privacy_notice`
+    source: Origin | None = None
+
+    @property
+    def release(self) -> str:
+        """The command that makes the first of the releases."""
+        return command(self.forecasts[0].setting, self.source)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            **({"NOT private": self.notice} if self.notice else {}),
+            "goal": None if self.goal is None else str(self.goal),
+            "delta_by_number_of_elements": self.default_delta,
+            "forecasts": [forecast.to_json() for forecast in self.forecasts],
+            "release": self.release,
+        }
+
+    def lines(self) -> list[str]:
+        """Return the plan as lines of text."""
+        warning = [self.notice] if self.notice else []
+        return [
+            *([*warning, ""] if warning else []),
+            *self._tables(),
+            *self._notes(),
+            *self._legend(),
+            "",
+            f"Next: {self.release}",
+            *warning,
+        ]
+
+    def _tables(self) -> Iterator[str]:
+        """One table for all settings that differ in epsilon only; columns are equally wide in all tables."""
+        tables = {
+            title: [("epsilon", *COLUMNS), *chain(*map(_rows, group))]
+            for title, group in groupby(self.forecasts, _title)
+        }
+        widths = [max(map(len, column)) for column in zip(*chain(*tables.values()), strict=True)]
+        for title, rows in tables.items():
+            yield title
+            yield from (_aligned(row, widths) for row in rows)
+            yield ""
+
+    def _notes(self) -> list[str]:
+        notes = dict.fromkeys(note for forecast in self.forecasts for note in forecast.notes)
+        return [*(f"Note: {note}." for note in notes), ""] if notes else []
+
+    def _legend(self) -> Iterator[str]:
+        """A line for each column, and for each method that is in a table."""
+        present = {method.method for forecast in self.forecasts for method in forecast.methods}
+        meanings = columns(self.share) | {name: words for name, words in METHODS.items() if name in present}
+        yield from (f"{name:<20}  {words}" for name, words in meanings.items())
+        if self.goal is not None:
+            yield f"Each epsilon is the smallest, to 3 figures, with which PWS reaches {self.goal}."
+        if self.default_delta:
+            yield "delta was chosen by the number of elements: a power of ten, at most a tenth of 1 / that number."
+        if self.notice:
+            yield UNCOVERED
+
+
+def _title(forecast: Forecast) -> str:
+    """What all rows of a table have in common."""
+    setting, scheme = forecast.setting, "all keys are kept"
+    if forecast.sampling.name != "keep all":
+        form = forecast.sampling.to_json()
+        weight = [f"{name} {form[name]}" for name in ("power", "cap") if form.get(name) not in (None, "1")]
+        scheme = ", ".join([f"{form['scheme']} with tau {form['tau']}", *weight])
+    size = f" (for a sample of {setting.size.size:,} keys)" if setting.size else ""
+    return (
+        f"delta {text(setting.privacy.delta)}, for {explain_protected(setting.max_keys_per_user)}\n"
+        f"{forecast.frequencies.total:,} keys with {forecast.frequencies.elements:,} elements; {scheme}{size}"
+    )
+
+
+def _rows(forecast: Forecast) -> Iterator[tuple[str, ...]]:
+    for method in forecast.methods:
+        yield (text(forecast.setting.privacy.epsilon) if method is forecast.pws else "", *cells(method))
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    """The method to the left, numbers to the right."""
+    padded = [cell.ljust(w) if n == 1 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))]
+    return "  ".join(padded).rstrip()
+
+
 def columns(share: float) -> dict[str, str]:
-    """Say what each column means, for a selection of so large a share of the keys."""
+    """Say what each column means; a question selects this share of the keys."""
     return {
-        "keys": "how many keys are expected to be reported; of keys: as a share of all keys",
-        "of elements": "which share of all elements have a key that is reported",
-        "seen from": "keys of this frequency or more are reported with probability 1/2 at least",
-        "total +-": "error of the estimated number of all elements: root mean square, relative to the truth",
+        "keys": "the expected number of reported keys; of keys: the same as a share of all keys",
+        "of elements": "the expected share of all elements whose key is reported",
+        "threshold": "the detection threshold: the lowest frequency that is reported with probability 1/2 or more",
+        "total +-": "root mean square error of the estimated number of all elements, relative to the truth",
         "selection +-": f"the same for the elements of {100 * share:g} % of the keys, selected at random",
     }
 
@@ -78,7 +194,7 @@ def cells(method: Expected) -> tuple[str, ...]:
 
 
 def percent(share: float | None) -> str:
-    """Three figures.
+    """Write a share with three figures.
 
     >>> percent(0.5), percent(0.01234), percent(12.3), percent(None)
     ('50.0 %', '1.23 %', '12.3 times', '-')
@@ -112,15 +228,15 @@ def command(setting: Setting, source: Origin | None = None) -> str:
         words += [] if source and source.user else ["--user", USER]
         words += ["--max-keys-per-user", str(setting.max_keys_per_user)]
     words += ["--epsilon", text(setting.privacy.epsilon), "--delta", text(setting.privacy.delta)]
-    how = setting.size or setting.sampling
-    if isinstance(how, SampleSize):
-        words += ["--scheme", how.scheme, "--sample-size", str(how.size)]
-        words += ["--size-share", text(how.share)] if how.share != SHARE else []
-    elif isinstance(how, Ppswor | Priority):
-        words += ["--scheme", how.name, "--tau", text(how.tau)]
-    if isinstance(how, SampleSize | Ppswor | Priority):
-        words += ["--power", text(how.power)] if how.power != 1 else []
-        words += ["--cap", str(how.cap)] if how.cap is not None else []
+    scheme = setting.size or setting.sampling
+    if isinstance(scheme, SampleSize):
+        words += ["--scheme", scheme.scheme, "--sample-size", str(scheme.size)]
+        words += ["--size-share", text(scheme.share)] if scheme.share != SHARE else []
+    elif isinstance(scheme, Ppswor | Priority):
+        words += ["--scheme", scheme.name, "--tau", text(scheme.tau)]
+    if isinstance(scheme, SampleSize | Ppswor | Priority):
+        words += ["--power", text(scheme.power)] if scheme.power != 1 else []
+        words += ["--cap", str(scheme.cap)] if scheme.cap is not None else []
     total = setting.budget.total
     if total:
         words += ["--with-total", *(["--total-share", text(total)] if total != SHARE else [])]
@@ -128,7 +244,7 @@ def command(setting: Setting, source: Origin | None = None) -> str:
 
 
 def python(setting: Setting, source: Origin | None = None) -> str:
-    """Return the Python that does the same.
+    """Return the Python that makes the same release.
 
     >>> from dpsample import Ppswor, Privacy, Source
     >>> print(python(Setting(Privacy(1, "1e-8"), Ppswor("0.01")), Source("a b.csv", "q")))
@@ -142,20 +258,20 @@ def python(setting: Setting, source: Origin | None = None) -> str:
     )
     release.write('OUTPUT.private.parquet')
     """
-    how = setting.size or setting.sampling
-    sampled = [] if isinstance(how, KeepAll) else [type(how).__name__]
+    scheme = setting.size or setting.sampling
+    imported = [] if isinstance(scheme, KeepAll) else [type(scheme).__name__]
     arguments = [
         f"Source({', '.join(_source(setting, source))})",
         f"privacy={setting.privacy}",
-        *([f"size={_size(setting.size)}" if setting.size else f"sampling={how}"] if sampled else []),
+        *([f"size={_size(setting.size)}" if setting.size else f"sampling={scheme}"] if imported else []),
         *([f"max_keys_per_user={setting.max_keys_per_user}"] if setting.max_keys_per_user is not None else []),
     ]
     total = setting.budget.total
     if total:
         arguments.append("total=True" if total == SHARE else f"total={text(total)!r}")
-    names = ", ".join(sorted(["Privacy", "Source", *sampled]))
+    names = ", ".join(sorted(["Privacy", "Source", *imported]))
     lines = ["import dpsample", f"from dpsample import {names}", "", "release = dpsample.release("]
-    return "\n".join([*lines, *(f"    {each}," for each in arguments), ")", f"release.write({OUTPUT!r})"])
+    return "\n".join([*lines, *(f"    {argument}," for argument in arguments), ")", f"release.write({OUTPUT!r})"])
 
 
 def _source(setting: Setting, source: Origin | None) -> Iterator[str]:
@@ -171,11 +287,11 @@ def _source(setting: Setting, source: Origin | None) -> Iterator[str]:
         yield f"user={USER!r}"
 
 
-def _size(how: SampleSize) -> str:
-    """As one writes it, with what differs from the defaults."""
-    words = [str(how.size)]
-    words += [f"scheme={how.scheme!r}"] if how.scheme != "ppswor" else []
-    words += [f"power={text(how.power)!r}"] if how.power != 1 else []
-    words += [f"cap={how.cap}"] if how.cap is not None else []
-    words += [f"share={text(how.share)!r}"] if how.share != SHARE else []
+def _size(size: SampleSize) -> str:
+    """Write a sample size in Python, without the arguments that have their defaults."""
+    words = [str(size.size)]
+    words += [f"scheme={size.scheme!r}"] if size.scheme != "ppswor" else []
+    words += [f"power={text(size.power)!r}"] if size.power != 1 else []
+    words += [f"cap={size.cap}"] if size.cap is not None else []
+    words += [f"share={text(size.share)!r}"] if size.share != SHARE else []
     return f"SampleSize({', '.join(words)})"

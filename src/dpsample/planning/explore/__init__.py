@@ -1,9 +1,9 @@
-"""The planner as a page on this machine: sliders, and what a release with such a setting would bring.
+"""The planner as a page with sliders, served to this machine only.
 
-    choices     where sliders can stand, and the setting that goes with each place
-    state       a place -> numbers and words, ready to be shown; those of places nearby are computed ahead
-    page        the page; explore.js asks for what is shown, explore.css is what it needs beyond other pages
-    server      serves it to this machine only, at an address that nobody can guess, until nobody asks any more
+    choices     the positions of the sliders, and the setting of each combination of positions
+    state       positions -> numbers and words to show; nearby positions are computed ahead
+    page        the page; explore.js requests what it shows, explore.css has the styles that other pages lack
+    server      serves the page to this machine only, at an address that cannot be guessed, until it is idle
 
 The page computes nothing: it shows what Python answers. What it shows of private data is private.
 """

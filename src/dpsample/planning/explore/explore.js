@@ -1,18 +1,18 @@
-// Shows what Python answers for where the sliders stand. Nothing is computed here.
+// Shows what Python answers for the positions of the sliders. Nothing is computed here.
 const { start, labels, by, parts } = window.dpsample.data("choices");
 const at = (id) => document.getElementById(id);
 const sliders = Object.keys(labels).map(at).filter(Boolean);
 const controls = [...sliders, at("how")];
 
-// A change is asked for in parts, the quick one first. Each part is asked for once at a time, always for the newest
-// place; only the first one is shown while the sliders have moved on, and then always a newer one than before.
+// An answer is requested in parts, the quick one first. Each part has one request at a time, always for the newest
+// positions. While the sliders move on, only the first part is shown, and always a newer one than before.
 let newest = 0;
 const busy = {};
 
 function place() {
-  const found = { ...start };
-  for (const control of controls) found[control.id] = control.value;
-  return new URLSearchParams(found);
+  const positions = { ...start };
+  for (const control of controls) positions[control.id] = control.value;
+  return new URLSearchParams(positions);
 }
 
 function label() {
@@ -27,7 +27,7 @@ function label() {
 async function ask(part) {
   if (busy[part]) return;
   busy[part] = true;
-  const asked = newest;
+  const move = newest;
   let answer;
   try {
     const reply = await fetch(`${part}?${place()}`, { cache: "no-store", credentials: "omit", redirect: "error" });
@@ -38,15 +38,15 @@ async function ask(part) {
   busy[part] = false;
   at("trouble").textContent = answer.refused ?? "";
   const good = answer.refused === undefined, next = parts[parts.indexOf(part) + 1];
-  if (!good) { // nothing that is shown belongs to where the sliders stand
+  if (!good) { // nothing that is shown belongs to these positions
     for (const fact of document.querySelectorAll("#numbers dd")) fact.classList.add("waiting");
     for (const name of ["command", "python"]) at(name).textContent = "";
   }
-  if (asked !== newest) ask(part); // Python computes while this is drawn
+  if (move !== newest) ask(part); // Python computes while this is drawn
   else if (good && next) ask(next);
-  if (good && (part === parts[0] || asked === newest)) {
-    show[part](answer, asked);
-    document.body.dataset[part] = asked; // which move it belongs to
+  if (good && (part === parts[0] || move === newest)) {
+    show[part](answer, move);
+    document.body.dataset[part] = move; // which move it belongs to
   }
 }
 
@@ -63,20 +63,20 @@ function put({ values, words = {} }) {
 }
 
 const show = {
-  seen(answer, asked) {
+  seen(answer, move) {
     at("say-sampling").textContent = "";
     put(answer);
     for (const late of [at("fact-total"), at("fact-selection"), others]) late.classList.add("waiting");
     at("command").textContent = answer.command;
     at("python").textContent = answer.python;
-    said = [answer.summary];
-    draw(answer, asked);
+    summary = [answer.summary];
+    draw(answer, move);
   },
   errors(answer) {
     put(answer);
-    said.push(answer.summary);
-    clearTimeout(saying); // one sentence when a move has ended, not one for each step of it
-    saying = setTimeout(() => { at("summary").textContent = said.join(" "); }, 600);
+    summary.push(answer.summary);
+    clearTimeout(announcing); // one sentence when a move has ended, not one for each of its steps
+    announcing = setTimeout(() => { at("summary").textContent = summary.join(" "); }, 600);
   },
   others(answer) {
     others.replaceChildren(...answer.methods.map((cells) => row(cells, "th")));
@@ -87,29 +87,29 @@ const show = {
   },
 };
 const others = document.querySelector("#others tbody");
-let said = [], saying;
+let summary = [], announcing;
 
 function row(cells, first, rest = "td") {
-  const made = document.createElement("tr");
+  const line = document.createElement("tr");
   cells.forEach((text, n) => {
-    const cell = made.appendChild(document.createElement(n === 0 ? first : rest));
+    const cell = line.appendChild(document.createElement(n === 0 ? first : rest));
     cell.textContent = text;
     if (cell.tagName === "TH") cell.scope = rest === "th" ? "col" : "row";
     if (n > 0) cell.className = "number";
   });
-  return made;
+  return line;
 }
 
 // The chart: drawn anew only if its axis or its lines change, else its rows are put into it.
 const frame = document.querySelector("[data-chart]");
 let drawn = { shape: "" }, drawing = false, latest;
 
-async function draw(answer, asked) {
-  latest = { ...answer, asked };
+async function draw(answer, move) {
+  latest = { ...answer, move };
   if (drawing) return;
   drawing = true;
   while (latest) {
-    const { shape, chart, rows, described, heads, points, asked } = latest;
+    const { shape, chart, rows, described, heads, points, move } = latest;
     latest = undefined;
     const named = JSON.stringify(shape);
     if (drawn.shape !== named) {
@@ -123,7 +123,7 @@ async function draw(answer, asked) {
     head.append(row(heads, "th", "th"));
     body.append(...points.map((cells) => row(cells, "th")));
     at("points").replaceChildren(head, body);
-    document.body.dataset.curve = asked;
+    document.body.dataset.curve = move;
   }
   drawing = false;
 }
@@ -137,16 +137,16 @@ for (const control of controls) control.addEventListener("input", moved);
 document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
 
 for (const button of document.querySelectorAll("[data-copies]")) {
-  const text = at(button.dataset.copies), told = button.nextElementSibling;
+  const text = at(button.dataset.copies), status = button.nextElementSibling;
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text.textContent);
-      told.textContent = "Copied.";
+      status.textContent = "Copied.";
     } catch {
       getSelection().selectAllChildren(text);
-      told.textContent = "Selected: copy it with Ctrl-C.";
+      status.textContent = "Selected: copy it with Ctrl-C.";
     }
-    setTimeout(() => { told.textContent = ""; }, 3000);
+    setTimeout(() => { status.textContent = ""; }, 3000);
   });
 }
 

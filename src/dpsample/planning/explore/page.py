@@ -1,4 +1,4 @@
-"""The explorer's page: its sliders and the places of all numbers. What is in them comes from the server."""
+"""The explorer's page: its sliders, and empty places for the numbers, which come from the server."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,7 +21,7 @@ _SLIDERS = {
 _FACTS = {
     "keys": "keys reported",
     "elements": "of elements covered",
-    "seen": "lowest frequency likely seen",
+    "seen": "detection threshold",
     "total": "error of a total",
     "selection": "error of a selection",
 }
@@ -30,15 +30,14 @@ _FACTS = {
 def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document:
     """Return the page; `origin` says where the frequencies come from, `notice` how private that is."""
     share = explorer.share
-    told = [tag("strong", notice), " ", UNCOVERED] if notice else []
-    warning = tag("p", *told, class_="warning", role="note") if notice else ""
+    warning = tag("p", tag("strong", notice), " ", UNCOVERED, class_="warning", role="note") if notice else ""
     body = join(
         [
             tag("a", "Skip to the numbers", href="#numbers", class_="skip"),
             tag(
                 "header",
                 warning,
-                tag("h1", "What would a release bring?"),
+                tag("h1", "What would a release contain?"),
                 tag("p", f"{origin}: ", tag("span", id="say-data"), ".", class_="quiet"),
             ),
             tag(
@@ -54,18 +53,18 @@ def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document
                 warning,
                 tag(
                     "p",
-                    f"dpsample {__version__}. Served by this machine to itself. Nothing leaves it, no budget is spent.",
+                    f"dpsample {__version__}. Served by this machine to itself. Nothing leaves it. No budget is spent.",
                 ),
             ),
         ]
     )
     data = {"start": explorer.choices.start._asdict(), "labels": explorer.choices.labels(), "by": _by(), "parts": PARTS}
-    title = f"{'NOT PRIVATE: ' if notice else ''}What would a release bring?"
+    title = f"{'NOT PRIVATE: ' if notice else ''}What would a release contain?"
     return Document(title, body, {"choices": data}, {}, [_own("explore.js")], [_own("explore.css")], True, True)
 
 
 def _by() -> list[str]:
-    """The slider that goes with each way to sample, if any."""
+    """The slider of each entry of `SAMPLING`, if any."""
     return [by for _, by in SAMPLING.values()]
 
 
@@ -116,7 +115,7 @@ def _slider(name: str, places: int, start: int) -> Markup:
 
 def _numbers(share: float) -> Markup:
     words = {
-        "total": "How far an estimate of the number of all elements is off: root mean square, as a share of the truth.",
+        "total": "The root mean square error of the estimated number of all elements, as a share of the truth.",
         "selection": f"The same for the elements of {100 * share:g} % of the keys, selected at random.",
     }
     facts = [
@@ -134,18 +133,18 @@ def _curve() -> Markup:
     blank = tag("div", tag("table", id="points"), class_="scroll", role="region", tabindex="0", aria_label="The curve")
     return figure(
         "chart-curve",
-        "Rare keys are hidden, frequent ones are shown, and in between chance decides.",
-        "Line chart of the probability to be reported, by frequency",
+        "Rare keys are hidden and frequent keys are reported. In between, chance decides.",
+        "Line chart of the reporting probability, by frequency",
         blank,
     )
 
 
 def _methods(share: float) -> Markup:
-    told = columns(share) | METHODS
+    legend = columns(share) | METHODS
     return join(
         [
             table(
-                "At the same privacy, unless it says otherwise; PWS is what dpsample releases",
+                "All private methods have the same privacy",
                 COLUMNS,
                 [],
                 [False, *(True for _ in COLUMNS[1:])],
@@ -153,12 +152,12 @@ def _methods(share: float) -> Markup:
             tag("div", id="notes"),
             tag(
                 "details",
-                tag("summary", "What these are"),
-                tag("dl", *(tag("div", tag("dt", name), tag("dd", words)) for name, words in told.items())),
+                tag("summary", "What the columns and methods mean"),
+                tag("dl", *(tag("div", tag("dt", name), tag("dd", words)) for name, words in legend.items())),
                 tag(
                     "p",
-                    f"The errors of {PWS} are predicted on a coarse table, to follow the sliders: nearly always within "
-                    "3 % of those of dpsample plan, which takes longer.",
+                    f"The errors of {PWS} are predicted on a coarse table, to keep up with the sliders. They are "
+                    "nearly always within 3 % of the errors that dpsample plan prints, which takes longer.",
                 ),
                 class_="legend",
             ),
@@ -174,7 +173,7 @@ def _release(explorer: Explorer) -> Markup:
     meaning = "for your file, its columns, and the file to write" if names else "for the name of the file to write"
     return join(
         [
-            tag("p", f"This spends the privacy that is set above. {placeholders} {meaning}."),
+            tag("p", f"This release spends the privacy that is set above. {placeholders} {meaning}."),
             *(
                 tag(
                     "div",

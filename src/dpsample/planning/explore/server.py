@@ -1,9 +1,9 @@
 """Server: the page and its answers, for this machine only.
 
-It listens on 127.0.0.1. Its address has a random token, which is compared in constant time; without it there is nothing
-to be found. The Host of a request must be this machine, so that no name that an attacker owns can be made to mean it.
-It answers GET only, writes no log, and ends by itself when nobody has asked for a while: a page that is merely open
-asks nothing.
+It listens on 127.0.0.1. Its address has a random token, which is compared in constant time; without the token every
+request is answered with 404. The Host of a request must be this machine, so that a name that an attacker owns cannot
+be resolved to it (DNS rebinding). It answers GET only, writes no log, and ends when it is idle: a page that is merely
+open sends no request.
 """
 
 import json
@@ -21,7 +21,7 @@ from dpsample.planning.explore.state import PARTS, Explorer
 from dpsample.presentation.pages import Document
 
 ADDRESS = "127.0.0.1"
-_LONGEST = 300  # characters of what is asked for
+_LONGEST = 300  # characters of a request's path
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -34,7 +34,7 @@ _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one page, with the answers of an explorer, until nobody asks for `idle` seconds."""
+    """Serves one page, with the answers of an explorer, until there is no request for `idle` seconds."""
 
     daemon_threads = True
 
@@ -42,7 +42,7 @@ class Server(ThreadingHTTPServer):
         self.explorer, self.idle, self.token = explorer, idle, secrets.token_urlsafe(32)
         self.page = page.html().encode()
         self.policy = f"{page.policy()}; frame-ancestors 'none'"
-        self.asked = time.monotonic()
+        self.last_request = time.monotonic()
         try:
             super().__init__((ADDRESS, port), _Handler)
         except (OSError, OverflowError):
@@ -60,13 +60,13 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where the page is; who knows it can see it, on this machine."""
+        """The address of the page; whoever knows it can open the page, on this machine."""
         return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
 
     def serve(self) -> None:
-        """Answer until nobody asks any more."""
-        self.asked = time.monotonic()
-        while time.monotonic() < self.asked + self.idle:
+        """Answer requests until the server is idle."""
+        self.last_request = time.monotonic()
+        while time.monotonic() < self.last_request + self.idle:
             self.handle_request()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -76,39 +76,39 @@ class Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
-    timeout = 60  # of a connection on which nothing comes
+    timeout = 60  # seconds, of a silent connection
     disable_nagle_algorithm = True
     wbufsize = -1
 
     def do_GET(self) -> None:
-        server, asked = self.server, urlsplit(self.path)
-        token, _, name = asked.path.removeprefix("/").partition("/")
+        server, url = self.server, urlsplit(self.path)
+        token, _, name = url.path.removeprefix("/").partition("/")
         known = secrets.compare_digest(token.encode("utf-8", "replace"), server.token.encode())
         local = self.headers.get_all("Host") in [[f"{host}:{server.server_port}"] for host in (ADDRESS, "localhost")]
         if not known or not local or len(self.path) > _LONGEST:
             return self._refuse(HTTPStatus.NOT_FOUND)
-        server.asked = time.monotonic()
+        server.last_request = time.monotonic()
         try:
             if name == "":
                 return self._send(HTTPStatus.OK, server.page, "text/html", server.policy)
             if name not in PARTS:
                 return self._refuse(HTTPStatus.NOT_FOUND)
             try:
-                place = self._place(asked.query)
+                place = self._place(url.query)
             except (InvalidValue, ValueError):
-                return self._refuse(HTTPStatus.BAD_REQUEST, "sliders stand elsewhere; load the page again")
+                return self._refuse(HTTPStatus.BAD_REQUEST, "the page has no such positions; load it again")
             answer = json.dumps(server.explorer.answer(name, place), allow_nan=False).encode()
         except OSError:
             raise
-        except Exception:  # what other libraries say may show data
+        except Exception:  # messages of other libraries may show data
             return self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "this could not be computed")
         return self._send(HTTPStatus.OK, answer, "application/json")
 
     def _place(self, query: str) -> Place:
-        """Where sliders stand: each of them once, a whole number in plain digits."""
-        given = parse_qsl(query, strict_parsing=True, max_num_fields=len(Place._fields))
-        positions = dict(given)
-        if len(given) != len(Place._fields) or {*positions} != {*Place._fields}:
+        """Read the positions of the sliders: each of them once, a whole number in plain digits."""
+        pairs = parse_qsl(query, strict_parsing=True, max_num_fields=len(Place._fields))
+        positions = dict(pairs)
+        if len(pairs) != len(Place._fields) or {*positions} != {*Place._fields}:
             raise ValueError
         if not all(value.isascii() and value.isdigit() and len(value) < 5 for value in positions.values()):
             raise ValueError
@@ -130,8 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no GET, or no HTTP, in a word."""
+        """Refuse other methods than GET, and what is not HTTP, without details."""
         self._refuse(HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write no log: it would have the token."""
+        """Write no log: it would show the token."""

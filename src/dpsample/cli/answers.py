@@ -1,0 +1,69 @@
+"""How answers are printed: as a table, as JSON, or as CSV."""
+
+import json
+import math
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+
+def print_answer(answer: Any, form: str) -> None:
+    """Print an `Estimate` or `Estimates`."""
+    import pyarrow as pa
+
+    from dpsample.questions.result import Estimates
+
+    if isinstance(answer, Estimates):
+        lines, table = answer.lines(limit=None), answer.to_arrow()
+        document = {
+            "rows": table.to_pylist(),
+            "level": answer.level,
+            "detection_threshold": answer.detection_threshold,
+            "notes": answer.notes,
+        }
+    else:
+        lines, document = [repr(answer)], asdict(answer)
+        table = pa.Table.from_pylist(
+            [{name: math.nan if value is None else value for name, value in document.items() if name != "notes"}]
+        )
+    if form == "csv":
+        click.echo(_csv(table), nl=False)
+    else:
+        click.echo(json.dumps(_plain(document), indent=2) if form == "json" else "\n".join(lines))
+
+
+def _plain(value: Any) -> Any:
+    """Convert to JSON: numbers that are not finite to null, binary values to hexadecimal, other types to text."""
+    if isinstance(value, dict):
+        return {name: _plain(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _csv(table: Any) -> str:
+    """Write CSV that no spreadsheet runs, and on a terminal no control characters; numbers are finite, or empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv
+
+    from dpsample.files.csv import as_csv, csv_schema
+
+    columns = [
+        pc.if_else(pc.is_finite(c), c, pa.scalar(None, c.type)) if pa.types.is_floating(c.type) else c
+        for c in table.columns
+    ]
+    schema = pa.schema([pa.field(field.name, field.type) for field in table.schema])
+    batches = [as_csv(batch) for batch in pa.table(columns, schema=schema).to_batches()]
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(pa.Table.from_batches(batches, csv_schema(schema)), sink)
+    text = str(sink.getvalue().to_pybytes(), "utf-8")
+    if sys.stdout.isatty():
+        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    return text

@@ -1,0 +1,95 @@
+"""What the docs, the help texts and the Makefile state of the code: names, links, commands and benchmarks exist."""
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dpsample.cli import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAME = re.compile(r"`(dpsample(?:\.\w+)+)[`(]")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+AVOIDED = re.compile(r"\b(so many|so much|so long|unless told|hangs on|taken for)\b", re.IGNORECASE)
+
+
+def ids(path: Path) -> str:
+    return path.name
+
+
+def commands(command: click.Command = cli, *name: str) -> Iterator[tuple[str, ...]]:
+    yield name
+    if isinstance(command, click.Group):
+        for part, inner in command.commands.items():
+            yield from commands(inner, *name, part)
+
+
+def prose(path: Path) -> Iterator[str]:
+    """Lines that are neither code nor in a table."""
+    code = False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        code ^= line.startswith("```")
+        if not code and not line.startswith(("|", "    ", "```")):
+            yield line
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.name != "CHANGELOG.md"], ids=ids)
+def test_names_in_the_docs_exist(path: Path) -> None:
+    for name in NAME.findall(path.read_text(encoding="utf-8")):
+        module, *rest = name.split(".")
+        value = import_module(module)
+        for n, part in enumerate(rest, 1):
+            if not hasattr(value, part):
+                import_module(".".join([module, *rest[:n]]))
+            value = getattr(value, part)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in LINK.findall(path.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = path if not file else (path.parent / file).resolve()
+        assert target.exists(), link
+        if anchor:
+            heads = [line.lstrip("# ") for line in prose(target) if line.startswith("#")]
+            assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, link
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_lines_are_short_and_in_the_terms_of_the_field(path: Path) -> None:
+    text = list(prose(path))
+    if path.name == "CONTRIBUTING.md":  # its table of terms names the words that are not used
+        text = text[: text.index("## Words")] + text[text.index("## Habits") :]
+    if path.name == "theory.md":  # section 7 is edited with the estimators
+        text = text[: text.index("## 7. Estimators")]
+    assert [line for line in text if len(line) > 120] == []
+    assert [line for line in text if AVOIDED.search(line)] == []
+
+
+@pytest.mark.parametrize("name", list(commands()), ids=" ".join)
+def test_help_is_in_the_terms_of_the_field(name: tuple[str, ...]) -> None:
+    help_text = CliRunner().invoke(cli, [*name, "--help"]).output
+    assert not AVOIDED.search(" ".join(help_text.split()))
+
+
+def test_every_command_is_named_with_its_function() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    table = text.split("## The same in Python")[1].split("##")[0]
+    first = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
+    assert set(re.findall(r"`([^`]+)`", first)) == {
+        " ".join(name) for name in commands() if name not in {(), ("ledger",)}
+    }
+
+
+def test_make_bench_runs_every_benchmark() -> None:
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").split("\nbench:")[1].split("\n\n")[0]
+    assert set(re.findall(r"benchmarks/(\w+)\.py", recipe)) == {
+        path.stem for path in (ROOT / "benchmarks").glob("*.py")
+    }
