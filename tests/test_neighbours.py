@@ -25,6 +25,7 @@ import pytest
 
 import dpsample
 import servers
+from clusters import Cluster
 from dpsample import CustomSampling, Ppswor, Priority, Privacy, SampleSize, Source
 from dpsample.private.engine.duckdb import DuckDB
 from neighbours import Observation, command, differences, observe
@@ -520,22 +521,27 @@ class TestSpark:
             both.append(observe(by_spark(source, **given, **paid), tmp_path / "output", "element" if paid else None))
         compare(both[0], both[1], changed, options, 1)
 
-    def test_a_file_is_read_once(self, tmp_path: Path) -> None:
+    def test_a_file_is_read_once(self, cluster: Cluster, tmp_path: Path) -> None:
         for source in named_twice(tmp_path):
             seen = observe(by_spark(source, total=True), tmp_path / "output")
             assert "InvalidValue: each file is read once" in str(seen.outcome)
+            seen = observe(partial(self.release, cluster, source.paths), tmp_path / "output")
+            assert "each file is read once" in seen.printed[1]
 
-    def test_the_type_of_a_partition_is_not_inferred(self, tmp_path: Path) -> None:
+    def test_the_type_of_a_partition_is_not_inferred(self, cluster: Cluster, tmp_path: Path) -> None:
         both = []
         for more in ([], ["rare"]):
             for key in ["007", "12", *more]:
                 (tmp_path / f"data/k={key}").mkdir(parents=True, exist_ok=True)
-                pq.write_table(
-                    pa.table({"x": [0] * (60 if key != "rare" else 1)}), tmp_path / f"data/k={key}/a.parquet"
-                )
-            both.append(observe(by_spark(Source(tmp_path / "data", "k")), tmp_path / "output"))
-        assert not both[0].refused, both[0].outcome
+                rows = pa.table({"x": [0] * (60 if key != "rare" else 1)})
+                pq.write_table(rows, tmp_path / f"data/k={key}/a.parquet")
+            both.append(observe(partial(self.release, cluster, [f"{tmp_path}/data"]), tmp_path / "output"))
         assert not differences(both[0], both[1]), differences(both[0], both[1])
+
+    @staticmethod
+    def release(cluster: Cluster, paths: list[str], output: Path) -> Any:
+        engine = ["--engine", "spark", "--master", cluster.address]
+        return command("release", *paths, "-k", "k", *engine, "-e", "1", "-d", "0.001", "-o", f"{output}/out.parquet")
 
 
 # ---- PostgreSQL
