@@ -22,6 +22,8 @@ import dpsample.privacy
 from browser import browser as browser
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 
+collect_ignore = ["vectors/make.py"]  # run once, by hand
+
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40, print_blob=False)
 settings.load_profile("repeatable")
 

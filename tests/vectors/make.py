@@ -1,0 +1,132 @@
+"""Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
+
+The data are generated, the coins are secret: made again, the files would be others. What each holds is noted before it
+is written; a folder of parts, which workers write, is read with pyarrow alone.
+"""
+
+import datetime
+import json
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dpsample
+import dpsample.spark
+from dpsample import CustomSampling, Ppswor, Priority, Privacy, Release, SampleSize, Source
+from dpsample.private.engine.spark import jobs
+from dpsample.release.terms import Terms
+from test_vectors import content_of
+
+TEXTS = [
+    "a",
+    "A",
+    "",
+    "007",
+    "é",
+    "e\u0301",
+    "日本",
+    '"q"',
+    "a\nb",
+    "a,b",
+    "=1+1",
+    "'quoted",
+    " ",
+    "NULL",
+    "\U0001f600",
+]
+PRIVACY = Privacy("1", "1e-3")
+FORMATS = ("parquet", "arrow", "csv")
+
+
+def elements() -> pa.Table:
+    """A key of each text, the n-th 4 n times."""
+    return pa.table({"query": [key for n, key in enumerate(TEXTS) for _ in range(4 * n)]})
+
+
+def typed() -> pa.Table:
+    """Keys of every type that all formats keep, with frequencies."""
+    zone = datetime.UTC
+    return pa.table(
+        {
+            "integer": pa.array([-(2**63), 2**63 - 1, 7], pa.int64()),
+            "small": pa.array([0, 200, 7], pa.uint8()),
+            "flag": [True, False, True],
+            "day": [datetime.date(1969, 12, 31), datetime.date(2024, 2, 29), datetime.date(1, 1, 1)],
+            "moment": pa.array(
+                [datetime.datetime(2020, 1, 1, 0, 0, 0, n, zone) for n in range(3)], pa.timestamp("us", "UTC")
+            ),
+            "amount": pa.array([Decimal("1.10"), Decimal("-2.00"), Decimal("0.00")], pa.decimal128(9, 2)),
+            "bytes": [b"\xff\x00", b"", b"a"],
+            "text": pa.array(TEXTS[-3:], pa.large_string()),
+            "n": [100, 200, 300],
+        }
+    )
+
+
+def clicks() -> pa.Table:
+    """Users with one to four keys each."""
+    rows = [(user, TEXTS[(user * j) % len(TEXTS)]) for user in range(400) for j in range(1, 2 + user % 4)]
+    return pa.table({"user": [user for user, _ in rows], "query": [key for _, key in rows]})
+
+
+def main(folder: Path) -> None:
+    """Write all files, and what they hold."""
+    expected: dict[str, Any] = {}
+
+    def write(name: str, made: Any, formats: tuple[str, ...] = FORMATS) -> None:
+        for form in formats:
+            expected[f"{name}.{form}"] = content_of(made)
+            made.write(folder / f"{name}.{form}")
+
+    ledgers = {"ledger-1.ledger": ("element", None), "ledger-1-users.ledger": ("user", Privacy("1", "1e-3"))}
+    for name, (unit, each) in ledgers.items():
+        dpsample.new_ledger(folder / name, f"clicks by {unit}", Privacy("7/2", "1/100"), unit, each)
+
+    write("release-1", dpsample.release(elements(), "query", privacy=PRIVACY))
+    keys = [name for name in typed().column_names if name != "n"]
+    write("release-1-types", dpsample.release(typed(), keys, "n", privacy=Privacy("1", "1e-9"), grid=4))
+    write("release-1-keys", dpsample.release(elements(), "query", privacy=PRIVACY, keys_only=True))
+    write("release-1-empty", dpsample.release(elements()[:0], "query", privacy=PRIVACY))
+    for name, sampling in {
+        "ppswor": Ppswor("1/50", power="1/2", cap=40),
+        "priority": Priority("0.02"),
+        "custom": CustomSampling([f"{i}/60" for i in range(1, 61)]),
+    }.items():
+        write(f"release-1-{name}", dpsample.release(elements(), "query", privacy=PRIVACY, sampling=sampling))
+
+    users: dict[str, Any] = {"user": "user", "max_keys_per_user": 2}
+    more: dict[str, Any] = {"size": SampleSize(12, "priority"), "total": "1/10", **users}
+    ledger = folder / "ledger-1-users.ledger"
+    write("release-2", dpsample.release(clicks(), "query", privacy=PRIVACY, ledger=ledger, **more))
+    total = dpsample.release(elements(), "query", privacy=PRIVACY, total=True, ledger=folder / "ledger-1.ledger")
+    write("release-2-total", total)
+
+    write("sample-1", dpsample.sample(elements(), "query", sampling=Ppswor("1/20")))
+    write("sample-1-types", dpsample.sample(typed(), keys, "n", sampling=Priority("1/150")))
+    write("sample-2", dpsample.sample(clicks(), "query", sampling=Priority("1/30"), **users))
+
+    jobs._PART = 4  # rows, so that there are several parts
+    with dpsample.spark.session("local[1]") as session:
+        for name, table, options in (("release-1", elements(), {}), ("release-2", clicks(), {"total": True, **users})):
+            pq.write_table(table, folder / "data.parquet")
+            source = Source(
+                session.read.parquet(f"file:{folder.resolve()}/data.parquet"), "query", user=options.pop("user", None)
+            )
+            parts = folder / f"{name}.parts"
+            dpsample.spark.release_to_folder(parts, source, privacy=PRIVACY, partitions=3, **options)
+            rows = pa.concat_tables([pq.read_table(part) for part in sorted(parts.glob("part-*.parquet"))])
+            terms = Terms.from_json(json.loads((parts / "_dpsample.json").read_text()))
+            expected[parts.name] = content_of(Release(rows.replace_schema_metadata(), terms))
+    (folder / "data.parquet").unlink()
+    for name in ledgers:
+        expected[name] = content_of(dpsample.read_ledger(folder / name))
+    lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in expected.items()]
+    (folder / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
