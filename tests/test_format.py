@@ -41,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "parts").mkdir()
     pq.write_table(release.table, folder / "parts" / "0.parquet")
     commit_parts(folder / "parts", {"0.parquet": len(release)}, release.table.schema, release.metadata)
-    plain = dpsample.release({1: 500, 2: 9}, privacy=Privacy(1, 1e-9), sampling=dpsample.CustomSampling(["0.5"] * 500))
+    plain = dpsample.release({1: 500, 2: 9}, privacy=Privacy(1, 1e-9), sampling=dpsample.CustomSampling(["0.5"] * 5000))
     plain.write(folder / "plain.csv")
     dpsample.sample(USERS, "k", sampling=dpsample.Priority("0.1", cap=9), **users).write(folder / "s.arrow")
     for scheme in (dpsample.SampleSize(9), dpsample.KeepAll(), dpsample.CustomSampling(["0.5"])):

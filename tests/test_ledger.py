@@ -335,6 +335,19 @@ def test_what_is_drawn_cannot_be_given_back(tmp_path: Path) -> None:
             settle()
 
 
+def test_a_reservation_is_settled_where_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the process has moved to another folder, which has a ledger of that name."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        new_ledger(tmp_path / name / "a.ledger", "events", BUDGET)
+    monkeypatch.chdir(tmp_path / "here")
+    reservation = reserve_budget("a.ledger", HALF)
+    monkeypatch.chdir(tmp_path / "there")
+    reservation.confirm()
+    entries = [read_ledger(tmp_path / name / "a.ledger").entries for name in ("here", "there")]
+    assert [[entry.status for entry in each] for each in entries] == [["confirmed"], []]
+
+
 def test_a_reservation_that_was_rolled_back_is_not_confirmed(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     new_ledger(path, "events", BUDGET)

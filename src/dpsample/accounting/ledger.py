@@ -213,9 +213,9 @@ class Reservation:
     As a context: an error before `mark_drawn` cancels it; after that it stays spent, which the error then notes.
     """
 
-    def __init__(self, path: PathLike, hash: str) -> None:
+    def __init__(self, target: Path, hash: str) -> None:
         self.hash = hash  # of its line; the terms of the release name it
-        self._path, self._drawn, self._settled = path, False, False
+        self._target, self._drawn, self._settled = target, False, False
 
     def mark_drawn(self) -> None:
         """Note that drawing begins: from now on the budget cannot be given back."""
@@ -236,7 +236,7 @@ class Reservation:
         self._settle({"kind": "cancel", "entry": self.hash})
 
     def _settle(self, form: Mapping[str, Any]) -> None:
-        with locked_ledger(self._path) as target:
+        with locked_ledger(self._target) as target:
             data, ledger = _read(target)
             if not any(entry.hash == self.hash and entry.status == "reserved" for entry in ledger.entries):
                 raise InvalidValue(
@@ -267,7 +267,7 @@ def reserve_budget(path: PathLike, charge: Charge) -> Reservation:
     with locked_ledger(path) as target:
         data, hash = _reserved(target, charge)
         write_lines(target, data)
-    return Reservation(path, hash)
+        return Reservation(target, hash)
 
 
 def spend(path: PathLike, privacy: Privacy, unit: str, release: str) -> Entry:
@@ -395,7 +395,7 @@ def _reserved(target: Path, charge: Charge) -> tuple[bytes, str]:
 
 
 def _composed_epsilon(each: Privacy, releases: int, budget: Privacy) -> Fraction:
-    """The smallest epsilon, to three figures, that is proved for so many releases with all of the budget's delta."""
+    """The smallest epsilon, to three figures, proved for this number of releases with all of the budget's delta."""
     low, high = 0, 1000
     while high - low > 1:
         middle = (low + high) // 2
