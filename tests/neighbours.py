@@ -36,8 +36,9 @@ from click.testing import CliRunner
 
 import dpsample
 from dpsample.cli import cli
-from dpsample.private import bounding, randomness, run
+from dpsample.private import bounding, randomness
 from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.duckdb import users
 from dpsample.private.randomness import GivenCoins, SecretCoins
 
 Row = tuple[Any, ...]
@@ -50,9 +51,9 @@ def replayed_coins(seed: int = 0) -> Iterator[None]:
     secret = Secret(key)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(randomness, "os", SimpleNamespace(urandom=lambda size: key[:size], getpid=os.getpid))
-        patch.setattr(SecretCoins, "about", lambda _, keys, purpose: secret.about(keys, purpose))
-        patch.setattr(SecretCoins, "along", lambda _, elements, place: secret.along(elements, place))
-        patch.setattr(run, "choose", _choose_by_key(key))
+        patch.setattr(SecretCoins, "for_keys", lambda _, keys, purpose: secret.for_keys(keys, purpose))
+        patch.setattr(SecretCoins, "for_elements", lambda _, elements, place: secret.for_elements(elements, place))
+        patch.setattr(users, "choose", _choose_by_key(key))
         patch.setattr("secrets.token_hex", lambda size: "0" * 2 * size)
         yield
 

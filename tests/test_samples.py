@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpsample
+from conftest import refused as refusing
 from conftest import schemes
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.private.sample import WARNING, Sample, read_sample
@@ -72,6 +75,8 @@ def test_the_file_says_that_it_is_not_private(tmp_path: Path) -> None:
         "warning": WARNING,
         "sampling": {"scheme": "ppswor", "tau": "0.01", "power": "1"},
         "keys": ["query"],
+        "identity": sample.identity,
+        "used": False,
     }
     assert sample.metadata == expected
     assert WARNING.startswith("NOT private")
@@ -239,3 +244,59 @@ def test_any_metadata_give_a_sample_or_an_error_of_ours(
     with pytest.raises(InvalidValue) as caught:
         read_sample(path)
     assert CANARY not in str(caught.value)
+
+
+class TestOnce:
+    """Two releases of one sample share its sampling coins: at 2 epsilon they spend up to 1,850 times 2 delta."""
+
+    RULE = "a sample is sanitized once"
+
+    def drawn(self) -> Sample:
+        return dpsample.sample({"a": 5000, "b": 7000}, sampling=Priority("0.1"))
+
+    def test_in_memory(self) -> None:
+        drawn = self.drawn()
+        dpsample.sanitize(drawn, privacy=Privacy(1, "1e-9"))
+        with refusing(self.RULE):
+            dpsample.sanitize(drawn, privacy=Privacy(1, "1e-9"))
+        assert repr(drawn).endswith("sanitized already")
+
+    @pytest.mark.parametrize("ending", ["parquet", "csv", "arrow"])
+    def test_from_a_file(self, ending: str, tmp_path: Path) -> None:
+        path = tmp_path / f"s.{ending}"
+        self.drawn().write(path)
+        once, other = dpsample.read_sample(path), dpsample.read_sample(path)
+        assert once.identity == other.identity
+        dpsample.sanitize(once, privacy=Privacy(1, "1e-9"))
+        with refusing(self.RULE):
+            dpsample.sanitize(dpsample.read_sample(path), privacy=Privacy(1, "1e-9"))
+        assert os.stat(path).st_mode & 0o777 == 0o600
+
+    def test_in_a_ledger(self, tmp_path: Path) -> None:
+        """A copy of the file from before is another file, and the same sample."""
+        path, copy, ledger = tmp_path / "s.parquet", tmp_path / "copy.parquet", tmp_path / "l"
+        dpsample.new_ledger(ledger, "data", Privacy(5, "1e-5"))
+        self.drawn().write(path)
+        shutil.copy(path, copy)
+        dpsample.sanitize(dpsample.read_sample(path), privacy=Privacy(1, "1e-9"), ledger=ledger)
+        with refusing("a sample is released once"):
+            dpsample.sanitize(dpsample.read_sample(copy), privacy=Privacy(1, "1e-9"), ledger=ledger)
+        assert not dpsample.read_sample(copy).used
+        assert len(dpsample.read_ledger(ledger).charged) == 1
+
+    def test_a_sample_of_another_system(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"k": ["a"], "n": [5000]}), tmp_path / "t.parquet")
+        dpsample.new_ledger(tmp_path / "l", "data", Privacy(5, "1e-5"))
+
+        def sanitized() -> None:
+            drawn = Sample.from_table(tmp_path / "t.parquet", key="k", frequency="n", sampling=Priority("0.1"))
+            dpsample.sanitize(drawn, privacy=Privacy(1, "1e-9"), ledger=tmp_path / "l")
+
+        sanitized()
+        with refusing("a sample is released once"):
+            sanitized()
+
+    def test_its_name_tells_nothing_of_its_rows(self) -> None:
+        """128 random bits; that two are the same has odds of 3e-39."""
+        assert self.drawn().identity != self.drawn().identity
+        assert len(self.drawn().identity) == 32

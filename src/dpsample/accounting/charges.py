@@ -19,8 +19,8 @@ Status = Literal["entered", "reserved", "confirmed", "cancelled"]
 class Charge:
     """What a release spends, and on what: names and public parameters, no data.
 
-    `source` is the public description of what is read, `scheme` the form of `scheme_form`, and `sample` the hash of the
-    sample that is sanitized. What is not known is None.
+    `source` is the public description of what is read, `scheme` the form of `scheme_form`, and `sample` the
+    identity of the sample that is sanitized, which tells nothing of its rows. What is not known is None.
     """
 
     privacy: Privacy

@@ -106,6 +106,9 @@ def sample(output: str, force: bool, form: str, show_private: bool, **given: Any
 def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> None:
     """Turn a sample into a release. The data that it was drawn from are not needed.
 
+    A sample is sanitized once: two releases of one sample spend more than their sum. It is marked as used, and a ledger
+    refuses a second release of it.
+
     A sample made by `dpsample sample` carries its scheme. For one that another system drew, state how it was drawn: a
     wrong scheme breaks privacy, and nobody can tell.
 

@@ -6,7 +6,7 @@ A run looks at its input before it does any work, draws each coin once, and hand
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
@@ -167,6 +167,9 @@ def sanitize(
 ) -> Release:
     """Turn a sample into a release. Its scheme travels with it, and the data are not needed any more.
 
+    A sample is sanitized once: two releases of one sample spend more than their sum. It is marked as used, also in the
+    file that it was read from, and a ledger refuses a second release of it.
+
     >>> from collections import Counter
     >>> from dpsample import Ppswor, Privacy, sample, sanitize
     >>> drawn = sample(Counter({"the": 500, "of": 400, "serendipity": 1}), sampling=Ppswor(tau=1))
@@ -197,9 +200,10 @@ def sanitize_to_file(
         return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
 
 
-def _reserve_for(
-    sample: Sample, terms: Terms, ledger: str | PathLike[str] | None, output: str
-) -> AbstractContextManager[Payment]:
+@contextmanager
+def _reserve_for(sample: Sample, terms: Terms, ledger: str | PathLike[str] | None, output: str) -> Iterator[Payment]:
+    """Reserve the cost of a release of a sample, and mark the sample as used; one that was is refused."""
+    sample.require_unused()
     charge = Charge(
         terms.privacy,
         terms.unit,
@@ -207,8 +211,11 @@ def _reserve_for(
         keys=terms.keys,
         max_keys=terms.max_keys,
         scheme=scheme_form(terms.sampling),
+        sample=sample.identity,
     )
-    return reserve(ledger, charge)
+    with reserve(ledger, charge) as payment:
+        sample.mark_used()
+        yield payment
 
 
 def _sanitized_sample(sample: Sample, terms: Terms, engine: Engine) -> "DrawnRelease":

@@ -1,6 +1,7 @@
 """Sample: keys and their frequencies, with the scheme by which they were sampled. NOT private.
 
-A sample can be sanitized without access to the data that it was drawn from. Its file is readable by its owner only.
+A sample can be sanitized without access to the data that it was drawn from, once: two releases of one sample share its
+sampling coins, and spend more than their sum. Its file is readable by its owner only.
 """
 
 import html
@@ -19,6 +20,7 @@ from dpsample.errors import InvalidValue, attempt
 from dpsample.files import VERSION, PathLike, kind_of, plain_schema, read_table, rebatch, write_table
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.python_objects import frame_table, is_pandas
+from dpsample.private.randomness import new_identity
 from dpsample.release.rows import ascends, check_key_types
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Sampling
@@ -40,7 +42,13 @@ class Sample:
     """
 
     def __init__(
-        self, table: pa.Table, sampling: Sampling, keys: str | Iterable[str], max_keys: int | None = None
+        self,
+        table: pa.Table,
+        sampling: Sampling,
+        keys: str | Iterable[str],
+        max_keys: int | None = None,
+        *,
+        identity: str | None = None,
     ) -> None:
         names = check_keys(keys, ("frequency",))
         if not isinstance(sampling, Sampling):
@@ -65,6 +73,8 @@ class Sample:
         self._table = pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
         self._sampling, self._keys = sampling, names
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
+        self._identity, self._used = identity or new_identity(), False
+        self._path: tuple[PathLike, str | None] | None = None  # the file that it was read from, and its format
         self._check_frequencies()
         self._check_distinct()
 
@@ -82,7 +92,8 @@ class Sample:
         names = check_keys(key, ("frequency",)) if key != frequency else ()
         if not names:
             raise InvalidValue("key and frequency are different columns", "one column for both", "name another one")
-        table = (_foreign if isinstance(source, str | os.PathLike) else _arrow)(source, names, frequency)
+        is_file = isinstance(source, str | os.PathLike)
+        table = (_foreign if is_file else _arrow)(source, names, frequency)
         missing = [name for name in (*names, frequency) if table.column_names.count(name) != 1]
         if missing:
             raise InvalidValue(
@@ -91,7 +102,9 @@ class Sample:
                 f"name some of {', '.join(map(repr, dict.fromkeys(table.column_names)))}",
             )
         columns = {name: _plain(table.column(name)) for name in names}
-        return cls(pa.table({**columns, "frequency": _integers(table.column(frequency))}), sampling, names)
+        integers = _integers(table.column(frequency))
+        identity = f"file {os.path.realpath(source)}" if is_file else None
+        return cls(pa.table({**columns, "frequency": integers}), sampling, names, identity=identity)
 
     @property
     def table(self) -> pa.Table:
@@ -114,6 +127,32 @@ class Sample:
         return self._max_keys
 
     @property
+    def identity(self) -> str:
+        """What ledgers call the sample: a random number, drawn with it, or the file that another system wrote."""
+        return self._identity
+
+    @property
+    def used(self) -> bool:
+        """Whether it was sanitized already."""
+        return self._used
+
+    def require_unused(self) -> None:
+        """Refuse a sample that was sanitized already."""
+        if self._used:
+            raise InvalidValue(
+                "a sample is sanitized once: two releases of one sample spend more than their sum",
+                "one that was sanitized before",
+                "use that release, or draw another sample",
+            )
+
+    def mark_used(self) -> None:
+        """Note that it is being sanitized: from now on it is refused, and so is the file that it was read from."""
+        self._used = True
+        if self._path is not None:
+            path, format = self._path
+            self.write(path, force=True, format=format)
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """The scheme and the marks, as they are written to a file."""
         users = {} if self._max_keys is None else {"max_keys_per_user": self._max_keys}
@@ -124,11 +163,13 @@ class Sample:
             "warning": WARNING,
             "sampling": self._sampling.to_json(),
             "keys": list(self._keys),
+            "identity": self._identity,
+            "used": self._used,
             **users,
         }
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
-        """Write the sample, whole or not at all, to a file that only its owner can read."""
+        """Write the sample to an atomic file that only its owner can read."""
         schema = self._table.schema
         write_table(path, self._table.to_batches(), schema, self.metadata, force=force, format=format, mode=_MODE)
 
@@ -137,7 +178,9 @@ class Sample:
 
     def __repr__(self) -> str:
         users = "" if self._max_keys is None else f", up to {self._max_keys:,} for each user"
-        return f"Sample (NOT private): {len(self):,} key{'' if len(self) == 1 else 's'}{users}, {self._sampling!r}"
+        used = ", sanitized already" if self._used else ""
+        keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
+        return f"Sample (NOT private): {keys}{users}, {self._sampling!r}{used}"
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>"
@@ -176,7 +219,10 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
         TypeError,
         AttributeError,
     )
-    return Sample(table, sampling, keys, metadata.get("max_keys_per_user"))
+    identity = metadata.get("identity") or f"file {os.path.realpath(path)}"  # before samples had one
+    sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=str(identity))
+    sample._used, sample._path = bool(metadata.get("used")), (path, format)
+    return sample
 
 
 def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Table:
