@@ -35,6 +35,7 @@ from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.private.source import Source
 from dpsample.release.release import Release, write_release
+from dpsample.release.rows import token_cells
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ppswor, Sampling
 from dpsample.scheme.tokens import default_grid
@@ -449,7 +450,7 @@ class Estimates:
 
     def __call__(self, tokens: pa.Array) -> Floats:
         """Return the estimate of each token."""
-        cells = np.rint(tokens.to_numpy(zero_copy_only=False) * self._grid).astype(np.int64)
+        cells = token_cells(tokens, self._grid)
         new = np.setdiff1d(cells, self._cells)
         if len(new):
             values = np.append(self._values, mle(new, self._terms.sampling, self._terms.per_key, self._grid))

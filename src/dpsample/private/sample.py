@@ -11,12 +11,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.errors import InvalidValue
-from dpsample.files import VERSION, PathLike, kind_of, plain_schema, read_table, rebatch, write_table
+from dpsample.files import (
+    PathLike,
+    kind_of,
+    plain_schema,
+    read_foreign,
+    read_table,
+    rebatch,
+    without_view,
+    write_table,
+)
 from dpsample.release.rows import ascends, check_key_types
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Sampling
@@ -24,6 +31,7 @@ from dpsample.scheme.sampling import Sampling
 WARNING: Final = (
     "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."
 )
+VERSION: Final = 2  # the newest version of sample files; a file states the oldest one that has all it needs
 _MODE = 0o600
 
 
@@ -126,7 +134,7 @@ class Sample:
         }
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
-        """Write the sample, whole or not at all, to a file that only its owner can read."""
+        """Write the sample, atomically, to a file that only its owner can read."""
         schema = self._table.schema
         write_table(path, self._table.to_batches(), schema, self.metadata, force=force, format=format, mode=_MODE)
 
@@ -168,7 +176,7 @@ class Sample:
 
 def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     """Read a sample file that dpsample wrote, and check all of it."""
-    table, metadata = read_table(path, "sample", format=format)
+    table, metadata = read_table(path, "sample", VERSION, format=format)
     try:
         sampling, keys = Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"])
     except (LookupError, TypeError, AttributeError):
@@ -190,24 +198,16 @@ def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Tabl
         )
     suffix = Path(source).suffix.lower()
     try:
-        if suffix == ".parquet":
-            return pq.read_table(source)
-        if suffix == ".arrow":
-            return pa.ipc.open_file(source).read_all()
-        if suffix == ".csv":
-            types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
-            return pa.csv.read_csv(
-                source,
-                parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-                convert_options=pa.csv.ConvertOptions(column_types=types),
-            )
+        table = read_foreign(source, {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()})
     except Exception:
         raise InvalidValue(
             f"a {suffix} file must be readable, with whole frequencies",
             f"that {str(source)!r} is missing or is not",
             "check the path, and read it with another tool",
         ) from None
-    raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
+    if table is None:
+        raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
+    return table
 
 
 def _arrow(source: Any) -> pa.Table:
@@ -224,8 +224,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     t = column.type
     if pa.types.is_dictionary(t):
         return _plain(column.cast(t.value_type))
-    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return column.cast(views[t]) if t in views else column
+    return column.cast(without_view(t))
 
 
 def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dpsample.errors import InvalidValue
+from dpsample.files import without_view
 from dpsample.private.python_objects import CHUNK, batches, quietly
+from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -278,9 +280,7 @@ twice; name each column once
             frame = data[[name for name in data.columns if str(name) in self.columns]]
             data = quietly(lambda: pa.table(frame), "a DataFrame's column has values of one type", "mixed ones")
         table = data.select(self.columns)
-        # Arrow's own functions, which DuckDB calls to filter, know no views
-        plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-        return table.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in table.schema]))
+        return table.cast(pa.schema([field.with_type(without_view(field.type)) for field in table.schema]))
 
     def as_batches(self) -> tuple["pa.Schema", Iterator["pa.RecordBatch"]]:
         """Show any other object as an Arrow schema of the columns to read, and its batches; these may come once."""
@@ -297,7 +297,7 @@ twice; name each column once
             return first.schema, chain([first], found)
         if hasattr(self.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
             self.require(self.data.columns)
-            names = ", ".join('"' + name.replace('"', '""') + '"' for name in self.columns)
+            names = ", ".join(map(quoted_name, self.columns))
             reader = self.data.project(names).to_arrow_reader(CHUNK)
         else:
             self._take()

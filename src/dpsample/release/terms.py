@@ -1,18 +1,19 @@
-"""Terms: what a release was made with, all that is public of it besides its rows."""
+"""Terms: the public parameters of a release, and the version of its file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
-from dpsample.files import VERSION
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
+
+VERSION: Final = 2  # the newest version of release files; a file states the oldest one that has all it needs
 
 
 def _version() -> str:
@@ -23,12 +24,12 @@ def _version() -> str:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a release was made with: all that is public of it besides its rows.
+    """The public parameters of a release: all that it publishes besides its rows.
 
-    With `keys_only` there are neither tokens nor estimates, so grid and estimator are None.
+    With `keys_only` there are neither tokens nor estimates; grid and estimator are None.
 
-    `privacy` is what one element, or one user with up to `max_keys` keys, is protected with. `per_key` is the part of
-    it that each key has, and so the privacy of the scheme by which tokens were drawn: what estimates are made from.
+    `privacy` protects one element, or one user with up to `max_keys` keys. `per_key` is the part of it that each key
+    has: the privacy of the scheme that tokens are drawn from. Estimates follow from `per_key`.
 
     >>> from dpsample import KeepAll, Privacy
     >>> terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
@@ -46,7 +47,7 @@ class Terms:
     keys_only: bool = False
     unit: str = "element"
     max_keys: int | None = None
-    per_key: Privacy = None  # type: ignore[assignment] # the whole, unless told
+    per_key: Privacy = None  # type: ignore[assignment] # by default, all of `privacy`
     size: RealizedSize | None = None
     total: Total | None = None
     ledger: str | None = None
@@ -73,34 +74,32 @@ class Terms:
         self._check_budget()
 
     def _check_budget(self) -> None:
-        """Refuse parts that do not add up to the whole; that k keys do is proved elsewhere, since it takes time."""
+        """Refuse parts that do not add up. That k keys compose to all of it is proved elsewhere: that takes time."""
         if (self.unit == "user") != (self.max_keys is not None):
             raise InvalidValue(
-                "a release has a number of keys for each user if it protects users", "not so", "state it"
+                "a release that protects users, and no other, has a number of keys per user", "another one", "state it"
             )
         if self.max_keys is not None:
             object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
         if self.total is not None and self.total.unit != 1:
             raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
-        whole, each = self.keys_privacy, self.per_key
-        if not (
-            each == whole if self.max_keys is None else each.epsilon <= whole.epsilon and each.delta <= whole.delta
-        ):
+        keys, key = self.keys_privacy, self.per_key
+        if not (key == keys if self.max_keys is None else key.epsilon <= keys.epsilon and key.delta <= keys.delta):
             raise InvalidValue(
-                "what keys and totals spent adds up to the whole",
+                "the parts of the privacy add up to all of it",
                 "parts that do not",
                 "get the release again from where it was written",
             )
 
     @property
     def keys_privacy(self) -> Privacy:
-        """What all keys of one user, or the key of one element, have together: the whole less what totals took."""
+        """The part of all keys of one user, or of the key of one element: all of it less the parts of totals."""
         spent = sum((part.epsilon for part in (self.size and self.size.weights, self.total) if part), Fraction(0))
         return Privacy(self.privacy.epsilon - spent, self.privacy.delta)
 
     @property
     def protects(self) -> str:
-        """Whom the privacy protects, in words."""
+        """The unit of privacy, in words."""
         if self.max_keys is None:
             return "element"
         return f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
@@ -111,18 +110,18 @@ class Terms:
         return self.keys if self.keys_only else (*self.keys, "token", "estimate")
 
     def to_json(self, rows: int) -> dict[str, Any]:
-        """Return the metadata of a release of so many rows."""
-        more = {
+        """Return the metadata of a release with this number of rows."""
+        optional = {
             "max_keys_per_user": self.max_keys,
             "per_key": None if self.per_key == self.privacy else self.per_key.to_json(),
             "size": self.size and self.size.to_json(),
             "total": self.total and self.total.to_json(),
             "ledger": self.ledger,
         }
-        more = {name: value for name, value in more.items() if value is not None}
+        optional = {name: value for name, value in optional.items() if value is not None}
         return {
             "format": "dpsample release",
-            "version": VERSION if more else 1,
+            "version": VERSION if optional else 1,
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
             "sampling": self.sampling.to_json(),
@@ -131,7 +130,7 @@ class Terms:
             "estimator": self.estimator,
             "keys": list(self.keys),
             "rows": rows,
-            **more,
+            **optional,
             "dpsample": self.dpsample,
         }
 
@@ -163,10 +162,10 @@ class Terms:
 
 
 def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
-    """Check the names of key columns: at least one, and none that is taken."""
+    """Check the names of key columns: at least one, and none that is reserved."""
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     if not names or not all(isinstance(name, str) for name in names):
-        raise InvalidValue("there is at least one key column, given by name", "none", "name the key column")
+        raise InvalidValue("there is at least one key column, stated by name", "none", "name the key column")
     taken = [name for name in names if name.lower() in reserved]
     if taken:
         raise InvalidValue(

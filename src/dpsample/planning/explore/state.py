@@ -5,7 +5,6 @@ reporting curve; `errors` are those of PWS; `others` are the other methods. Whil
 are computed ahead. All of it is as private as the frequencies.
 """
 
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import Origin, cells, command, python
 from dpsample.presentation.charts import Panel, page_chart
-from dpsample.presentation.explain import Strength, explain_protected, explain_sampling
+from dpsample.presentation.explain import Strength, explain_protected, explain_sampling, round_up
 
 LINES = {
     PWS: "PWS, what dpsample does",
@@ -156,8 +155,8 @@ def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[st
         "data": f"{data.total:,} keys with {data.elements:,} elements"
         + ("" if users is None else ", which are users, each once in a key"),
         "epsilon": f"Whether {one} is in the data changes the probability of anything that is published by at most a "
-        f"factor of {_up(strength.factor, 3):,.3f}. A bet on it at even odds is right with at most "
-        f"{_up(100 * strength.guess, 1):g} %, instead of 50 %.",
+        f"factor of {round_up(strength.factor, 3):,.3f}. A bet on it at even odds is right with at most "
+        f"{round_up(100 * strength.guess, 1):g} %, instead of 50 %.",
         "delta": f"Left aside: events with a probability of up to 1 in {strength.one_in:,}, which may reveal more.",
         "keys": f"About {keys} of {data.total:,} keys are expected to be in the release: {of_keys}.",
         "elements": f"{of_elements} of all elements have a key that is reported. The others are in keys that are too "
@@ -179,11 +178,6 @@ def _words(found: Outlook, keys: str, of_keys: str, of_elements: str) -> dict[st
         else f" Each key has epsilon {float(setting.per_key.epsilon):.3g}, delta {float(setting.per_key.delta):.2g}."
     )
     return {name: words.replace(" %", "\u00a0%") for name, words in told.items()}  # no line begins with a %
-
-
-def _up(value: float, digits: int) -> float:
-    """Round a bound up, so that it still holds."""
-    return float(math.ceil(value * 10**digits) / 10**digits)
 
 
 def _sentence(words: str) -> str:

@@ -69,11 +69,6 @@ def family(name: str, kind: str) -> str:
     raise InvalidValue(f"the frequency column {name!r} must be of numbers", f"type {kind}", "name another, or cast it")
 
 
-def quoted_name(name: str) -> str:
-    """Return a name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def quoted_text(text: str) -> str:
     """Return a text as SQL has it."""
     return "'" + text.replace("'", "''") + "'"

@@ -9,9 +9,10 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.private.engine.duckdb.columns import family, faults_of, quoted_name, shaped_as
+from dpsample.private.engine.duckdb.columns import family, faults_of, shaped_as
 from dpsample.private.engine.errors import WORDS, marked, type_refusal
 from dpsample.private.source import Source
+from dpsample.sql import quoted_name
 
 
 class Database:

@@ -14,7 +14,6 @@ from dpsample.private.engine.duckdb.columns import (
     faults_of,
     key_sql,
     numbered,
-    quoted_name,
     quoted_paths,
     quoted_text,
 )
@@ -30,6 +29,7 @@ from dpsample.private.engine.duckdb.inputs import (
 from dpsample.private.engine.errors import WORDS
 from dpsample.private.python_objects import null_refusal
 from dpsample.private.source import Source
+from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB

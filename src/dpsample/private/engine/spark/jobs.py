@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue, SystemFailure
-from dpsample.files import PathLike, commit_parts, rebatch, whole_folder, write_table
+from dpsample.files import PathLike, atomic_folder, commit_parts, rebatch, write_table
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.engine import MESSAGES, messages, received, shaped
@@ -92,7 +92,7 @@ class Job:
         engine = self.engine
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
-        with ExitStack() as paying, whole_folder(folder) as target:
+        with ExitStack() as paying, atomic_folder(folder) as target:
             draft = target / "reported"  # gone before the folder has its name
             draft.mkdir()
             drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)
