@@ -52,6 +52,26 @@ def test_release_info_verify(events: Path) -> None:
     assert json.loads(verified.stdout)["complete"] is True
 
 
+def test_what_is_said_of_an_output_is_true(events: Path) -> None:
+    """Also if the summary cannot be printed, once the release exists."""
+    arguments = ["release", "events.parquet", "--key", "query", *PRIVACY, "-o"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, *arguments, "out.parquet"],
+            cwd=events,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert len(dpsample.read_release(events / "out.parquet")) == 5
+    [line] = done.stderr.splitlines()
+    assert "an output was written: " in line
+    assert "out.parquet'" in line
+    assert "no output was written" not in line
+
+
 def test_sample_then_sanitize(events: Path) -> None:
     scheme = ["--scheme", "ppswor", "--tau", "0.02"]  # a key of 1,000 elements is missed with odds of 2e-9
     done = run("sample", "events.parquet", "-k", "query", *scheme, "-o", "sample.parquet", cwd=events)

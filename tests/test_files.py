@@ -1,4 +1,4 @@
-"""Files: what is written comes back exactly, appears whole or not at all, and depends on nothing but the rows."""
+"""Files: what is written comes back exactly, appears atomically, and depends on nothing but the rows."""
 
 import csv
 import datetime as dt
@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsample.files
-from dpsample.errors import InvalidValue
-from dpsample.files import ROWS, check_output, commit_parts, kind_of, read_table, rebatch, write_table
+from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.files import ROWS, check_not_input, check_output, commit_parts, kind_of, rebatch, write_table
 
+read_table = partial(dpsample.files.read_table, newest=2)
 FORMATS = ["parquet", "csv", "arrow"]
 METADATA = {"format": "dpsample release", "version": 1, "note": ["é", 0.1, None]}
 CANARY = "canary-7f3a"
@@ -373,7 +375,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path, form: str, error: type[BaseEx
         assert stat.S_IMODE(hidden.stat().st_mode) == 0o600
         raise error("not ours to change")
 
-    def late() -> dict[str, Any]:
+    def late(rows: int) -> dict[str, Any]:
         raise error("not ours to change")
 
     for force in (False, True):
@@ -384,6 +386,106 @@ def test_what_fails_leaves_nothing(tmp_path: Path, form: str, error: type[BaseEx
                 write_table(path, rows, table.schema, metadata, force=force)
             assert {p: p.read_bytes() for p in tmp_path.iterdir()} == contents
         write(path, table, force=force)
+
+
+def test_every_row_is_checked_and_copied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsample.release.example import release
+    from dpsample.release.release import write_release
+
+    checked = []
+    check = dpsample.files.tables.check_batch
+
+    def counting(batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        checked.append(batch.num_rows)
+        check(batch, schema)
+
+    monkeypatch.setattr(dpsample.files.tables, "check_batch", counting)
+    write_release(tmp_path / "x.parquet", release.table.to_batches(), release.table.schema, release.terms)
+    assert checked == [len(release)]
+
+
+# What is checked before any work.
+
+
+def test_an_output_is_no_input(tmp_path: Path) -> None:
+    """By the file itself: through links, hard links, sidecars and folders, whatever the names."""
+    inner = tmp_path / "folder" / "inner"
+    inner.mkdir(parents=True)
+    for name in ("a.csv", "a.csv.json", "b.csv", "folder/part.parquet"):
+        (tmp_path / name).touch()
+    os.symlink("a.csv", tmp_path / "soft.csv")
+    os.link(tmp_path / "a.csv", tmp_path / "hard.csv")
+    os.symlink("folder", tmp_path / "alias")
+    os.symlink("gone", tmp_path / "dangling")
+    same = [
+        ("a.csv", "a.csv"),
+        ("a.csv", "./folder/../a.csv"),
+        ("soft.csv", "a.csv"),
+        ("hard.csv", "a.csv"),
+        ("a.csv", "soft.csv"),
+        ("a.csv.json", "a.csv"),  # the sidecar of an input
+        ("a.csv", "a.csv.json"),  # the sidecar of the output
+        ("folder/new.parquet", "folder"),
+        ("alias/inner/new.parquet", "folder"),
+        ("folder", "folder/part.parquet"),
+        ("folder", "alias"),
+        ("alias", "folder/inner"),
+    ]
+    for output, source in same:
+        for before in ([], [tmp_path / "b.csv"]):
+            with pytest.raises(InvalidValue, match="name another output"):
+                check_not_input(tmp_path / output, [*before, tmp_path / source])
+    different = [
+        ("new.csv", "a.csv"),
+        ("b.csv", "a.csv"),
+        ("new", "folder"),
+        ("folder/new.parquet", "folder/part.parquet"),
+        ("dangling", "a.csv"),
+        ("new.csv", "missing.csv"),
+        ("new.csv", "postgresql://host/db"),
+    ]
+    for output, source in different:
+        check_not_input(tmp_path / output, [source if ":" in source else tmp_path / source])
+    check_not_input("new.csv", [])
+
+
+def test_room_for_an_output_is_checked_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_output(tmp_path / "x.parquet")
+    assert not list(tmp_path.iterdir())
+    dead = "import os, sys; from dpsample.files.atomic_file import Temporary; from pathlib import Path\n"
+    dead += "with Temporary(Path(sys.argv[1]), None): os._exit(0)"
+    subprocess.run([sys.executable, "-c", dead, tmp_path / "x.parquet"], check=True)
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setattr(dpsample.files.outputs, "ROOM", 1 << 60)
+    with pytest.raises(SystemFailure, match="space left"):
+        check_output(tmp_path / "x.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+LIMITED = """
+import resource, sys
+import dpsample
+from dpsample.errors import SystemFailure
+
+folder = sys.argv[1]
+dpsample.new_ledger(f"{folder}/x.ledger", "x", dpsample.Privacy(10, "1e-3"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+frequencies = {f"a rather long key of some data, number {n}": 1000 for n in range(20_000)}
+try:
+    dpsample.release_to_file(
+        f"{folder}/x.arrow", frequencies, privacy=dpsample.Privacy(1, "1e-6"), ledger=f"{folder}/x.ledger"
+    )
+except SystemFailure:
+    print(len(dpsample.read_ledger(f"{folder}/x.ledger").entries))
+"""
+
+
+def test_an_output_without_room_costs_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.ledger"]
 
 
 def test_metadata_come_last(tmp_path: Path) -> None:
@@ -397,9 +499,12 @@ def test_metadata_come_last(tmp_path: Path) -> None:
     for form in FORMATS:
         seen.clear()
         write_table(
-            tmp_path / f"x.{form}", batches(), pa.schema({"n": pa.int64()}), lambda: METADATA | {"rows": len(seen)}
+            tmp_path / f"x.{form}",
+            batches(),
+            pa.schema({"n": pa.int64()}),
+            lambda rows: METADATA | {"rows": rows, "seen": len(seen)},
         )
-        assert read_table(tmp_path / f"x.{form}", "release")[1] == METADATA | {"rows": 3}
+        assert read_table(tmp_path / f"x.{form}", "release")[1] == METADATA | {"rows": 3, "seen": 3}
 
 
 def test_permissions_are_the_usual_ones_or_those_given(tmp_path: Path) -> None:
@@ -534,7 +639,7 @@ def state(path, rows):
     "Which table is there, checked to be whole; None if there is none."
     if not os.path.lexists(path):
         return None
-    table, metadata = read_table(path, "release")
+    table, metadata = read_table(path, "release", 1)
     assert table.column("n").to_pylist() == [metadata["value"]] * rows
     return metadata["value"]
 
@@ -662,7 +767,7 @@ for n in range(32):
     torn += bool(leftovers(folder))
     for name in leftovers(folder):
         try:
-            read_table(f"{folder}/{name}", "release")
+            read_table(f"{folder}/{name}", "release", 1)
         except InvalidValue:
             os.unlink(f"{folder}/{name}")
 print(torn)

@@ -26,7 +26,7 @@ from dpsample.cli import cli
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.estimators import mle
-from dpsample.files import whole_folder
+from dpsample.files import atomic_folder
 from dpsample.paper import CLAIMS, FIGURES, data, estimated, ordered, reported
 from dpsample.paper.breakpoints import algorithm_5, delta_spent
 from dpsample.paper.claims import CORRECTED, HOLDS, Finding, integral
@@ -545,16 +545,16 @@ def test_the_standard_library_is_counted() -> None:
 
 def test_a_folder_appears_whole(tmp_path: Path) -> None:
     target = tmp_path / "out"
-    with whole_folder(target, "mark") as folder:
+    with atomic_folder(target, "mark") as folder:
         (folder / "mark").write_text("1")
         assert not target.exists()
     assert (target / "mark").read_text() == "1"
-    with pytest.raises(InvalidValue, match="not overwritten"), whole_folder(target, "mark"):
+    with pytest.raises(InvalidValue, match="not overwritten"), atomic_folder(target, "mark"):
         pass
-    with pytest.raises(ZeroDivisionError), whole_folder(target, "mark", force=True) as folder:
+    with pytest.raises(ZeroDivisionError), atomic_folder(target, "mark", force=True) as folder:
         (folder / "mark").write_text(str(1 / 0))
     assert (target / "mark").read_text() == "1"
-    with whole_folder(target, "mark", force=True) as folder:
+    with atomic_folder(target, "mark", force=True) as folder:
         (folder / "mark").write_text("3")
     assert (target / "mark").read_text() == "3"
     assert list(tmp_path.iterdir()) == [target]
@@ -563,24 +563,24 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
 def test_only_a_folder_of_ours_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "precious").write_text("keep")
-    with pytest.raises(InvalidValue, match="only a folder"), whole_folder(tmp_path / "home", "mark", force=True):
+    with pytest.raises(InvalidValue, match="only a folder"), atomic_folder(tmp_path / "home", "mark", force=True):
         pass
     assert (tmp_path / "home" / "precious").read_text() == "keep"
     (tmp_path / "empty").mkdir()
-    with whole_folder(tmp_path / "empty", "mark") as folder:
+    with atomic_folder(tmp_path / "empty", "mark") as folder:
         (folder / "mark").touch()
     assert (tmp_path / "empty" / "mark").exists()
 
 
 def test_what_a_dead_process_left_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
     target, entered, leave = tmp_path / "out", threading.Event(), threading.Event()
-    dies = "import os, sys; from dpsample.files import whole_folder\n"
-    dies += "with whole_folder(sys.argv[1], 'mark'): os._exit(0)"
+    dies = "import os, sys; from dpsample.files import atomic_folder\n"
+    dies += "with atomic_folder(sys.argv[1], 'mark'): os._exit(0)"
     subprocess.run([sys.executable, "-c", dies, str(target)], check=True)  # inside, as after kill -9
     assert len(list(tmp_path.iterdir())) == 1
 
     def hold() -> None:
-        with whole_folder(target, "mark") as folder:
+        with atomic_folder(target, "mark") as folder:
             (folder / "mark").touch()
             entered.set()
             leave.wait(30)
@@ -593,7 +593,7 @@ def test_what_a_dead_process_left_is_swept_and_a_living_one_is_not(tmp_path: Pat
     other.start()
     entered.wait(30)
     assert len(list(tmp_path.iterdir())) == 1  # the dead one's is gone, the living one's is there
-    with whole_folder(target, "mark") as folder:
+    with atomic_folder(target, "mark") as folder:
         (folder / "mark").write_text("first")
     leave.set()
     other.join()

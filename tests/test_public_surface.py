@@ -100,7 +100,7 @@ PLANNING = [
 ]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
-REPORT = ["Content", "Report", "content_of", "display", "make_report"]
+REPORT = ["Content", "Report", "check_report", "content_of", "display", "make_report"]
 PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]
 EXPLORE = ["Choices", "Explorer", "Place", "Server"]
 ESTIMATORS = [
@@ -256,6 +256,26 @@ def test_the_docstring_of_a_package_is_the_map_of_its_modules(path: Path) -> Non
     assert sorted(name for name in listed if (folder / f"{name}.py").exists() or (folder / name).is_dir()) == sorted(
         modules
     )
+
+
+LIBRARIES = {
+    "duckdb": ["private/engine/duckdb", "questions/selection.py"],
+    "pyspark": ["private/engine/spark", "spark.py"],
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_libraries_of_the_engines_are_imported_in_one_place_each(library: str) -> None:
+    """The first is the engine. The other DuckDB runs questions; `spark.py` is the door to a user's session."""
+    importing = {
+        path.relative_to(FOLDER).as_posix()
+        for path in FILES
+        for name in imports(ast.parse(path.read_text(encoding="utf-8")))
+        if name.split(".")[0] == library
+    }
+    allowed = tuple(LIBRARIES[library])
+    assert importing
+    assert not {path for path in importing if not path.startswith(allowed)}
 
 
 @pytest.mark.parametrize("name", ["errors", "exact", "privacy"])

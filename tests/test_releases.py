@@ -182,11 +182,11 @@ def test_a_folder_of_parts_is_a_release(tmp_path: Path) -> None:
     assert read_release(tmp_path) == release
     (tmp_path / "_dpsample.json").unlink()
     commit_parts(tmp_path, dict(reversed(parts.items())), release.table.schema, release.metadata)
-    with pytest.raises(InvalidValue, match="row 2 not above the one before"):
+    with pytest.raises(InvalidValue, match="row 2 not above the row before"):
         read_release(tmp_path)
     (tmp_path / "_dpsample.json").unlink()
     commit_parts(tmp_path, parts, release.table.schema, release.metadata | {"rows": 4})
-    with pytest.raises(InvalidValue, match="number of rows that its metadata say"):
+    with pytest.raises(InvalidValue, match="number of rows that its metadata state"):
         read_release(tmp_path)
 
 

@@ -6,6 +6,7 @@ import datetime
 import html
 import json
 import math
+import os
 import re
 import shlex
 import sys
@@ -35,13 +36,13 @@ from dpsample import (
 from dpsample.cli import cli
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
-from dpsample.estimators.estimate import shown_number
+from dpsample.exact import shown_number
 from dpsample.presentation.charts import DARK, LIGHT, STYLES
 from dpsample.presentation.explain import Strength
 from dpsample.presentation.pages import Document, Markup, tag
 from dpsample.presentation.report import content_of, display, make_report
-from dpsample.presentation.report.content import steps
-from dpsample.presentation.tables import visible
+from dpsample.presentation.report.content import round_frequencies
+from dpsample.presentation.tables import printable
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
 
@@ -129,11 +130,11 @@ def test_every_kind_of_release_has_a_page(name: str) -> None:
     page = make_report(release).html
     text = seen(page)
     assert f"{len(release):,}" in text
-    assert "Whom it protects" in text
+    assert "Unit of privacy" in text
     for value in ("nan", "None", "inf", "object at", "&lt;span"):
         assert not re.search(rf"\b{value}\b", re.sub(r"<pre.*?</pre>", "", page.split("<script")[0])), value
     if release.keys_only:
-        assert "not how frequent they are" in text or not len(release)
+        assert "keys without frequencies" in text or not len(release)
         assert 'id="top"' not in page
     assert display(release).startswith("<div>")
 
@@ -164,7 +165,8 @@ def test_users_sizes_totals_and_ledgers_are_told(users: Release) -> None:
     assert users.total is not None
     for part in (users.terms.keys_privacy.epsilon, users.terms.size.weights.epsilon, users.total.epsilon):
         assert f" {dpsample.exact.text(part)} " in text
-    assert str(users.other()) in text
+    other = users.other()
+    assert f"95 %: {shown_number(other.low)} to {shown_number(other.high)}" in text
     assert f"{users.total.value:,}" in text
     assert str(users.terms.ledger) in text
     assert "proved" in text
@@ -201,7 +203,7 @@ def test_the_content_is_what_the_library_answers() -> None:
     assert found.top.to_arrow().equals(release.top(7).to_arrow())
     assert found.quantiles is not None
     assert found.quantiles.to_arrow().equals(release.quantiles(list(report_content.SHARES)).to_arrow())
-    assert [i for i, _ in found.counts] == steps(14, max(release.each_key().numbers["value"].to_pylist()))
+    assert [i for i, _ in found.counts] == round_frequencies(14, max(release.each_key().numbers["value"].to_pylist()))
     for i, counted in found.counts:
         assert counted == release.count_keys(at_least=i)
     curve = found.curve
@@ -258,7 +260,7 @@ def test_a_large_release_shows_the_most_frequent_keys_and_says_so(monkeypatch: p
 
 def test_steps_are_few_and_in_range() -> None:
     for last in (14, 15, 100, 10**4, 10**6, 10**9, 2**62):
-        found = steps(14, last)
+        found = round_frequencies(14, last)
         assert found[0] == 14
         assert found == sorted(set(found))
         assert found[-1] <= last
@@ -302,21 +304,21 @@ def test_hostile_keys_are_only_text() -> None:
     assert "&lt;script&gt;window.ran" in body
     assert r"\u202egnp.exe\u2066" in body
     found = data(page, "keys")["keys"][0]
-    assert sorted(found) == sorted(map(visible, HOSTILE))
+    assert sorted(found) == sorted(map(printable, HOSTILE))
     assert len(page.encode()) < 2_000_000  # a key of 10,000 characters is cut
     for raw in re.findall(r'<script type="application/json" id="[a-z-]+">(.*?)</script>', page, re.DOTALL):
         assert "<" not in raw
 
 
 def test_what_is_unseen_is_made_visible() -> None:
-    assert visible("a b") == "a b"
-    assert visible("") == "''"
-    assert visible(" a ") == r"\x20a\x20"
-    assert visible("\u202e\u200b\x1b[2J\xa0") == r"\u202e\u200b\x1b[2J\xa0"
-    assert visible("back\\u202e") == r"back\\u202e"  # not to be taken for the mark itself
-    assert visible("é 漢字 😀 العربية") == "é 漢字 😀 العربية"
-    assert visible("x" * 300) == "x" * 200 + "… (300 characters)"
-    assert all(text.isprintable() for text in map(visible, HOSTILE))
+    assert printable("a b") == "a b"
+    assert printable("") == "''"
+    assert printable(" a ") == r"\x20a\x20"
+    assert printable("\u202e\u200b\x1b[2J\xa0") == r"\u202e\u200b\x1b[2J\xa0"
+    assert printable("back\\u202e") == r"back\\u202e"  # not to be taken for the mark itself
+    assert printable("é 漢字 😀 العربية") == "é 漢字 😀 العربية"
+    assert printable("x" * 300) == "x" * 200 + "… (300 characters)"
+    assert all(text.isprintable() for text in map(printable, HOSTILE))
 
 
 def test_text_in_elements_is_escaped() -> None:
@@ -412,6 +414,26 @@ def test_a_report_is_written_whole_and_never_over_another(tmp_path: Path) -> Non
     with refused("folder must exist"):
         report.write(tmp_path / "none" / "a.html")
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.html.parquet", "a", "html"])
+def test_a_report_is_called_html(name: str, tmp_path: Path) -> None:
+    with refused("ends with .html"):
+        words(30).report(tmp_path / name, force=True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("link", ["", "symbolic", "hard"])
+def test_a_report_never_replaces_its_release(link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words(30).write("r.parquet")
+    written = Path("r.parquet").read_bytes()
+    for name in ("r.parquet", "r.html"):
+        if name == "r.html" and link:
+            (os.symlink if link == "symbolic" else os.link)("r.parquet", name)
+        done = CliRunner().invoke(cli, ["report", "r.parquet", "-o", name, "--force"])
+        assert isinstance(done.exception, InvalidValue) or (name == "r.html" and not link)
+    assert Path("r.parquet").read_bytes() == written
 
 
 def test_a_notebook_shows_a_report_in_a_frame_that_cannot_reach_it() -> None:

@@ -13,10 +13,9 @@ import pytest
 from browser import PHONE, Tab, accessibility_problems, drawn, opened, scrolls_sideways
 from dpsample import KeepAll, Release
 from dpsample.comparison.baselines import StabilityHistogram
-from dpsample.estimators.estimate import shown_number
-from dpsample.exact import text
+from dpsample.exact import shown_number, text
 from dpsample.presentation.report.content import SHARES
-from dpsample.presentation.tables import visible
+from dpsample.presentation.tables import printable
 from dpsample.scheme import frequency_reaching, reporting_probabilities
 from test_report import HOSTILE, PRIVACY, RELEASES, words
 
@@ -148,10 +147,10 @@ def test_long_lists_unfold(open_report: Open) -> None:
 def test_hostile_keys_do_nothing_and_are_shown(open_report: Open) -> None:
     with open_report("hostile") as tab:
         drawn(tab)
-        assert sorted(row[1] for row in rows(tab, "#top tbody tr")) == sorted(map(visible, HOSTILE))
+        assert sorted(row[1] for row in rows(tab, "#top tbody tr")) == sorted(map(printable, HOSTILE))
         for key in HOSTILE:
-            query = visible(key)[:150]
-            assert visible(key) in [row[0] for row in found(tab, query)]
+            query = printable(key)[:150]
+            assert printable(key) in [row[0] for row in found(tab, query)]
         assert tab.page.evaluate("window.ran === undefined")
         assert tab.page.evaluate("document.querySelectorAll('img, iframe, object, embed, main script').length") == 0
         assert not scrolls_sideways(tab)

@@ -408,7 +408,7 @@ def test_what_is_refused(ask: Any, rule: str) -> None:
 def test_if_no_key_is_likely_to_be_seen() -> None:
     release = made({"a": 9}, CustomSampling(["0.2"] * 30))
     assert release.sum().detection_threshold is None
-    assert "no key is likely to be seen" in repr(release.sum())
+    assert "no key is likely to be reported" in repr(release.sum())
     with refused("some frequency"):
         release.quantiles([0.5])
     assert not release.quantiles([0.5], at_least=3)[0.5].guaranteed

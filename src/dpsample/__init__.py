@@ -8,6 +8,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     privacy       Privacy(epsilon, delta), exact and checked
     exact         how numbers are read and written exactly
     errors        what is raised, and when
+    sql           how names are written in SQL
     scheme        the mathematics: sampling, reporting probabilities, token laws, certificates
     accounting    what is spent, and the proof of it: composition, budgets, ledgers
     private       EVERYTHING that may see private data or secret coins: sources, engines, randomness, runs

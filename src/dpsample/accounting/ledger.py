@@ -39,7 +39,7 @@ from dpsample.accounting.ledger_file import (
 )
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import text
-from dpsample.files.metadata import PARTS, PathLike, beside_of, failures, resolved, sha256_of
+from dpsample.files.metadata import PARTS, PathLike, failures, resolved, sha256_of, sidecar_of
 from dpsample.privacy import Privacy
 from dpsample.release.release import Release, read_release
 
@@ -316,8 +316,8 @@ def release_sha256(path: PathLike) -> tuple[Path, str]:
     target = resolved(path)
     if target.is_dir():
         target = target / PARTS
-    elif beside_of(target).is_file() and target.suffix.lower() != ".parquet":
-        target = beside_of(target)
+    elif sidecar_of(target).is_file() and target.suffix.lower() != ".parquet":
+        target = sidecar_of(target)
     with failures(target):
         return target, sha256_of(target)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpsample.errors import InvalidValue
+from dpsample.estimators.estimate import Estimate
 from dpsample.exact import MAX_FREQUENCY, Number, check_level, exact, figures_below, text
 from dpsample.scheme.sampling import Ints, Ppswor, Priority, Sampling
 
@@ -55,6 +56,19 @@ class Total:
         m = max(0, math.ceil(-tail / step * (1 + 1e-12)) - 1) * self.unit
         low, high = (max(Fraction(self.value) + sign * m, Fraction(0)) for sign in (-1, 1))
         return (int(low), int(high)) if self.unit == 1 else (low, high)
+
+    def estimate(self, level: float = 0.95) -> Estimate:
+        """Return the total as questions are answered: a number with its error, and the bounds of `interval`.
+
+        The noise has the standard deviation ``unit sqrt(2 a) / (1 - a)``, with a as above.
+
+        >>> Total(1_000_000, epsilon=Fraction(1, 20), sensitivity=Fraction(1)).estimate()
+        1,000,000 +- 28.281 (95 %: 999,940 to 1,000,060)
+        """
+        step = float(self.unit / self.scale)
+        error = float(self.unit) * math.sqrt(2 * math.exp(-step)) / -math.expm1(-step)
+        low, high = self.interval(level)
+        return Estimate(float(self.value), error, float(low), float(high), level)
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""

@@ -61,9 +61,9 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
+    completions = get_completion_class(shell)
+    assert completions is not None
+    click.echo(completions(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
 
 
 for _command in (
@@ -106,7 +106,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted; no output was written", 1)
+        code = _fail(f"interrupted; {_written()}", 1)
     except InvalidValue as error:
         code = _fail(str(error), 2)
     except DpsampleError as error:
@@ -115,16 +115,24 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except OSError as error:
-        code = _fail(f"{os.strerror(error.errno) if error.errno else 'a system call failed'}; no output was written", 1)
+        code = _fail(f"{os.strerror(error.errno) if error.errno else 'a system call failed'}; {_written()}", 1)
     except Exception as error:  # an error of another library may quote the data: only its kind is shown
         if os.environ.get("DPSAMPLE_TRACEBACK"):
             raise
         code = _fail(
-            f"unexpected {type(error).__name__}; no output was written; set DPSAMPLE_TRACEBACK=1 to see more, which "
-            "may show private data",
+            f"unexpected {type(error).__name__}; {_written()}; set DPSAMPLE_TRACEBACK=1 to see more, which may show "
+            "private data",
             1,
         )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _written() -> str:
+    """State which outputs this process has written; a failure may come after them, as of the device for the summary."""
+    from dpsample.files import written_outputs
+
+    names = ", ".join(repr(str(output)) for output in written_outputs())
+    return f"an output was written: {names}" if names else "no output was written"
 
 
 def _fail(message: str, code: int) -> int:

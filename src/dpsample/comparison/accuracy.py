@@ -5,7 +5,7 @@ probability that a key is reported, and the bias and variance of its estimate; a
 reported. Keys are independent, so over keys these add up: the bias of a sum is the sum of the biases, and so is its
 variance.
 
-This is about frequencies that are known. What it says of private data is as private as they are: do not publish it.
+Frequencies are known here. The accuracy on private frequencies is as private as they are: do not publish it.
 """
 
 from collections.abc import Callable, Mapping
@@ -163,13 +163,13 @@ class Accuracy:
 
 
 def coverage(method: Method, frequencies: ArrayLike | Mapping[int, int]) -> Coverage:
-    """Return how many keys and elements are expected to be reported: needs no token, so it is fast.
+    """Return the expected numbers of reported keys and elements; fast, since it needs no tokens.
 
     `frequencies` has one for each key, or is a mapping from each frequency to its number of keys.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> found = coverage(Pws(KeepAll(), Privacy(1, 1e-6)), {3: 1000, 20: 500, 10**12: 1})
-    >>> found.keys, round(found.reported_keys, 2), round(found.share_of_elements, 4)
+    >>> result = coverage(Pws(KeepAll(), Privacy(1, 1e-6)), {3: 1000, 20: 500, 10**12: 1})
+    >>> result.keys, round(result.reported_keys, 2), round(result.share_of_elements, 4)
     (1501, 500.64, 1.0)
     """
     i, keys, _, _ = _grouped(frequencies, None)
@@ -189,8 +189,8 @@ def accuracy(
 
     >>> from dpsample import Priority, Privacy
     >>> paper = dict.fromkeys(range(1, 201), 1000)
-    >>> found = accuracy(Pws(Priority(1), Privacy("0.1", 2**-20), grid=1), paper)
-    >>> round(found.nrmse, 4), round(found.coverage.share_of_keys, 3)
+    >>> result = accuracy(Pws(Priority(1), Privacy("0.1", 2**-20), grid=1), paper)
+    >>> round(result.nrmse, 4), round(result.coverage.share_of_keys, 3)
     (0.2513, 0.457)
     """
     i, keys, linear, squares = _grouped(frequencies, weights)
@@ -206,12 +206,12 @@ def accuracy(
 def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int], share: float) -> Accuracy:
     """Return the accuracy of a selection's estimated elements, when each key is selected with probability `share`.
 
-    The truth is the selection's own number of elements, so what is off is ``B (estimate - frequency)``, summed over
-    keys, with B = 1 for a selected key and 0 for others. With s = share, its mean and variance are
+    The truth is the selection's own number of elements, so the error is ``B (estimate - frequency)``, summed over keys,
+    with B = 1 for a selected key and 0 for others. With s = share, its mean and variance are
 
         s * sum of bias        s * sum of variance + s (1 - s) * sum of bias**2
 
-    and they are stated against the expected truth. With share = 1 it is what `accuracy` says of all keys.
+    relative to the expected truth. With share = 1, this is `accuracy` over all keys.
 
     >>> from dpsample import KeepAll, Privacy
     >>> method, frequencies = Pws(KeepAll(), Privacy(1, 1e-6)), {10: 1000, 1000: 100}
@@ -223,11 +223,11 @@ def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int
 
 
 def selected(errors: Errors, keys: Floats, share: float) -> Accuracy:
-    """Do what `selection_accuracy` does, for the errors at each frequency and its number of keys."""
-    found = covered(errors.frequencies, keys, errors.reported)
-    part = Coverage(*(share * number for number in vars(found).values()))
-    scatter = share * float(keys @ errors.variance) + share * (1 - share) * float(keys @ errors.bias**2)
-    return Accuracy(part, share * float(keys @ errors.truth), share * float(keys @ errors.bias), scatter)
+    """Return the same as `selection_accuracy`, from the errors at each frequency and its number of keys."""
+    all_keys = covered(errors.frequencies, keys, errors.reported)
+    part = Coverage(*(share * number for number in vars(all_keys).values()))
+    variance = share * float(keys @ errors.variance) + share * (1 - share) * float(keys @ errors.bias**2)
+    return Accuracy(part, share * float(keys @ errors.truth), share * float(keys @ errors.bias), variance)
 
 
 def _grouped(
@@ -253,7 +253,7 @@ def _grouped(
 
 
 def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
-    """Return the coverage of so many keys of each frequency, reported with these probabilities."""
+    """Return the coverage of a number of keys at each frequency, reported with these probabilities."""
     elements = round(float(keys @ i))
     if elements >= 2**53 and (keys % 1 == 0).all():  # which floats would round
         elements = sum(a * int(n) for a, n in zip(i.tolist(), keys.tolist(), strict=True))

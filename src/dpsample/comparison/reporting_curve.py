@@ -1,4 +1,4 @@
-"""The reporting curve: how likely a key of each frequency is to be reported, next to the stability-based histogram."""
+"""The reporting curve: the reporting probability by frequency, ours and that of the stability-based histogram."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,21 +14,21 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 
+# names of the methods, in tables, charts and figures
 PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and threshold", "not private"
 
-
-LIKELY = 0.5  # from this reporting probability on a key is likely to be seen
+LIKELY = 0.5  # the reporting probability at the detection threshold
 
 
 def histograms(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
-    """The stability-based histograms, where they are stated for the sampling."""
+    """Yield the stability-based histograms, if they are defined for the sampling."""
     with suppress(InvalidValue):
         yield SBH, StabilityHistogram(privacy, sampling)
         yield TIGHT, StabilityHistogram(privacy, sampling, tight=True)
 
 
 def detection_threshold_of(method: Method, largest: int = MAX_FREQUENCY) -> int | None:
-    """Return the lowest frequency, up to the largest, that a method is likely to report; None if there is none.
+    """Return the detection threshold of a method, up to the largest frequency; None if it has none.
 
     >>> detection_threshold_of(StabilityHistogram(Privacy(1, 1e-6)))
     15
@@ -38,7 +38,7 @@ def detection_threshold_of(method: Method, largest: int = MAX_FREQUENCY) -> int 
         if high == largest:
             return None
         low, high = high, min(2 * high, largest)
-    while high - low > 1:  # it does not decrease
+    while high - low > 1:  # the reporting probability does not decrease
         middle = (low + high) // 2
         low, high = (middle, high) if float(method.reported([middle])[0]) < LIKELY else (low, middle)
     return high
@@ -46,23 +46,23 @@ def detection_threshold_of(method: Method, largest: int = MAX_FREQUENCY) -> int 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """How likely a key of each frequency is to be reported; arrays of one length."""
+    """Reporting probabilities by frequency; arrays of one length."""
 
     frequencies: Ints
     pws: Floats
-    sbh: Floats | None  # None where the stability-based histogram is not stated for the sampling
+    sbh: Floats | None  # None if the stability-based histogram is not defined for the sampling
     tight: Floats | None
-    sampled: Floats  # q, the most that any method could
+    sampled: Floats  # q, the largest that any method can have
 
 
 def curve(sampling: Sampling, privacy: Privacy, points: int = 200) -> Curve:
-    """Return the reporting probabilities at frequencies in equal ratios, up to where hardly more is reported.
+    """Return the reporting probabilities at frequencies in equal ratios, up to ten times the middle of the rise.
 
-    `privacy` is that of one key, as a release's `per_key`.
+    `privacy` is that of one key, as `per_key` of a release.
 
     >>> from dpsample import KeepAll
-    >>> drawn = curve(KeepAll(), Privacy(1, 1e-6), points=4)
-    >>> drawn.frequencies, drawn.pws.round(3), drawn.sbh.round(3)
+    >>> line = curve(KeepAll(), Privacy(1, 1e-6), points=4)
+    >>> line.frequencies, line.pws.round(3), line.sbh.round(3)
     (array([  1,   5,  27, 140]), array([0., 0., 1., 1.]), array([0., 0., 1., 1.]))
     """
     pws = Pws(sampling, privacy)

@@ -14,6 +14,7 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.unbiased import unbiased
+from dpsample.exact import shown_number
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Sampling
@@ -29,13 +30,13 @@ class Estimate:
     value, standard_error   the estimate, and its standard error
     low, high, level        an interval that holds the truth with probability `level`, if it is `guaranteed`
     bias                    the bias that is estimated to be left in `value`
-    keys                    how many reported keys it rests on
-    detection_threshold            keys of a lower frequency are unlikely to be reported (pi < 0.5); None if all are
-    guaranteed, notes         whether the interval can be guaranteed, and what else there is to say
+    keys                    how many reported keys it rests on; None if it rests on none
+    detection_threshold     keys of a lower frequency are unlikely to be reported (pi < 0.5); None if all are
+    guaranteed, notes       whether the interval can be guaranteed, and what else there is to say
     share                   of all elements, if the release has a private total and these are elements
 
     >>> Estimate(1234.5, 10.25, 1214.4, 1254.6, 0.95, keys=7, detection_threshold=14)
-    1,234.5 +- 10.25 (95 %: 1,214.4 to 1,254.6), from 7 keys; below frequency 14 keys are unlikely to be seen
+    1,234.5 +- 10.25 (95 %: 1,214.4 to 1,254.6), from 7 keys; below frequency 14 keys are unlikely to be reported
     """
 
     value: float
@@ -44,43 +45,29 @@ class Estimate:
     high: float
     level: float
     bias: float = 0.0
-    keys: int = 0
+    keys: int | None = None
     detection_threshold: int | None = None
     guaranteed: bool = True
     notes: tuple[str, ...] = ()
     share: float | None = None
 
     def __repr__(self) -> str:
-        promise = "" if self.guaranteed else ", not guaranteed"
-        seen = (
-            "no key is likely to be seen"
-            if self.detection_threshold is None
-            else f"below frequency {self.detection_threshold:,} keys are unlikely to be seen"
-        )
-        shown = (
-            f"{shown_number(self.value)} +- {shown_number(self.standard_error)} ({100 * self.level:g} %: "
-            f"{shown_number(self.low)} to {shown_number(self.high)}{promise}), "
-            f"from {self.keys:,} key{'' if self.keys == 1 else 's'}"
-            f"{'' if self.share is None else f', {self.share:.1%} of all elements'}; {seen}"
-        )
+        interval = f"{100 * self.level:g} %: {shown_number(self.low)} to {shown_number(self.high)}"
+        shown = f"{shown_number(self.value)} +- {shown_number(self.standard_error)} ({interval}"
+        shown += ")" if self.guaranteed else ", not guaranteed)"
+        if self.keys is not None:
+            shown += f", from {self.keys:,} key{'' if self.keys == 1 else 's'}"
+        if self.share is not None:
+            shown += f", {self.share:.1%} of all elements"
+        if self.detection_threshold is not None:
+            shown += f"; below frequency {self.detection_threshold:,} keys are unlikely to be reported"
+        elif self.keys is not None:
+            shown += "; no key is likely to be reported"
         return "\n".join([shown, *(f"  {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         head, *notes = repr(self).split("\n")
         return f"<p>{html.escape(head)}</p>" + "".join(f"<p><i>{html.escape(note.strip())}</i></p>" for note in notes)
-
-
-def shown_number(number: float) -> str:
-    """Write a number for people.
-
-    >>> [shown_number(n) for n in (1234567.891, 0.0123456, 12.0, float("nan"), float("inf"))]
-    ['1,234,567.9', '0.012346', '12', 'unknown', 'any']
-    """
-    if math.isnan(number):
-        return "unknown"
-    if math.isinf(number):
-        return "any" if number > 0 else "-any"
-    return f"{number:,.1f}".removesuffix(".0") if abs(number) >= 1000 else f"{number:.5g}"
 
 
 def check_estimator(estimator: str | None) -> str:

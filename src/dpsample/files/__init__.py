@@ -1,46 +1,55 @@
-"""Tables with metadata, in files that appear whole or not at all. Knows nothing of privacy.
+"""Tables with metadata, in atomic files and folders. Knows nothing of privacy.
 
-    write    rows -> a locked dot-file -> flushed -> its final name, in one step that the file system does whole
-    read     the metadata's kind and version -> the bytes -> the rows, checked against what was written
+    write    rows -> a locked dot-file -> flushed -> its final name, in one step of the file system
+    read     the kind and version in the metadata -> the bytes -> the rows, checked against the metadata
 
-Parquet carries the metadata in its own footer. CSV and Arrow have it beside them, in NAME.json; the data file comes
-last, so that it is there only if it is complete. A folder of Parquet parts is complete once its _dpsample.json is.
+Parquet carries the metadata in its own footer. CSV and Arrow have a sidecar, NAME.json; the data file gets its name
+last, so that it exists only if it is complete. A folder of Parquet parts is complete once it has its _dpsample.json.
 
-What is written depends on the rows and the metadata alone: not on the batches in which they arrive, which may tell of
+What is written depends on the rows and the metadata alone: not on the batches in which they arrive, which may depend on
 rows that were left out, and not on the memory around them. Checksums find accidents, not forgeries: nothing is signed.
 
-    tables         rows: types, batches, a hash of what they hold
-    metadata       names and documents: where metadata are, how they are sealed
-    atomic_file    a file that appears whole or not at all
-    atomic_folder  a folder that appears whole or not at all
+    tables         rows: types, batches, a hash of their content
+    metadata       where metadata are, how they are sealed; paths, formats, errors of the file system
+    atomic_file    a file that appears complete or not at all
+    atomic_folder  a folder that appears complete or not at all
     csv            CSV that no spreadsheet runs
-    writing        write_table, write_file, commit_parts, and checks before any work
+    outputs        checks before any work: name, room, no input; which outputs were written
+    writing        write_table, write_file, commit_parts
     reading        read_table, kind_of
+    foreign        tables that other programs wrote
 """
 
-from dpsample.files.atomic_folder import cache_folder, check_folder, whole_folder
-from dpsample.files.metadata import PARTS, VERSION, PathLike
+from dpsample.files.atomic_folder import atomic_folder, cache_folder, check_folder
+from dpsample.files.foreign import read_foreign
+from dpsample.files.metadata import PARTS, PathLike
+from dpsample.files.outputs import check_file, check_not_input, check_output, check_room, written_outputs
 from dpsample.files.reading import kind_of, read_table
-from dpsample.files.tables import ROWS, Content, is_text, plain_schema, rebatch
-from dpsample.files.writing import check_file, check_output, commit_parts, write_file, write_table
+from dpsample.files.tables import ROWS, ContentHash, is_text, plain_schema, rebatch, without_view
+from dpsample.files.writing import commit_parts, write_cached, write_file, write_table
 
 __all__ = [
     "PARTS",
     "ROWS",
-    "VERSION",
-    "Content",
+    "ContentHash",
     "PathLike",
+    "atomic_folder",
     "cache_folder",
     "check_file",
     "check_folder",
+    "check_not_input",
     "check_output",
+    "check_room",
     "commit_parts",
     "is_text",
     "kind_of",
     "plain_schema",
+    "read_foreign",
     "read_table",
     "rebatch",
-    "whole_folder",
+    "without_view",
+    "write_cached",
     "write_file",
     "write_table",
+    "written_outputs",
 ]

@@ -1,4 +1,4 @@
-"""A file that appears whole or not at all: a locked dot-file that gets its final name in one step."""
+"""An atomic file: a locked dot-file that gets its final name, once complete, in one step."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ _umask = threading.Lock()
 
 
 class Temporary(io.RawIOBase):
-    """A dot-file next to its target: locked while its process lives, gone at the end, never readable by its name."""
+    """A dot-file next to its target: locked while its process lives, removed at the end."""
 
     def __init__(self, target: Path, mode: int | None) -> None:
         self.target, self.mode, self.sha256 = target, mode, hashlib.sha256()
@@ -32,12 +32,12 @@ class Temporary(io.RawIOBase):
                 self.path = target.with_name(f"{prefix}{secrets.token_hex(8)}.tmp")
                 fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 self._file = open(fd, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
-                if lock(fd) and not _is(self.path, fd):  # somebody swept it before it was locked
+                if lock(fd) and not _is(self.path, fd):  # another process removed it before it was locked
                     self._file.close()
                     continue
                 return
 
-    def writable(self) -> bool:  # noqa: D102 - as of every file
+    def writable(self) -> bool:  # noqa: D102 - io.RawIOBase has the docstring
         return True
 
     def write(self, data: Any) -> int:  # noqa: D102
@@ -47,14 +47,14 @@ class Temporary(io.RawIOBase):
         return memoryview(data).nbytes
 
     def seal(self) -> None:
-        """Bring everything to the disk."""
+        """Flush all data to the disk."""
         with failures(self.target):
             self._file.flush()
             os.fchmod(self._file.fileno(), _usual_mode() if self.mode is None else self.mode)
             os.fsync(self._file.fileno())
 
     def place(self, name: Path, force: bool) -> None:
-        """Give the file its final name; without force, only if nobody has it."""
+        """Give the file its final name; without force, only if the name is free."""
         with failures(name):
             try:
                 if force:
@@ -79,8 +79,19 @@ class Temporary(io.RawIOBase):
                 os.unlink(name)
                 raise
 
+    def reserve(self, size: int) -> None:
+        """Take this many bytes of the file system, or fail as a write would."""
+        if not hasattr(os, "posix_fallocate"):
+            return
+        with failures(self.target):
+            try:
+                os.posix_fallocate(self._file.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot reserve
+                    raise
+
     def is_at(self, name: Path) -> bool:
-        """Whether the file has got this name."""
+        """Whether this name leads to the file."""
         return _is(name, self._file.fileno())
 
     def __enter__(self) -> Self:
@@ -105,7 +116,7 @@ def taken(name: Path) -> InvalidValue:
 
 
 def _sweep(stale: Path) -> None:
-    """Remove what a dead process left: nobody holds its lock."""
+    """Remove a file whose process is dead: its lock is free."""
     with contextlib.suppress(OSError), open(stale, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is(stale, file.fileno()):
@@ -136,8 +147,8 @@ def _usual_mode() -> int:
 
 
 def sync(folder: Path) -> None:
-    """Bring a folder's names to the disk."""
-    with contextlib.suppress(OSError):  # not every file system can
+    """Flush the names in a folder to the disk."""
+    with contextlib.suppress(OSError):  # some file systems cannot
         fd = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(fd)

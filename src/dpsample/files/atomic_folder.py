@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all: a locked dot-folder that gets its final name in one step."""
+"""An atomic folder: a locked dot-folder that gets its final name, once complete, in one step."""
 
 import contextlib
 import fcntl
@@ -11,18 +11,20 @@ from pathlib import Path
 from dpsample.errors import InvalidValue
 from dpsample.files.atomic_file import lock, sync, taken
 from dpsample.files.metadata import PathLike, failures, resolved, sha256_of
+from dpsample.files.outputs import note_written
 
 
 def cache_folder() -> Path:
-    """Return where to keep what can be had again: in the user's cache folder, or where DPSAMPLE_CACHE says."""
-    told = os.environ.get("DPSAMPLE_CACHE")
-    return Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpsample"
+    """Return the folder for what can be computed again: DPSAMPLE_CACHE, or one in the user's cache folder."""
+    if named := os.environ.get("DPSAMPLE_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpsample"
 
 
 def check_folder(path: PathLike, mark: str | None = None, force: bool = False) -> Path:
     """Check, before any work, that a folder can be made.
 
-    An empty one may be there. With `force`, so may one that has the file `mark`, as every folder of its kind has.
+    An empty folder of this name may exist. With `force`, so may one that has the file `mark`: the sign of its kind.
     """
     target = resolved(path)
     with failures(target):
@@ -49,14 +51,16 @@ def check_folder(path: PathLike, mark: str | None = None, force: bool = False) -
 
 
 @contextlib.contextmanager
-def whole_folder(path: PathLike, mark: str | None = None, force: bool = False, private: bool = False) -> Iterator[Path]:
-    """Give a new folder to fill; at the end of the block it gets its name, and after an error it is gone.
+def atomic_folder(
+    path: PathLike, mark: str | None = None, force: bool = False, private: bool = False
+) -> Iterator[Path]:
+    """Yield a new folder to fill; it gets its name at the end of the block, and is removed after an error.
 
-    What is replaced is there until then. A `private` folder is for its owner only.
+    A folder that it replaces stays until then. Only its owner can read a `private` folder.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as home:
-    ...     with whole_folder(f"{home}/new") as folder:
+    ...     with atomic_folder(f"{home}/new") as folder:
     ...         _ = (folder / "a").write_text("a")
     ...         before = os.listdir(f"{home}")
     ...     before == [folder.name], os.listdir(f"{home}/new")
@@ -77,6 +81,7 @@ def whole_folder(path: PathLike, mark: str | None = None, force: bool = False, p
         with failures(target):
             _place(folder, target)
             sync(target.parent)
+        note_written(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(held)
@@ -87,7 +92,7 @@ def _holds(target: Path) -> bool:
 
 
 def _place(filled: Path, target: Path) -> None:
-    """Move the folder to its name; one that is there, and not empty, goes first, and comes back if that fails."""
+    """Move the folder to its name. A folder of this name that is not empty moves away first, and back on failure."""
     if not _holds(target):
         os.rename(filled, target)
         return
@@ -102,7 +107,7 @@ def _place(filled: Path, target: Path) -> None:
 
 
 def _sweep(stale: Path) -> None:
-    """Remove what a dead process left: nobody holds its lock."""
+    """Remove a folder whose process is dead: its lock is free."""
     with contextlib.suppress(OSError):
         held = os.open(stale, os.O_RDONLY)
         try:

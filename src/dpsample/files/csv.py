@@ -7,11 +7,11 @@ import pyarrow.csv
 from dpsample.errors import InvalidValue
 from dpsample.files.tables import is_text
 
-_FORMULA = "=+-@\t\r\n＝＋－＠'"  # what a spreadsheet may run, and the apostrophe that stops it
+_FORMULA = "=+-@\t\r\n＝＋－＠'"  # the starts of formulas, and the apostrophe that escapes them
 
 
 def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Strings that no spreadsheet runs, binary in hexadecimal, and the rest as it is if text keeps it."""
+    """Return strings that no spreadsheet runs, binary in hexadecimal, and other values if text keeps them."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if is_text(column.type):
@@ -34,13 +34,13 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def csv_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns as CSV has them: names that no spreadsheet runs, binary as text."""
+    """Return the columns of the CSV: names that no spreadsheet runs, binary as text."""
     names = _escaped(pa.array(schema.names, pa.string())).to_pylist()
     return pa.schema([pa.field(name, _csv_type(field.type)) for name, field in zip(names, schema, strict=True)])
 
 
 def csv_rules(schema: pa.Schema) -> dict[str, list[str]]:
-    """Say, for those who read the CSV on their own, which columns are not verbatim."""
+    """Return which columns are not verbatim, for other readers of the CSV."""
     return {
         "leading apostrophe to be dropped": [field.name for field in schema if is_text(field.type)],
         "hexadecimal": [field.name for field in schema if _csv_type(field.type) != field.type],
@@ -52,7 +52,7 @@ def _csv_type(type: pa.DataType) -> pa.DataType:
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
-    """Put an apostrophe before what begins like a formula or with an apostrophe."""
+    """Put an apostrophe before texts that begin like a formula or with an apostrophe."""
     first = pc.utf8_slice_codeunits(texts, 0, 1)
     risky = pc.is_in(first, value_set=pa.array(list(_FORMULA), texts.type))
     quoted = pc.binary_join_element_wise(pa.scalar("'", texts.type), texts, pa.scalar("", texts.type))
@@ -61,17 +61,17 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 def from_csv(data: bytes, schema: pa.Schema) -> pa.Table:
     """Read back what `as_csv` made."""
-    shown = csv_schema(schema)
+    names = csv_schema(schema).names
     texts = pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(block_size=min(len(data) + 1, 1 << 30)),
         parse_options=pa.csv.ParseOptions(newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(
-            column_types={name: pa.string() for name in shown.names}, strings_can_be_null=False
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
         ),
     )
     columns = []
-    for field, column in zip(schema, texts.select(shown.names).columns, strict=True):
+    for field, column in zip(schema, texts.select(names).columns, strict=True):
         if is_text(field.type):
             bare = pc.utf8_slice_codeunits(column, 1)
             columns.append(pc.if_else(pc.starts_with(column, "'"), bare, column).cast(field.type))

@@ -1,4 +1,4 @@
-"""Names and documents: where a file's metadata are, and how they are sealed."""
+"""Metadata: where a file has them, and how they are sealed. Also paths, formats and errors of the file system."""
 
 import contextlib
 import errno
@@ -12,56 +12,55 @@ from typing import Any, Final, TypeAlias
 from dpsample.errors import InvalidValue, SystemFailure
 
 PathLike: TypeAlias = str | os.PathLike[str]
-Document: TypeAlias = dict[str, Any]
+Metadata: TypeAlias = dict[str, Any]
 
-VERSION: Final = 2  # the newest that is read; a file says the oldest that has all it needs
-PARTS: Final = "_dpsample.json"
+PARTS: Final = "_dpsample.json"  # holds the metadata of a folder of parts
 _SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow"}
 
 
 def format_of(path: PathLike, format: str | None) -> str:
-    """Return the format that is given, or that the extension tells."""
+    """Return the format: the stated one, or that of the extension."""
     form = _FORMATS.get(Path(path).suffix.lower()) if format is None else format
     if form is None or form not in _FORMATS.values():
         raise InvalidValue(
             "the format is parquet, csv or arrow",
             f"{str(path)!r}" if format is None else f"{format!r}",
-            "end the name with .parquet, .csv or .arrow, or give the format",
+            "end the name with .parquet, .csv or .arrow, or state the format",
         )
     return form
 
 
 def resolved(path: PathLike) -> Path:
-    """Follow links to the file that is meant."""
+    """Follow links to the file itself."""
     if "\0" in os.fspath(path) or not Path(path).name:
         raise InvalidValue("a path must name a file", "one that cannot", "give a file name")
     with failures(Path(path)):
         return Path(os.path.realpath(path))
 
 
-def beside_of(target: Path) -> Path:
-    """Return where the metadata of a CSV or Arrow file are."""
+def sidecar_of(target: Path) -> Path:
+    """Return the file that holds the metadata of a CSV or Arrow file."""
     return target.with_name(target.name + ".json")
 
 
-def documents_in(name: Path) -> list[Document]:
-    """Return the document of a file, and those of the files that it was about to replace; none if it is not ours."""
+def metadata_in(sidecar: Path) -> list[Metadata]:
+    """Return the metadata of a file, then those of the file that it was about to replace; none if not dpsample's."""
     try:
-        document = json.loads(name.read_bytes())
-        before = document.pop("before", [])
-        return [d for d in (document, *before) if d["format"].startswith("dpsample ")]
+        metadata = json.loads(sidecar.read_bytes())
+        before = metadata.pop("before", [])
+        return [m for m in (metadata, *before) if m["format"].startswith("dpsample ")]
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return []
 
 
-def sealed(document: Mapping[str, Any]) -> Document:
-    """Return a document with its own checksum."""
-    return {**document, "checksum": sha256_of(canonical(document))}
+def sealed(metadata: Mapping[str, Any]) -> Metadata:
+    """Return metadata with their own checksum."""
+    return {**metadata, "checksum": sha256_of(canonical(metadata))}
 
 
 def canonical(value: Any) -> bytes:
-    """Return the one way to write a value as JSON."""
+    """Return the canonical JSON of a value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -75,7 +74,7 @@ def sha256_of(data: bytes | Path) -> str:
 
 @contextlib.contextmanager
 def failures(target: Path) -> Iterator[None]:
-    """Turn what the operating system says into our own error; its texts never show data."""
+    """Turn an error of the operating system into one of ours; texts of the operating system never show data."""
     try:
         yield
     except OSError as error:

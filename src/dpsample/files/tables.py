@@ -1,4 +1,4 @@
-"""Rows: which types are kept, in which batches they are written, and a hash of what they hold."""
+"""Rows: the types that files hold, the batches in which rows are written, and a hash of their content."""
 
 import contextlib
 import hashlib
@@ -16,9 +16,9 @@ ROWS: Final = 1 << 17  # in a batch and in a Parquet row group
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Check that every column has a type that all formats keep, and drop what else a schema may carry.
+    """Check that every column has a type that all formats keep; drop the metadata of the schema.
 
-    A dictionary type is refused because its values outlive the rows that had them.
+    A dictionary type is refused because it keeps the values of rows that were dropped.
     """
     for field in schema:
         t = field.type
@@ -45,8 +45,17 @@ def is_text(type: pa.DataType) -> bool:
     return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
 
 
+def without_view(type: pa.DataType) -> pa.DataType:
+    """Return the large type in place of a view, which DuckDB and Arrow's own functions cannot filter.
+
+    >>> without_view(pa.string_view()), without_view(pa.int64())
+    (DataType(large_string), DataType(int64))
+    """
+    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(type, type)
+
+
 def rebatch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of `ROWS`, in memory of their own, checked to be whole and without NULLs.
+    """Yield the rows in batches of `ROWS`, checked (`check_batch`) and copied into memory of their own.
 
     >>> batches = [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]})]
     >>> [batch.num_rows for batch in rebatch(batches, batches[0].schema)]
@@ -69,22 +78,22 @@ def rebatch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 
 
 def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
-    """Refuse a batch of other columns, with NULLs, or that is not whole."""
-    found = [(field.name, field.type) for field in batch.schema]
-    if found != [(field.name, field.type) for field in schema]:
-        columns = ", ".join(f"{name!r} {type}" for name, type in found) or "no columns"
-        raise InvalidValue("every batch has the columns and types of the schema", columns, "cast the batches")
+    """Refuse a batch with other columns, with NULLs, or with invalid arrays."""
+    columns = [(field.name, field.type) for field in batch.schema]
+    if columns != [(field.name, field.type) for field in schema]:
+        found = ", ".join(f"{name!r} {type}" for name, type in columns) or "no columns"
+        raise InvalidValue("every batch has the columns and types of the schema", found, "cast the batches")
     for name, column in zip(schema.names, batch.columns, strict=True):
         if column.null_count:
             raise InvalidValue("no column may hold NULL", f"at least one in column {name!r}", "drop or replace them")
     refusal = InvalidValue(
-        "strings must be valid UTF-8, and arrays whole", "a batch that is not", "cast the column to binary"
+        "strings must be valid UTF-8, and arrays valid", "a batch that is not", "cast the column to binary"
     )
     attempt(lambda: batch.validate(full=True), refusal, pa.ArrowInvalid)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Copy: a slice would take its neighbours along into an Arrow file, or into a pickle."""
+    """Copy the rows: a slice would take its neighbours along into an Arrow file, or into a pickle."""
     columns = []
     for n, field in enumerate(schema):
         chunks = [batch.column(n) for batch in batches]
@@ -99,10 +108,10 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=schema)
 
 
-class Content:
-    """SHA-256 of names, types and values, whatever the format and the batches.
+class ContentHash:
+    """SHA-256 of names, types and values; it does not depend on the format or the batches.
 
-    Each column has a hash of its values' bytes in Arrow's layout, and one of the lengths of strings as int64.
+    Each column has one hash of the bytes of its values in Arrow's layout, and one of the lengths of its strings.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -134,7 +143,7 @@ class Content:
 
 
 def written_columns(schema: pa.Schema) -> list[list[str]]:
-    """Return names and types as a document has them."""
+    """Return names and types as metadata hold them."""
     return [[field.name, str(field.type)] for field in schema]
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from dpsample.errors import InvalidValue
-from dpsample.files import PathLike, whole_folder
+from dpsample.files import PathLike, atomic_folder
 from dpsample.files.metadata import failures
 from dpsample.paper import data
 from dpsample.paper.claims import CLAIMS, Claim, Finding
@@ -42,7 +42,7 @@ def build(
     if own and not any(figure.needs_data for figure in chosen):
         raise InvalidValue("own data go with a figure of real data", f"{chosen[0].name!r}", "draw real or real-sampled")
     check_drawing("paper")
-    with whole_folder(output, MARK, force, private=own is not None) as folder:
+    with atomic_folder(output, MARK, force, private=own is not None) as folder:
         sets, note = _data(chosen, quick, own, report)
         drawn, images = _draw(folder / "figures", chosen, quick, sets, note, report)
         claims = {} if figures else _measure(report)

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 
 from dpsample.comparison.accuracy import Estimator, Method, Pws, accuracy
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
+from dpsample.comparison.reporting_curve import OPEN
 from dpsample.estimators import Tally, biased_down, mle
 from dpsample.estimators.calibrated import parts
 from dpsample.estimators.calibration import Functional, calibration
 from dpsample.estimators.measures import Measure
-from dpsample.paper.reported import OPEN, Spread, decades, line, study
+from dpsample.paper.reported import Spread, decades, line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, Priority, Sampling
 from dpsample.scheme.tokens import default_grid, token_laws

@@ -10,21 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from dpsample.comparison.reporting_curve import OPEN, PWS, SBH, TIGHT
 from dpsample.paper.claims import CORRECTED, FAILS, HOLDS, Finding
 from dpsample.paper.estimated import ESTIMATORS, SAMPLED, bias, first_within, nrmse, variance
 from dpsample.paper.ordered import ALGORITHM_4, ALGORITHM_5, LOSS, by_pairs
-from dpsample.paper.reported import (
-    OPEN,
-    PWS,
-    SBH,
-    TIGHT,
-    Spread,
-    by_delta,
-    by_frequency,
-    by_frequency_sampled,
-    by_tau,
-    zipf,
-)
+from dpsample.paper.reported import Spread, by_delta, by_frequency, by_frequency_sampled, by_tau, zipf
 from dpsample.presentation.charts import Panel
 from dpsample.scheme.sampling import Floats
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.comparison.baselines import StabilityHistogram
-from dpsample.paper.reported import SBH, TIGHT, line, study
+from dpsample.comparison.reporting_curve import SBH, TIGHT
+from dpsample.paper.reported import line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Sampling
 from dpsample.scheme.tokens import default_grid, token_laws

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from dpsample.comparison.accuracy import Method, Pws, coverage
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
+from dpsample.comparison.reporting_curve import OPEN, PWS, SBH, TIGHT
 from dpsample.errors import PrivacyWarning
 from dpsample.exact import text
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Sampling
 
-PWS, SBH, TIGHT, OPEN = "PWS", "SbH", "SbH, tight cutoff", "not private"
 Spread = Mapping[int, int]  # frequency -> number of keys
 SETTINGS = (("0.1", "0.01"), ("0.01", "1e-6"))
 SCHEMA = pa.schema([("panel", pa.string()), ("line", pa.string()), ("x", pa.float64()), ("y", pa.float64())])

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import MAX_FREQUENCY
+from dpsample.files import read_foreign
 from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
 MOST_KEYS = 10**8  # of a Zipf distribution
@@ -157,15 +158,9 @@ def _columns(name: str) -> tuple[Any, Any]:
             document = {column: [row[column] for row in document] for column in ("frequency", "keys")}
         return document["frequency"], document["keys"]
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
 
-    if name.lower().endswith(".csv"):
-        table = pa.csv.read_csv(name)
-    elif name.lower().endswith(".arrow"):
-        table = pa.ipc.open_file(pa.memory_map(name)).read_all()
-    else:
-        table = pa.parquet.read_table(name)
+    table = read_foreign(name)
+    assert table is not None  # the ending was checked
     for column in ("frequency", "keys"):
         if table[column].null_count or not pa.types.is_integer(table[column].type):
             raise _no_histogram(name)

@@ -1,6 +1,6 @@
-"""How charts look: line charts, described by Altair; in panels as PNG and SVG, or one by one in a page.
+"""Line charts, described by Altair: panels as PNG and SVG, or single charts in a page.
 
-Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can tell apart,
+Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can distinguish,
 in an order in which neighbours also differ in grey. Axes are labelled in words. Charts in pages take their colours from
 variables of the page, and the browser draws them.
 
@@ -26,7 +26,7 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
     ("#009E73", [12, 3]),
     ("#777777", [1, 4]),
 )
-# the same hues for pages, so that each line has a contrast of 3 to 1 or more with the ground, light or dark
+# the same hues for pages: each has a contrast of at least 3 to 1 with the background, light or dark
 LIGHT = ("#0072B2", "#D55E00", "#A87400", "#000000", "#B5568C", "#2D8DC0", "#008562", "#6E6E6E")
 DARK = ("#66B8F2", "#FF9A4D", "#F2C14E", "#F2F2F2", "#E8A3CB", "#9AD4F5", "#3DD6A5", "#A0A0A0")
 WIDTH, HEIGHT = 300, 210
@@ -37,7 +37,7 @@ _POWERS = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '~g'
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart of a figure: its title, its axes in words, which of them are logarithmic, and what they span."""
+    """One chart of a figure: its title, the labels of its axes, which are logarithmic, and their ranges."""
 
     title: str
     x: str
@@ -60,7 +60,7 @@ def styles(lines: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
 
 
 def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], columns: int = 3) -> Any:
-    """Draw rows of ``panel, line, x, y``: a chart for each panel, lines in the order in which they come."""
+    """Draw rows of ``panel, line, x, y``: a chart for each panel, lines in the order of the rows."""
     alt = _altair()
     rows = list(rows)
     looks = styles(list(dict.fromkeys(row["line"] for row in rows)))
@@ -94,7 +94,7 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
 
 
 def page_colors(dark: bool = False) -> dict[str, str]:
-    """Return the variables that charts in a page are coloured by, in light or dark surroundings.
+    """Return the variables that hold the colours of charts in a page, on a light or dark background.
 
     >>> page_colors()["chart-1"], page_colors(dark=True)["chart-1"]
     ('#0072B2', '#66B8F2')
@@ -108,8 +108,8 @@ def page_chart(
 ) -> dict[str, Any]:
     """Describe one chart of a page, as wide as its place: rows of ``line, x, y``, and ``low, high`` for a band.
 
-    Its title is in the page, and so are its colours, as variables (`page_colors`). Rows may have further columns, which
-    are shown where one points at them. The answer is a Vega-Lite specification, for the browser.
+    The page has its title, and its colours as variables (`page_colors`). Further columns of the rows are shown as a
+    tooltip. The result is a Vega-Lite specification, for the browser.
     """
     alt = _altair()
     rows = list(rows)
@@ -121,14 +121,14 @@ def page_chart(
     colors = alt.Scale(domain=names, range=[f"var(--chart-{n})" for n in range(1, len(names) + 1)])
     dashes = alt.Scale(domain=names, range=[dash for _, dash in looks.values()])
     one = len(names) == 1
-    told = [name for name in (rows[0] if rows else {}) if name not in ("line", "x", "y", "low", "high")]
+    tooltips = [name for name in (rows[0] if rows else {}) if name not in ("line", "x", "y", "low", "high")]
     # the axes span the bands, too
     ys = [row[name] for row in rows for name in ("low", "y", "high") if row.get(name) is not None]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=_axis(alt.X, "x", panel.x, [row["x"] for row in rows], panel.log_x, panel.span_x, _WORDS),
         color=alt.Color("line:N", scale=colors, sort=names, legend=None if one else legend),
         strokeDash=alt.StrokeDash("line:N", scale=dashes, sort=names, legend=None if one else legend),
-        tooltip=[alt.Tooltip(f"{name}:N") for name in told] or alt.value(None),
+        tooltip=[alt.Tooltip(f"{name}:N") for name in tooltips] or alt.value(None),
     )
     y = _axis(alt.Y, "y", panel.y, ys, panel.log_y, panel.span_y, _WORDS)
     layers = []
@@ -140,7 +140,7 @@ def page_chart(
         )
     mark = {"strokeWidth": 2, "clip": True, **({"point": {"size": 45, "filled": True}} if points else {})}
     layers.append(base.mark_line(**mark).encode(y=y))
-    if told and not points:  # a place to point at
+    if tooltips and not points:  # invisible points, large enough to point at
         layers.append(base.mark_point(size=200, opacity=0).encode(y=y))
     ink, grid = "var(--chart-ink)", "var(--chart-grid)"
     words = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12}
@@ -158,18 +158,16 @@ def page_chart(
 
 def svg(chart: Any) -> str:
     """Return a chart as SVG."""
-    found: str = converter().vegalite_to_svg(chart.to_json())
-    return found
+    return str(converter().vegalite_to_svg(chart.to_json()))
 
 
 def png(image: str) -> bytes:
-    """Return an SVG as PNG, with half as many pixels again as its size."""
-    found: bytes = converter().svg_to_png(image, scale=1.5)
-    return found
+    """Return an SVG as PNG, with 1.5 pixels for each unit of its size."""
+    return bytes(converter().svg_to_png(image, scale=1.5))
 
 
 def check_drawing(extra: str = "report") -> None:
-    """Refuse, before any work, to draw on a machine that cannot, and name the extra that it lacks."""
+    """Refuse, before any work, to draw without the libraries, and name the extra that installs them."""
     _altair(extra)
     converter(extra)
 
@@ -179,7 +177,7 @@ def _axis(
 ) -> Any:
     alt = _altair()
     low, high = span or (min(values, default=1.0), max(values, default=1.0))
-    if log and span is None and name == "y":  # a little room, so that lines do not run along the edge
+    if log and span is None and name == "y":  # a margin, so that lines do not run along the frame
         room = (high / low) ** 0.04 if high > low else 2.0
         low, high = low / room, high * room
     if not log:
@@ -191,7 +189,7 @@ def _axis(
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return where a logarithmic axis is labelled: powers of ten, and steps between where they are few.
+    """Return the labelled values of a logarithmic axis: powers of ten, and values between where these are few.
 
     >>> ticks(0.002, 30), ticks(0.02, 3), ticks(0.2, 3)
     ([0.01, 0.1, 1.0, 10.0], [0.03, 0.1, 0.3, 1.0, 3.0], [0.2, 0.5, 1.0, 2.0])
@@ -201,12 +199,12 @@ def ticks(low: float, high: float) -> list[float]:
     steps = (
         (1, 1.5, 2, 3, 4, 5, 7) if decades < 0.7 else (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,)
     )
-    found = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
-    return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
+    candidates = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
+    return [tick for tick in candidates if low * 0.999 <= tick <= high * 1.001]
 
 
 def converter(extra: str = "report") -> Any:
-    """Return vl-convert, which draws charts without a browser, and has the code with which browsers draw them."""
+    """Return vl-convert, which draws charts without a browser, and holds the code by which browsers draw them."""
     try:
         import vl_convert
     except ImportError:

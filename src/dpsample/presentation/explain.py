@@ -1,4 +1,4 @@
-"""In plain words: what a release is, whom it protects, and what can be seen in it.
+"""A release in plain words: its unit of privacy, its sampling, and its detection threshold.
 
 All of it follows from the release and its public parameters.
 """
@@ -17,7 +17,7 @@ LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
 
 
 def explain_sampling(sampling: Sampling) -> str:
-    """Say how keys were sampled.
+    """State how keys were sampled.
 
     >>> print(explain_sampling(Ppswor(tau=1e-4)))
     a key of frequency i was sampled with probability 1 - exp(-0.0001 i) (threshold ppswor)
@@ -25,7 +25,7 @@ def explain_sampling(sampling: Sampling) -> str:
     if isinstance(sampling, KeepAll):
         return "all keys were kept"
     if isinstance(sampling, CustomSampling):
-        return "a key was sampled with the given probability for its frequency"
+        return "a key was sampled with a probability that its user defined for each frequency"
     assert isinstance(sampling, Ppswor | Priority)
     weight = "i" if sampling.cap is None else f"min(i, {sampling.cap})"
     if sampling.power != 1:
@@ -38,7 +38,7 @@ def explain_sampling(sampling: Sampling) -> str:
 
 
 def explain_protected(max_keys: int | None = None) -> str:
-    """Say whom a release protects.
+    """State the unit of privacy of a release.
 
     >>> print(explain_protected())
     each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)
@@ -52,7 +52,7 @@ def explain_protected(max_keys: int | None = None) -> str:
 
 
 def explain_privacy(privacy: Privacy, max_keys: int | None = None) -> str:
-    """Say whom the privacy protects, and that it adds up."""
+    """State epsilon, delta and the unit of privacy, and that releases add up."""
     return (
         f"epsilon {text(privacy.epsilon)}, delta {text(privacy.delta)}, for {explain_protected(max_keys)}, all of "
         "it spent on this release; every further release of the same data adds to it"
@@ -60,54 +60,52 @@ def explain_privacy(privacy: Privacy, max_keys: int | None = None) -> str:
 
 
 def explain_total(total: Total) -> str:
-    """Say what is known of a total.
+    """State a private total, its interval and its cost.
 
     >>> print(explain_total(Total(5000, Fraction(1, 20), Fraction(1))))
-    5,000, with 95 % probability from 4,940 to 5,060; epsilon 0.05 went into it
+    5,000, with 95 % probability from 4,940 to 5,060; it cost epsilon 0.05
     """
     low, high = total.interval()
-    return (
-        f"{total.value:,}, with 95 % probability from {low:,} to {high:,}; epsilon {text(total.epsilon)} went into it"
-    )
+    return f"{total.value:,}, with 95 % probability from {low:,} to {high:,}; it cost epsilon {text(total.epsilon)}"
 
 
 def explain_size(size: RealizedSize) -> str:
-    """Say how tau was found."""
+    """State how tau was chosen."""
     return (
         f"tau was chosen for about {size.wanted:,} sampled keys at most, from a private total of weights "
-        f"({float(size.weights.value):,.0f}), into which epsilon {text(size.weights.epsilon)} went"
+        f"({float(size.weights.value):,.0f}) that cost epsilon {text(size.weights.epsilon)}"
     )
 
 
 def visibility(sampling: Sampling, privacy: Privacy) -> list[tuple[Fraction, int | None]]:
-    """Return the frequencies from which on a key is reported with probability 10, 50 and 99 %."""
+    """Return the lowest frequencies that are reported with probability 10, 50 (the detection threshold) and 99 %."""
     return [(level, frequency_reaching(float(level), sampling, privacy)) for level in LEVELS]
 
 
 def explain_visibility(sampling: Sampling, privacy: Privacy) -> str:
-    """Say which frequencies have a fair chance to be reported.
+    """State the frequencies that are reported with probability 10, 50 and 99 %.
 
     >>> print(explain_visibility(KeepAll(), Privacy(1, 1e-6)))
     a key is reported with probability 10 % from frequency 13 on, 50 % from 14, 99 % from 18
     """
-    known = [f"{float(100 * level):g} % from {i:,}" for level, i in visibility(sampling, privacy) if i is not None]
-    if not known:
+    reached = [f"{float(100 * level):g} % from {i:,}" for level, i in visibility(sampling, privacy) if i is not None]
+    if not reached:
         return "no key is reported with a probability of 10 % or more"
-    known[0] = known[0].replace("from ", "from frequency ") + " on"
-    return "a key is reported with probability " + ", ".join(known)
+    reached[0] = reached[0].replace("from ", "from frequency ") + " on"
+    return "a key is reported with probability " + ", ".join(reached)
 
 
 @dataclass(frozen=True)
 class Strength:
-    """What epsilon and delta allow, in numbers that need no mathematics."""
+    """What epsilon and delta allow an attacker, in numbers that need no mathematics."""
 
-    factor: float  # by which the probability of anything that is published may change, up to delta
-    guess: float  # the probability to guess right whether one element or user is there, instead of 1/2
-    one_in: int  # 1 / delta, or a little less
+    factor: float  # by which one element or user may change the probability of any output, up to delta
+    guess: float  # the largest probability to guess right whether it is in the data, instead of 1/2
+    one_in: int  # 1 / delta, rounded down
 
     @staticmethod
     def of(privacy: Privacy) -> "Strength":
-        """Return them for a privacy.
+        """Return these numbers for a privacy.
 
         >>> Strength.of(Privacy(1, 1e-6))
         Strength(factor=2.718281828459045, guess=0.731058847..., one_in=1000000)
@@ -116,3 +114,12 @@ class Strength:
         factor = math.exp(min(epsilon, 700.0))
         # the best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor)
         return Strength(factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta))
+
+
+def round_up(bound: float, digits: int) -> float:
+    """Round an upper bound up to a number of decimal places, so that it still holds.
+
+    >>> round_up(2.71828, 3), round_up(1e300, 3)
+    (2.719, 1e+300)
+    """
+    return math.ceil(bound * 10**digits) / 10**digits if bound < 1e12 else bound

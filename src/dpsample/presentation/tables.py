@@ -1,4 +1,4 @@
-"""How rows are shown: a few of them, aligned, in text that cannot command a terminal or a page."""
+"""Rows as text: aligned, and unable to command a terminal or a page."""
 
 import html
 from collections.abc import Callable, Iterator, Mapping
@@ -12,13 +12,13 @@ _ROWS = 10
 _WIDTH = 40  # characters of a value
 _LONGEST = 200  # characters of a key in a page
 
-Formats = Mapping[str, Callable[[Any], str]]  # column -> how to write its values, if not as Python does
+Formats = Mapping[str, Callable[[Any], str]]  # column -> how its values are written; by default, as Python does
 
 
-def lines(table: pa.Table, formats: Formats | None = None, limit: int | None = _ROWS) -> list[str]:
-    """Show the first rows of a table below its columns' names, and how many more there are.
+def table_lines(table: pa.Table, formats: Formats | None = None, limit: int | None = _ROWS) -> list[str]:
+    """Return the first rows of a table as aligned text below the names of its columns, and the number of further rows.
 
-    >>> lines(pa.table({"query": ["cat", "a\\x1b[31m"], "n": [31.5, 2.0]}), {"n": "{:.0f}".format})
+    >>> table_lines(pa.table({"query": ["cat", "a\\x1b[31m"], "n": [31.5, 2.0]}), {"n": "{:.0f}".format})
     ['query       n', "'cat'       32", "'a\\\\x1b[31m'  2"]
     """
     rows = list(_first_rows(table, formats or {}, limit))
@@ -28,7 +28,7 @@ def lines(table: pa.Table, formats: Formats | None = None, limit: int | None = _
 
 
 def html_table(table: pa.Table, formats: Formats | None = None) -> str:
-    """Show the same as HTML."""
+    """Return the same as HTML."""
     names, *rows = _first_rows(table, formats or {}, _ROWS)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(v)}</td>' for v in row)}</tr>" for row in rows)
     return (
@@ -37,31 +37,31 @@ def html_table(table: pa.Table, formats: Formats | None = None) -> str:
     )
 
 
-def visible(text: str, longest: int = _LONGEST) -> str:
-    """Show what is unseen in a text, as Python writes it: controls, marks of direction, odd spaces. Cut what is long.
+def printable(text: str, longest: int = _LONGEST) -> str:
+    """Escape invisible characters as Python does: controls, marks of direction, odd spaces. Cut long texts.
 
-    >>> print(visible("a\\u202eb\\x00 c:\\\\d "), visible("x" * 10, 4))
+    >>> print(printable("a\\u202eb\\x00 c:\\\\d "), printable("x" * 10, 4))
     a\\u202eb\\x00 c:\\\\d\\x20 xxxx… (10 characters)
     """
     if len(text) > longest:
-        return f"{visible(text[:longest])}… ({len(text):,} characters)"
+        return f"{printable(text[:longest])}… ({len(text):,} characters)"
     if text.isprintable() and "\\" not in text and text == text.strip():
         return text or "''"
     body = text.rstrip(" ")
-    shown = "".join(c if c.isprintable() and c != "\\" else repr(c)[1:-1] for c in body)
-    shown += "\\x20" * (len(text) - len(body))
-    return "\\x20" + shown[1:] if shown.startswith(" ") else shown
+    escaped = "".join(c if c.isprintable() and c != "\\" else repr(c)[1:-1] for c in body)
+    escaped += "\\x20" * (len(text) - len(body))
+    return "\\x20" + escaped[1:] if escaped.startswith(" ") else escaped
 
 
 def readable(column: pa.ChunkedArray) -> list[str]:
-    """Return the values of a column as texts for a page: no quotes, nothing unseen, nothing long."""
+    """Return the values of a column as texts for a page: without quotes, escaped and cut by `printable`."""
     if is_text(column.type):
-        return [visible(value) for value in column.to_pylist()]
+        return [printable(value) for value in column.to_pylist()]
     return [value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…" for value in _texts(column)]
 
 
 def _first_rows(table: pa.Table, formats: Formats, limit: int | None) -> Iterator[list[str]]:
-    """Names, then rows; text as Python writes it."""
+    """Yield the names, then the rows; texts are as Python writes them."""
     yield [_short(repr(name))[1:-1] for name in table.column_names]
     first = table.slice(0, limit)
     columns = [
@@ -77,10 +77,12 @@ def _rest(table: pa.Table, limit: int | None) -> list[str]:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
-    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):  # some are beyond Python's own types
+    if pa.types.is_temporal(column.type) or pa.types.is_decimal(
+        column.type
+    ):  # some are beyond the range of Python's types
         try:
             return list(map(str, column.cast(pa.string()).to_pylist()))
-        except pa.ArrowInvalid:  # such as a time zone that this machine does not know
+        except pa.ArrowInvalid:  # for example, a time zone that is unknown here
             column = column.cast(pa.int64())
     return [repr(value) for value in column.to_pylist()]
 

@@ -4,7 +4,6 @@ source          where elements live, and which columns are the key
 formats         file formats: their names, endings, and how files are checked and read
 inputs          which files a source names, and which names are one file
 python_objects  Python objects as Arrow
-sql             names, texts and paths as SQL writes them
 randomness      the only door to randomness
 derived_coins   coins for work that may be done twice
 bounding        each user keeps a bounded number of keys

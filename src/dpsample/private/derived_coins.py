@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.files import Content, is_text
+from dpsample.files import ContentHash, is_text
 from dpsample.private.randomness import Coins, SecretCoins, StreamCoins, Words, secret_key
 
 PURPOSES: Final = ("keep", "sample", "sanitize", "part")
@@ -54,7 +54,7 @@ class Secret:
 
     def for_elements(self, elements: pa.RecordBatch, place: tuple[int, int]) -> StreamCoins:
         """Return the coins for decisions about elements, batch `place[1]` of partition `place[0]`."""
-        content = Content(elements.schema)
+        content = ContentHash(elements.schema)
         content.update(elements)
         batch = f"{place[0]} {place[1]} {content.hexdigest()}".encode()
         return StreamCoins(blake2b(batch, digest_size=32, key=self._key, person=b"pick").digest())

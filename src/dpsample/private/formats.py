@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from dpsample.errors import InvalidValue
-from dpsample.private.sql import quoted_name, quoted_paths, quoted_text
+from dpsample.sql import quoted_name, quoted_paths, quoted_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

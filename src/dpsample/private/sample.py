@@ -6,18 +6,25 @@ sampling coins, and spend more than their sum. Its file is readable by its owner
 
 import html
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.errors import InvalidValue, attempt
-from dpsample.files import VERSION, PathLike, kind_of, plain_schema, read_table, rebatch, write_table
+from dpsample.files import (
+    PathLike,
+    kind_of,
+    plain_schema,
+    read_foreign,
+    read_table,
+    rebatch,
+    without_view,
+    write_table,
+)
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.python_objects import frame_table, is_pandas
 from dpsample.private.randomness import new_identity
@@ -28,6 +35,7 @@ from dpsample.scheme.sampling import Sampling
 WARNING: Final = (
     "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."
 )
+VERSION: Final = 2  # the newest version of sample files; a file states the oldest one that has all it needs
 _MODE = 0o600
 
 
@@ -208,7 +216,7 @@ class Sample:
 
 def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     """Read a sample file that dpsample wrote, and check all of it."""
-    table, metadata = read_table(path, "sample", format=format)
+    table, metadata = read_table(path, "sample", VERSION, format=format)
     refusal = InvalidValue(
         "a sample's metadata state its scheme and its keys", "some missing or of another type", "draw the sample again"
     )
@@ -234,24 +242,16 @@ def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Tabl
             "use dpsample.read_sample: it carries its scheme" if kind == "sample" else "it is private already",
         )
     suffix = Path(source).suffix.lower()
-    types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
-    readers: dict[str, Callable[[], pa.Table]] = {
-        ".parquet": lambda: pq.read_table(source),
-        ".arrow": lambda: pa.ipc.open_file(source).read_all(),
-        ".csv": lambda: pa.csv.read_csv(
-            source,
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(column_types=types),
-        ),
-    }
-    if suffix not in readers:
-        raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
     refusal = InvalidValue(
         f"a {suffix} file must be readable, with whole frequencies",
         f"that {str(source)!r} is missing or is not",
         "check the path, and read it with another tool",
     )
-    return attempt(readers[suffix], refusal, Exception)
+    types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
+    table = attempt(lambda: read_foreign(source, types), refusal, Exception)
+    if table is None:
+        raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
+    return table
 
 
 def _arrow(source: Any, keys: tuple[str, ...], frequency: str) -> pa.Table:
@@ -269,8 +269,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     t = column.type
     if pa.types.is_dictionary(t):
         return _plain(column.cast(t.value_type))
-    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return column.cast(views[t]) if t in views else column
+    return column.cast(without_view(t))
 
 
 def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dpsample.errors import InvalidValue
+from dpsample.files import without_view
 from dpsample.private.engine.errors import type_refusal
 from dpsample.private.formats import FORMATS, format_of
 from dpsample.private.inputs import expanded, identity, local_path, require_distinct
 from dpsample.private.python_objects import CHUNK, accepted_classes, batches, frame_table
-from dpsample.private.sql import quoted_name
+from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -307,9 +308,7 @@ twice; name each column once
         if not isinstance(data, pa.Table):
             data = frame_table(data, self.columns, types, self.frequency)
         table = data.select(self.columns)
-        # Arrow's own functions, which DuckDB calls to filter, know no views
-        plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-        return table.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in table.schema]))
+        return table.cast(pa.schema([field.with_type(without_view(field.type)) for field in table.schema]))
 
     def as_batches(self) -> tuple["pa.Schema", Iterator["pa.RecordBatch"]]:
         """Show any other object as an Arrow schema of the columns to read, and its batches; these may come once."""

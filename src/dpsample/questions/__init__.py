@@ -1,9 +1,9 @@
-"""What can be asked of a release. It is answered from the release alone.
+"""Questions to a release, answered from the release alone.
 
-selection    which keys a question is about, with which weight, in which groups
-expressions  SQL that can touch nothing but the columns it is given
+selection    the keys of a question, their weights and their groups
+expressions  which SQL expressions are allowed, and how much memory they may take
 sums         sums, numbers of keys, means and quantiles
 ranking      top k, ranks and comparisons
-remainder    how many elements the reported keys do not cover
-result       what questions return, where it is more than one estimate
+remainder    the elements of keys that were not reported
+result       an answer of several rows
 """

@@ -1,64 +1,65 @@
-"""The remainder: how many elements the reported keys do not cover, from a release and its private total."""
+"""The remainder: the number of elements whose keys were not reported, from a release and its private total."""
 
-from dataclasses import dataclass
+import math
 from statistics import NormalDist
 
 import numpy as np
 
 from dpsample.accounting.totals import Total
+from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
 from dpsample.privacy import Privacy
 from dpsample.scheme.likelihood import likeliest_frequencies
+from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.tokens import token_law
 
-_LAWS = 64  # token laws that are computed; those between are interpolated
-_ROUNDS = 20
-
-
-@dataclass(frozen=True)
-class Remainder:
-    """An estimate of the elements whose keys are not reported, with an approximate interval."""
-
-    value: float
-    low: float
-    high: float
-    level: float
-
-    def __str__(self) -> str:
-        return f"{self.value:,.0f} ({self.low:,.0f} to {self.high:,.0f}, {100 * self.level:g} %)"
+_LAWS = 64  # token laws that are computed; between them, numbers are interpolated
+_ROUNDS = 20  # each takes away most of the bias that is left
+_NOTE = (
+    "the interval is approximate: if very many reported keys are below the detection threshold, the value is too low"
+)
 
 
 def remainder(
     cells: Ints, sampling: Sampling, privacy: Privacy, grid: int, total: Total, level: float = 0.95
-) -> Remainder:
-    """Return the total less the frequencies of the reported keys; tokens are in units of 1/grid.
+) -> Estimate:
+    """Estimate the total less the frequencies of the reported keys, whose tokens are in units of 1/grid.
 
-    The frequency of a reported key is estimated by its token plus a distance that depends on the token's likeliest
-    frequency, such that keys of each frequency that is seen, if they are reported, are estimated right on average. What
-    is left of their bias widens the interval. Of the rest, half of what the level leaves goes to the total's noise, and
-    half to the tokens', whose sum is nearly normal. Keys that are far too rare to be reported, but were, are taken for
-    more frequent ones: if there are very many rare keys, the remainder is too low by that.
+    The frequency of a reported key is estimated by its token plus a distance, which depends on the likeliest frequency
+    of the token. Distances are such that reported keys of each such frequency are estimated without bias. What is left
+    of the bias widens the interval. Of the probability that the interval misses, half goes to the noise of the total
+    and half to the noise of the tokens, whose sum is nearly normal. Keys far below the detection threshold that were
+    reported all the same count as more frequent ones: where they are very many, the remainder is too low.
     """
     level = check_level(level)
-    low, high = total.interval((1 + level) / 2)
-    covered = spread = 0.0
+    elements = total.estimate((1 + level) / 2)
+    covered = bias = error = margin = 0.0
     if len(cells):
         likeliest = likeliest_frequencies(cells, sampling, privacy, grid)
-        at, distance, bias, variance = _distances(np.unique(likeliest), sampling, privacy, grid)
-        covered = float((cells / grid + np.interp(likeliest, at, distance)).sum())
-        spread = NormalDist().inv_cdf((3 + level) / 4) * float(np.interp(likeliest, at, variance).sum()) ** 0.5
-        spread += float(np.abs(np.interp(likeliest, at, bias)).sum())
-    return Remainder(
-        value=max(float(total.value) - covered, 0.0),
-        low=max(float(low) - covered - spread, 0.0),
-        high=max(float(high) - covered + spread, 0.0),
+        at, distances, biases, variances = _distances(np.unique(likeliest), sampling, privacy, grid)
+        covered = float((cells / grid + np.interp(likeliest, at, distances)).sum())
+        left = np.interp(likeliest, at, biases)
+        bias, error = -float(left.sum()), float(np.interp(likeliest, at, variances).sum()) ** 0.5
+        margin = NormalDist().inv_cdf((3 + level) / 4) * error + float(np.abs(left).sum())
+    value = max(elements.value - covered, 0.0)
+    return Estimate(
+        value,
+        math.hypot(error, elements.standard_error),
+        low=max(elements.low - covered - margin, 0.0),
+        high=max(elements.high - covered + margin, 0.0),
         level=level,
+        bias=bias,
+        keys=len(cells),
+        detection_threshold=frequency_reaching(0.5, sampling, privacy),
+        guaranteed=not len(cells),
+        notes=(_NOTE,) if len(cells) else (),
+        share=value / elements.value if elements.value > 0 else None,
     )
 
 
 def _distances(likeliest: Ints, sampling: Sampling, privacy: Privacy, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
-    """Frequencies, and for each: a token's distance, and the bias and variance of the estimate of a reported key."""
+    """Return frequencies, and for each the distance of a token, and the bias and variance of an estimate."""
     at = likeliest[np.unique(np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int))]
     laws = [token_law(i, sampling, privacy, grid) for i in at.tolist()]
     tokens = np.unique(np.concatenate([law.cells for law in laws]))
@@ -66,7 +67,7 @@ def _distances(likeliest: Ints, sampling: Sampling, privacy: Privacy, grid: int)
     places = [np.searchsorted(tokens, law.cells) for law in laws]
     shares = [law.probabilities / law.reported for law in laws]
     distance = np.zeros(len(at))
-    for _ in range(_ROUNDS):  # each round takes away most of the bias that is left
+    for _ in range(_ROUNDS):
         estimates = tokens / grid + np.interp(most, at, distance)
         bias = np.array([p @ estimates[n] - i for i, n, p in zip(at.tolist(), places, shares, strict=True)])
         distance -= bias

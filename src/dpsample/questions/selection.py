@@ -1,6 +1,7 @@
-"""From a release to tallies: which keys a question is about, with which weight, in which groups.
+"""From a release to tallies: the keys of a question, their weights and their groups.
 
-Sees a release, and attributes that its user gives; nothing private.
+This sees a release, and the attributes of its keys; nothing private. It owns the DuckDB that answers questions, in
+memory, without files, network or extensions. `expressions` decides which SQL may run there.
 """
 
 import os
@@ -10,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
-import pyarrow.parquet
+import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
+from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
-from dpsample.files import PathLike
-from dpsample.questions.expressions import checked, connect, one_line, quoted
-from dpsample.scheme.sampling import Ints
+from dpsample.files import PathLike, is_text, read_foreign, without_view
+from dpsample.questions.expressions import Bytes, check_expression, one_line, quoted
+from dpsample.release.rows import token_cells
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -26,10 +28,39 @@ if TYPE_CHECKING:
 Where = str | Callable[[pa.Table], Any] | Iterable[Any] | None
 Weight = str | Callable[[pa.Table], Any] | Mapping[Any, float] | None
 By = str | Sequence[str] | None
+Of = Measure | str | Callable[[Floats], Any]
+Attributes = Any  # an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file
 
 _TAKEN = ("token", "estimate")  # columns of a release that are not its keys
-_OURS = "token:"  # begins the names of our own columns, so that no expression can mean them
+_OURS = "token:"  # begins the names of internal columns, so that no expression can name them
 _NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIGNUM")
+
+
+_AS_TEXT = 64  # bytes of a number or a date as text; of each byte of a list
+_VECTOR = 2048  # rows that DuckDB computes at once
+
+
+def connect(tables: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+    """Open a DuckDB that sees these tables and nothing else; one thread, so that equal questions add up equally."""
+    connection = duckdb.connect()
+    connection.execute(
+        "SET enable_external_access = false; SET autoload_known_extensions = false; "
+        "SET autoinstall_known_extensions = false; SET python_enable_replacements = false; SET threads = 1"
+    )
+    for name, table in tables.items():
+        connection.register(name, table)
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def syntax(statement: str) -> str:
+    """Return the syntax tree of a statement as JSON, without running it; empty if DuckDB fails to read it."""
+    with connect({}) as connection:
+        try:
+            [(tree,)] = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
+        except duckdb.Error:
+            return ""
+    return str(tree)
 
 
 class Selection:
@@ -38,7 +69,7 @@ class Selection:
     where       an SQL expression on the key columns and attributes: it is true for the selected keys, and NULL is not
                 true. Or a function of the Arrow table of these columns that returns a boolean for each row. Or a
                 collection of keys (tuples, if there are several key columns). None selects all
-    weight      what each key counts for: a column, an SQL expression, a function of the Arrow table that returns a
+    weight      the weight of each key: a column, an SQL expression, a function of the Arrow table that returns a
                 number for each row, or a mapping from key to number. A key whose weight is NULL or missing is left out
     by          a column or SQL expression, or several, whose values make the groups
     attributes  a table of key attributes: an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file.
@@ -55,13 +86,18 @@ class Selection:
     """
 
     def __init__(
-        self, release: "Release", where: Where = None, weight: Weight = None, by: By = None, attributes: Any = None
+        self,
+        release: "Release",
+        where: Where = None,
+        weight: Weight = None,
+        by: By = None,
+        attributes: Attributes = None,
     ) -> None:
         self.release, self._keys = release, release.table.select(list(release.keys))
         self._own = {f"{_OURS}row": pa.array(np.arange(len(release)))}
         if not release.keys_only:
-            cells = (release.table["token"].to_numpy() * release.grid).astype(np.int64)
-            self._own[f"{_OURS}cell"] = pa.array(cells)
+            assert release.grid is not None
+            self._own[f"{_OURS}cell"] = pa.array(token_cells(release.table["token"], release.grid))
         self._joined: dict[str, tuple[str, pa.Table]] = {}  # name -> kind of join, table; on the key columns
         if attributes is not None:
             self._joined["attributes"] = "LEFT", _attributes(attributes, self._keys.schema)
@@ -79,31 +115,33 @@ class Selection:
 
     def tallies(self) -> tuple[pa.Table, list[Tally]]:
         """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""
-        cell = "0" if self.release.keys_only else _name(f"{_OURS}cell")
+        cell = "0" if self.release.keys_only else quoted_name(f"{_OURS}cell")
         names = [f"{_OURS}by{n}" for n in range(len(self._by))]
-        groups = "".join(f"{text} AS {_name(name)}, " for name, text in zip(names, self._by.values(), strict=True))
-        place = f"dense_rank() OVER (ORDER BY {', '.join(map(_name, names))})" if names else "1"
+        groups = "".join(
+            f"{text} AS {quoted_name(name)}, " for name, text in zip(names, self._by.values(), strict=True)
+        )
+        place = f"dense_rank() OVER (ORDER BY {', '.join(map(quoted_name, names))})" if names else "1"
         weight = f"{self._weight}::DOUBLE"
         numbers = (f"{cell}::BIGINT", "count(*)", f"sum({weight})", f"sum({weight} * {weight})")
         columns = [f"{_OURS}{name}" for name in ("cell", "keys", "weights", "squares")]  # of a tally
-        tallied = ", ".join(f"{number} AS {_name(name)}" for number, name in zip(numbers, columns, strict=True))
-        found = self._run(
+        tallied = ", ".join(f"{number} AS {quoted_name(name)}" for number, name in zip(numbers, columns, strict=True))
+        table = self._run(
             f'SELECT *, {place} AS "{_OURS}place" FROM (SELECT {groups}{tallied} FROM rows WHERE {weight} IS NOT NULL '
-            f'GROUP BY ALL) ORDER BY "{_OURS}place", "{_OURS}cell"'
+            f'GROUP BY ALL HAVING count(*) > 0) ORDER BY "{_OURS}place", "{_OURS}cell"'
         )
-        cells, keys, weights, squares = (found[name].to_numpy() for name in columns)
+        cells, keys, weights, squares = (table[name].to_numpy() for name in columns)
         if not (np.isfinite(weights).all() and np.isfinite(squares).all()):
             raise InvalidValue("weights are finite numbers", "one that is not, or is too large", "check the weight")
-        starts = np.flatnonzero(np.diff(found[f"{_OURS}place"].to_numpy(), prepend=0))
+        starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
         parts = (np.split(column, starts[1:]) for column in (cells, keys, weights, squares))
         tallies = [Tally(*part) for part in zip(*parts, strict=True)] if len(starts) or not self._by else []
-        return found.select(names).take(starts).rename_columns(list(self._by)), tallies
+        return table.select(names).take(starts).rename_columns(list(self._by)), tallies
 
     def rows(self) -> tuple[Ints, Ints]:
         """Return the places of the selected rows in the release, ascending, and their tokens in units of 1/grid."""
-        names = [_name(f"{_OURS}{name}") for name in ("row", "cell")]
-        found = self._run(f"SELECT {', '.join(names)} FROM rows ORDER BY 1")
-        row, cell = (column.to_numpy() for column in found.columns)
+        names = [quoted_name(f"{_OURS}{name}") for name in ("row", "cell")]
+        table = self._run(f"SELECT {', '.join(names)} FROM rows ORDER BY 1")
+        row, cell = (column.to_numpy() for column in table.columns)
         return row, cell
 
     def _condition(self, where: Where) -> str:
@@ -117,7 +155,7 @@ class Selection:
             raise InvalidValue(
                 "where is an SQL expression, a function, or a collection of keys",
                 f"an object of type {type(where).__name__}",
-                "to select by a table, hand it in as attributes and state a condition on its columns",
+                "to select by a table, pass it as attributes and state a condition on its columns",
             )
         self._joined["chosen"] = "SEMI", self._keys_table("where", where)
         return "true"
@@ -138,30 +176,44 @@ class Selection:
         values = _array("weight", list(weight.values()), pa.float64())
         table = self._keys_table("weight", weight.keys()).append_column(f"{_OURS}weight", values)
         self._joined["weights"] = "LEFT", table
-        return _name(f"{_OURS}weight")
+        return quoted_name(f"{_OURS}weight")
 
     def _expression(self, what: str, text: str) -> str:
-        """Check an expression, its columns and its type; a column's name is one, whatever it looks like."""
+        """Check an expression, its columns and its type. The name of a column is one, whatever its characters."""
         if text in self.columns:
-            expression, used = _name(text), {text}
+            expression, used = quoted_name(text), {text}
         else:
-            with connect({}) as connection:
-                expression, used = checked(connection, what, text, self.columns)
+            # groups are held for all rows, other values for those that are computed at once
+            rows = len(self._keys) if what == "by" else min(len(self._keys), _VECTOR)
+            expression, used = check_expression(
+                what, text, self.columns, syntax, lambda name: self._bytes(name, rows), rows
+            )
         self._used |= used
         rule = f"{what} is an SQL expression that DuckDB understands"
-        kind = str(self._run(f"SELECT {expression} FROM rows", rule, where="true", run=lambda found: found.types[0]))
+        kind = str(self._run(f"SELECT {expression} FROM rows", rule, where="true", run=lambda result: result.types[0]))
         if what == "where" and kind != "BOOLEAN":
             raise InvalidValue("where is true or false for each key", f"{quoted(text)}, of type {kind}", "compare it")
         if what == "weight" and not any(kind.removeprefix("U").startswith(name) for name in _NUMERIC):
             raise InvalidValue("a weight is a number", f"{quoted(text)}, of type {kind}", "cast it, or leave it out")
         return expression
 
+    def _bytes(self, name: str, rows: int) -> Bytes:
+        """Bound the bytes of a column as text, where this number of rows is held at once."""
+        column = next(t[name] for t in (self._keys, *(t for _, t in self._joined.values())) if name in t.column_names)
+        if is_text(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            lengths = pc.binary_length(column)
+            longest, every = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
+            return Bytes(longest, min(every, longest * rows))
+        if pa.types.is_nested(column.type):
+            return Bytes(_AS_TEXT * column.nbytes, _AS_TEXT * column.nbytes)
+        return Bytes(_AS_TEXT, _AS_TEXT * rows)
+
     def _computed(self, what: str, function: Callable[[pa.Table], Any], type: pa.DataType) -> str:
-        """Call a function of the table of key columns and attributes, and keep what it returns as a column."""
+        """Call a function of the table of key columns and attributes, and keep its values as a column."""
         table = self._keys
         if self._joined:
             self._used |= {*self.columns}
-            names = ", ".join(map(_name, self.columns))
+            names = ", ".join(map(quoted_name, self.columns))
             table = self._run(f'SELECT {names} FROM rows ORDER BY "{_OURS}row"', where="true")
         values = function(table)
         if isinstance(values, pa.ChunkedArray):
@@ -174,7 +226,7 @@ class Selection:
                 "compute it from the table's columns, for example with pyarrow.compute",
             )
         self._own[f"{_OURS}{what}"] = column
-        return _name(f"{_OURS}{what}")
+        return quoted_name(f"{_OURS}{what}")
 
     def _keys_table(self, what: str, keys: Iterable[Any]) -> pa.Table:
         values = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
@@ -192,7 +244,7 @@ class Selection:
         return pa.table(arrays, self._keys.column_names)
 
     def _refuse_repeated(self, name: str) -> None:
-        keys = ", ".join(map(_name, self._keys.column_names))
+        keys = ", ".join(map(quoted_name, self._keys.column_names))
         with connect({name: self._joined[name][1]}) as connection:
             query = f"SELECT 1 FROM {name} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
             if connection.execute(query).fetchall():
@@ -203,34 +255,39 @@ class Selection:
         query: str,
         rule: str = "where, weight and by can be computed",
         where: str | None = None,
-        run: Callable[[Any], Any] = lambda found: found.to_arrow_table(),
+        run: Callable[[Any], Any] = lambda result: result.to_arrow_table(),
     ) -> Any:
-        """Run a query over the selected `rows`, whose columns are those that are used, and ours."""
+        """Run a query over the selected `rows`, which have the columns that are used, and the internal ones."""
         own = pa.table(self._own)
         for name in self._keys.column_names:
             if self._joined or name in self._used:  # only these are read
                 own = own.append_column(name, self._keys[name])
-        keys = ", ".join(map(_name, self._keys.column_names))
+        keys = ", ".join(map(quoted_name, self._keys.column_names))
         joins = "".join(f" {kind} JOIN {name} USING ({keys})" for name, (kind, _) in self._joined.items())
-        rows = f"SELECT * FROM own{joins} WHERE {self._where if where is None else where}"
+        selected = f"SELECT * FROM own{joins} WHERE {self._where if where is None else where}"
         with connect({"own": own, **{name: table for name, (_, table) in self._joined.items()}}) as connection:
             try:
-                return run(connection.sql(f"WITH rows AS ({rows}) {query}"))
+                return run(connection.sql(f"WITH rows AS ({selected}) {query}"))
             except duckdb.Error as error:
                 raise InvalidValue(rule, one_line(str(error)), "check the expression and the columns' types") from None
 
 
-def _attributes(given: Any, keys: pa.Schema) -> pa.Table:
-    """Read attributes, and give their key columns the release's types."""
-    rule = "attributes are an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file"
-    if isinstance(given, str | os.PathLike):
-        table = _read(given, keys)
-    elif isinstance(given, pa.Table):
-        table = given
-    elif hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
-        table = pa.table(given) if not isinstance(given, pa.RecordBatch) else pa.Table.from_batches([given])
+def _attributes(attributes: Attributes, keys: pa.Schema) -> pa.Table:
+    """Read attributes, and give their key columns the types of the release."""
+    if isinstance(attributes, str | os.PathLike):
+        table = _read(attributes, keys)
+    elif isinstance(attributes, pa.Table):
+        table = attributes
+    elif isinstance(attributes, pa.RecordBatch):
+        table = pa.Table.from_batches([attributes])
+    elif hasattr(attributes, "__arrow_c_stream__"):
+        table = pa.table(attributes)
     else:
-        raise InvalidValue(rule, f"an object of type {type(given).__name__}", "convert it")
+        raise InvalidValue(
+            "attributes are an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file",
+            f"an object of type {type(attributes).__name__}",
+            "convert it",
+        )
     missing = [name for name in keys.names if table.column_names.count(name) != 1]
     if missing:
         raise InvalidValue(
@@ -238,10 +295,8 @@ def _attributes(given: Any, keys: pa.Schema) -> pa.Table:
             f"no {missing[0]!r}, but {', '.join(map(repr, table.column_names[:20])) or 'no columns'}",
             "rename the column",
         )
-    # DuckDB's scan of Arrow tables knows no filter on views, and keys are compared in their own type
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    types = {field.name: field.type for field in keys}
-    schema = [field.with_type(types.get(field.name, plain.get(field.type, field.type))) for field in table.schema]
+    types = {field.name: field.type for field in keys}  # keys are compared in their own type
+    schema = [field.with_type(types.get(field.name, without_view(field.type))) for field in table.schema]
     try:
         return table.cast(pa.schema(schema))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
@@ -252,34 +307,27 @@ def _attributes(given: Any, keys: pa.Schema) -> pa.Table:
 
 def _read(path: PathLike, keys: pa.Schema) -> pa.Table:
     name = os.fspath(path)
-    types = pa.csv.ConvertOptions(column_types={field.name: field.type for field in keys})
-    readers: dict[tuple[str, ...], Callable[[str], pa.Table]] = {
-        (".parquet", ".pq"): pa.parquet.read_table,
-        (".csv",): lambda name: pa.csv.read_csv(name, convert_options=types),
-        (".arrow", ".feather"): pa.feather.read_table,
-    }
-    read = next((read for endings, read in readers.items() if str(name).lower().endswith(endings)), None)
-    if read is None:
-        raise InvalidValue("attributes are in a .parquet, .csv or .arrow file", repr(name), "convert the file")
     try:
-        return read(str(name))
+        table = read_foreign(name, {field.name: field.type for field in keys})
     except (OSError, pa.ArrowException) as error:
         found = "nothing there" if isinstance(error, FileNotFoundError) else one_line(str(error))
         raise InvalidValue(f"the attributes {name!r} can be read", found, "check the path and the file") from None
+    if table is None:
+        raise InvalidValue("attributes are in a .parquet, .csv or .arrow file", repr(name), "convert the file")
+    return table
 
 
 def _refuse_taken(columns: Iterable[str]) -> None:
-    seen: set[str] = set()
+    taken = {*_TAKEN}
     for name in columns:
-        lower = name.lower()
-        if lower in _TAKEN or lower in seen or lower.startswith(_OURS):
+        if name.lower() in taken or name.lower().startswith(_OURS):
             raise InvalidValue(
                 "attributes have columns that differ, by more than upper and lower case, from all others of the "
                 f"release, which are the key columns, {' and '.join(_TAKEN)}",
                 repr(name),
                 "rename it",
             )
-        seen.add(lower)
+        taken.add(name.lower())
 
 
 def _array(what: str, values: Any, type: pa.DataType) -> pa.Array:
@@ -289,7 +337,3 @@ def _array(what: str, values: Any, type: pa.DataType) -> pa.Array:
         return pa.array(values, type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise InvalidValue(f"{what} has values of type {type}", "one that is not", "convert them") from None
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'

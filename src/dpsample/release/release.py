@@ -1,37 +1,38 @@
 """Release: the only publishable object, and its file.
 
-A release is a table of keys, each with its token and an estimate of its frequency, sorted by key, together with the
-terms under which it was made. This module imports nothing that can see private data: what follows a release is
-post-processing.
+A release is a table of keys, each with its token and an estimate of its frequency, sorted by key, together with its
+terms. This module imports nothing that can see private data: what follows a release is post-processing.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
+from dpsample.estimators.estimate import Estimate
 from dpsample.exact import text
 from dpsample.files import PathLike, read_table, rebatch, write_table
-from dpsample.presentation import tables as shown
+from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.questions.remainder import Remainder, remainder
-from dpsample.release.rows import checked_rows, release_schema
-from dpsample.release.terms import Terms
+from dpsample.questions import ranking, sums
+from dpsample.questions.remainder import remainder
+from dpsample.questions.result import Estimates
+from dpsample.questions.selection import Attributes, By, Of, Weight, Where
+from dpsample.release.rows import checked_rows, release_schema, token_cells
+from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.sampling import Sampling
 
 if TYPE_CHECKING:
-    from dpsample.estimators.estimate import Estimate
     from dpsample.presentation.report import Report
-    from dpsample.questions.result import Estimates
 
 
 class Release:
-    """Keys that may be published, with tokens and estimates, and the terms under which they were made.
+    """Keys that may be published, with tokens and estimates, and their terms.
 
-    Rows ascend strictly by key: strings by their UTF-8 bytes, several keys column by column. So their order tells
+    Rows ascend strictly by key: strings by their UTF-8 bytes, several keys column by column. So their order reveals
     nothing, and no key occurs twice. Tokens are positive multiples of 1/grid.
 
     >>> from dpsample import KeepAll, Privacy
@@ -58,48 +59,37 @@ class Release:
 
     @property
     def terms(self) -> Terms:
-        """All that the release was made with."""
+        """The public parameters of the release."""
         return self._terms
 
     @property
     def privacy(self) -> Privacy:
-        """The epsilon and delta that were spent on it."""
+        """The epsilon and delta that the release spent."""
         return self._terms.privacy
 
     @property
     def unit(self) -> str:
-        """Whom the privacy protects: each element, or each user."""
+        """The unit of privacy: element or user."""
         return self._terms.unit
 
     @property
     def per_key(self) -> Privacy:
-        """The privacy of the scheme that each key's token was drawn from; estimates need this one."""
+        """The privacy of the scheme that each key's token was drawn from. Estimates follow from it."""
         return self._terms.per_key
 
     @property
     def total(self) -> Total | None:
-        """The private total of elements, if it was asked for; at user level, of the keys that users kept."""
+        """The private total of elements, if the release has one; at user level, of the keys that users kept."""
         return self._terms.total
-
-    def other(self, level: float = 0.95) -> Remainder:
-        """Estimate how many elements have keys that are not reported; for releases with a total, and with tokens."""
-        if self.total is None or self.grid is None:
-            raise InvalidValue(
-                "the remainder follows from a total and from tokens",
-                "a release without " + ("a total" if self.total is None else "tokens"),
-                "make one with total=True (--with-total)" + ("" if self.grid else ", and not keys only"),
-            )
-        cells = np.rint(self._table.column("token").to_numpy() * self.grid).astype(np.int64)
-        return remainder(cells, self.sampling, self.per_key, self.grid, self.total, level)
 
     @property
     def sampling(self) -> Sampling:
-        """The scheme with which keys were sampled."""
+        """The sampling scheme of the keys."""
         return self._terms.sampling
 
     @property
     def grid(self) -> int | None:
-        """Tokens are multiples of 1/grid; None for keys only."""
+        """The grid: tokens are multiples of 1/grid; None for keys only."""
         return self._terms.grid
 
     @property
@@ -109,7 +99,7 @@ class Release:
 
     @property
     def estimator(self) -> str | None:
-        """The name of what made the estimates; None for keys only."""
+        """The name of the estimator of the column `estimate`; None for keys only."""
         return self._terms.estimator
 
     @property
@@ -119,11 +109,11 @@ class Release:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The terms and the number of rows, as they are written to a file."""
+        """The terms and the number of rows, as a file states them."""
         return self._terms.to_json(len(self))
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
-        """Write the release, whole or not at all: Parquet, or CSV or Arrow with a JSON file beside it."""
+        """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
         write_table(path, self._table.to_batches(), self._table.schema, self.metadata, force=force, format=format)
 
     def to_pandas(self) -> Any:
@@ -141,66 +131,304 @@ class Release:
             raise _missing("polars") from None
         return polars.from_arrow(self._table)
 
-    def sum(self, where: Any = None, weight: Any = None, of: Any = "frequency", **options: Any) -> Any:
-        """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, with its error.
+    @overload
+    def sum(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: None = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimate: ...
 
-        `where` selects keys, `weight` is L, `of` is g, `by` makes groups, `attributes` joins a table: see
-        `dpsample.questions.selection.Selection` and `dpsample.questions.sums.total`. Also `estimator` and `level`.
+    @overload
+    def sum(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: str | Sequence[str],
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimates: ...
+
+    def sum(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: By = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimate | Estimates:
+        """Estimate the sum of ``weight(key) g(frequency of key)`` over the selected keys, reported or not.
+
+        where       the keys that count: an SQL expression on the key columns and attributes, a collection of keys
+                    (tuples, if there are several key columns), or a function from the Arrow table of these columns to
+                    a boolean for each row. None selects all
+        weight      the weight of each key: a column, an SQL expression, a function as for `where`, or a mapping from
+                    key to number. Keys without a weight are left out. None is 1
+        of          g, a function of the frequency: "frequency", "keys" (1 for each key), "log1p", "power:2",
+                    "capped:100", "at-least:100"; or a function of an array that never decreases and is 0 at 0
+        by          a column or SQL expression, or several, whose values make groups: the answer has a row for each
+        estimator   "calibrated" (the default), "mle", "biased_down" or "unbiased"
+        level       the nominal coverage of the interval
+        attributes  a table of key attributes: an Arrow table, a data frame, or a Parquet, CSV or Arrow file. It has
+                    the key columns, each key once, and further columns for `where`, `weight` and `by`
+
+        >>> from dpsample.release.example import release
+        >>> release.sum("word LIKE 'cat%'").keys
+        2
+        >>> [(letter, estimate.keys) for letter, estimate in release.sum(by="left(word, 1)")]
+        [('c', 3), ('d', 2), ('e', 1)]
         """
-        from dpsample.questions import sums
+        answer: Estimate | Estimates = sums.total(
+            self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes
+        )
+        return answer
 
-        return sums.total(self, where, weight, of, **options)
+    @overload
+    def count_keys(
+        self,
+        where: Where = None,
+        at_least: int | None = None,
+        *,
+        weight: Weight = None,
+        by: None = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimate: ...
 
-    def count_keys(self, where: Any = None, at_least: int | None = None, **options: Any) -> Any:
-        """Estimate how many keys are selected, reported or not, or how many of these are `at_least` so frequent."""
-        from dpsample.questions import sums
+    @overload
+    def count_keys(
+        self,
+        where: Where = None,
+        at_least: int | None = None,
+        *,
+        weight: Weight = None,
+        by: str | Sequence[str],
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimates: ...
 
-        return sums.count_keys(self, at_least, where=where, **options)
+    def count_keys(
+        self,
+        where: Where = None,
+        at_least: int | None = None,
+        *,
+        weight: Weight = None,
+        by: By = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimate | Estimates:
+        """Estimate the number of selected keys, reported or not.
 
-    def mean(self, where: Any = None, weight: Any = None, of: Any = "frequency", **options: Any) -> Any:
-        """Estimate the mean of g(frequency) over the selected keys that can be seen."""
-        from dpsample.questions import sums
+        `at_least` counts the keys of this frequency or more. With a `weight`, the answer is the sum of the weights of
+        these keys. The other arguments are those of `sum`.
 
-        return sums.mean(self, where, weight, of, **options)
+        >>> from dpsample.release.example import release
+        >>> round(release.count_keys("length(word) = 3", at_least=100).value)
+        3
+        """
+        answer: Estimate | Estimates = sums.count_keys(
+            self,
+            at_least,
+            where=where,
+            weight=weight,
+            by=by,
+            estimator=estimator,
+            level=level,
+            attributes=attributes,
+        )
+        return answer
 
-    def quantiles(self, shares: Any, where: Any = None, **options: Any) -> "Estimates":
-        """Estimate quantiles of the frequencies of keys that can be seen."""
-        from dpsample.questions import sums
+    @overload
+    def mean(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: None = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimate: ...
 
-        return sums.quantiles(self, shares, where, **options)
+    @overload
+    def mean(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: str | Sequence[str],
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimates: ...
 
-    def top(self, k: int, where: Any = None, **options: Any) -> "Estimates":
-        """List the k most frequent keys, each with the probability that it is one."""
-        from dpsample.questions import ranking
+    def mean(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: By = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimate | Estimates:
+        """Estimate the mean of g(frequency) over the selected keys of frequency `at_least` or more.
 
-        return ranking.top(self, k, where, **options)
+        `at_least` is the detection threshold by default: the number of keys below it is unknown. With a `weight`, the
+        mean is weighted. The other arguments are those of `sum`.
 
-    def each_key(self, where: Any = None, **options: Any) -> "Estimates":
-        """Estimate the frequency of each reported key, with an interval."""
-        from dpsample.questions import ranking
+        >>> from dpsample.release.example import release
+        >>> 2600 < release.mean(["cat", "cow", "dog"]).value < 2680
+        True
+        """
+        answer: Estimate | Estimates = sums.mean(
+            self,
+            where,
+            weight,
+            of,
+            by=by,
+            estimator=estimator,
+            level=level,
+            attributes=attributes,
+            at_least=at_least,
+        )
+        return answer
 
-        return ranking.each_key(self, where, **options)
+    def quantiles(
+        self,
+        shares: float | Sequence[float],
+        where: Where = None,
+        *,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimates:
+        """Estimate quantiles of the frequencies of the selected keys of frequency `at_least` or more.
 
-    def rank(self, key: Any, where: Any = None, **options: Any) -> "Estimate":
-        """Estimate the rank of a key (a tuple, if there are several key columns)."""
-        from dpsample.questions import ranking
+        The quantile of a share p is the smallest frequency that at least a share p of these keys do not exceed.
+        `at_least` is as for `mean`; `where`, `level` and `attributes` are as for `sum`.
 
-        return ranking.rank(self, key, where, **options)
+        >>> from dpsample.release.example import release
+        >>> 790 < release.quantiles([0.6, 0.9])[0.6].value < 815
+        True
+        """
+        shares = [shares] if isinstance(shares, int | float) else shares
+        return sums.quantiles(self, shares, where, level=level, attributes=attributes, at_least=at_least)
+
+    def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
+        """List the k keys with the largest estimates, each with the probability that it is one of the top k.
+
+        A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. The intervals
+        allow for the selection of the largest. `where`, `level` and `attributes` are as for `sum`.
+
+        >>> from dpsample.release.example import release
+        >>> release.top(2).groups["word"].to_pylist()
+        ['cat', 'dog']
+        """
+        return ranking.top(self, k, where, level=level, attributes=attributes)
+
+    def each_key(self, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
+        """Estimate the frequency of each selected key that was reported, in the order of the release.
+
+        `where`, `level` and `attributes` are as for `sum`.
+
+        >>> from dpsample.release.example import release
+        >>> cat = release.each_key()["cat"]
+        >>> cat.low < 5005 < cat.high
+        True
+        """
+        return ranking.each_key(self, where, level=level, attributes=attributes)
+
+    def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
+        """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent.
+
+        `key` was reported, and is among the selected ones; it is a tuple if there are several key columns. `where`,
+        `level` and `attributes` are as for `sum`.
+
+        >>> from dpsample.release.example import release
+        >>> release.rank("cow").value
+        3.0
+        """
+        return ranking.rank(self, key, where, level=level, attributes=attributes)
 
     def compare(self, a: Any, b: Any) -> float:
-        """Return the probability that key a is more frequent than key b."""
-        from dpsample.questions import ranking
+        """Return the probability that key a is more frequent than key b. Both were reported.
 
+        >>> from dpsample.release.example import release
+        >>> 0.5 < release.compare("dogma", "eel") < 1
+        True
+        """
         return ranking.compare(self, a, b)
 
-    def report(self, path: PathLike | None = None, *, force: bool = False, **options: Any) -> "Report":
-        """Return all of this as a page, and write it if a path is given."""
-        from dpsample.presentation.report import make_report
+    def other(self, level: float = 0.95) -> Estimate:
+        """Estimate the number of elements whose keys were not reported; for releases with a total and with tokens.
 
-        made = make_report(self, **options)
+        `level` is the nominal coverage of the interval.
+
+        >>> from dpsample.release.example import release
+        >>> other = release.other()
+        >>> 500 < other.low < other.value < other.high < 700
+        True
+        """
+        if self.total is None or self.grid is None:
+            raise InvalidValue(
+                "the remainder follows from a total and from tokens",
+                "a release without " + ("a total" if self.total is None else "tokens"),
+                "make one with total=True (--with-total)" + ("" if self.grid else ", and not keys only"),
+            )
+        cells = token_cells(self._table.column("token"), self.grid)
+        return remainder(cells, self.sampling, self.per_key, self.grid, self.total, level)
+
+    def report(
+        self,
+        path: PathLike | None = None,
+        *,
+        force: bool = False,
+        title: str | None = None,
+        name: str | None = None,
+        top: int = 100,
+        prove: bool | None = None,
+    ) -> "Report":
+        """Return a page that shows the release; with a `path`, which ends with .html, also write it.
+
+        force   replace a file of this name
+        title   the title of the page; by default, the key columns
+        name    the name of the release's file, for the commands that the page shows
+        top     the number of keys in the top list
+        prove   run the proof of its privacy, or do not; by default, it is run if that takes seconds
+
+        >>> from dpsample.release.example import release
+        >>> release.report(title="Words", top=3)
+        Report: a page of ... MB; write(path) puts it into a file
+        """
+        from dpsample.presentation.report import check_report, make_report
+
         if path is not None:
-            made.write(path, force=force)
-        return made
+            check_report(path, force)
+        report = make_report(self, title=title, name=name, top=top, prove=prove)
+        if path is not None:
+            report.write(path, force=force)
+        return report
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -214,7 +442,7 @@ class Release:
 
     def __repr__(self) -> str:
         head, *lines = self._summary()
-        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *shown.lines(self._table)])
+        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *table_lines(self._table)])
 
     def _repr_html_(self) -> str:
         from dpsample.presentation.report import display
@@ -239,13 +467,13 @@ class Release:
 
 
 def read_release(path: PathLike, *, format: str | None = None) -> Release:
-    """Read a release file, or a folder of parts, and check all of it; a sample is refused, since it is not private."""
-    table, metadata = read_table(path, "release", format=format)
+    """Read a release file, or a folder of parts, and check all of it. A sample, which is not private, is refused."""
+    table, metadata = read_table(path, "release", VERSION, format=format)
     terms = Terms.from_json(metadata)
     if table.num_rows != metadata.get("rows"):
         raise InvalidValue(
-            "a release has the number of rows that its metadata say",
-            "another",
+            "a release has the number of rows that its metadata state",
+            "another number",
             "get it again from where it was written",
         )
     return Release(table, terms)
@@ -262,20 +490,12 @@ def write_release(
 ) -> int:
     """Write a release from a stream of batches in key order, without holding it; return its number of rows.
 
-    Batches have the columns `terms.columns`, in this order; `schema` tells their types even if there are none.
+    Batches have the columns `terms.columns`, in this order; `schema` states their types, even if there are no batches.
     """
-    rows = 0
     schema = release_schema(schema, terms)
     terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
-
-    def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
-        for batch in checked_rows(rebatch(batches, schema), terms):
-            rows += batch.num_rows
-            yield batch
-
-    write_table(path, counted(), schema, lambda: terms.to_json(rows), force=force, format=format)
-    return rows
+    check = partial(checked_rows, terms=terms)
+    return write_table(path, batches, schema, terms.to_json, check=check, force=force, format=format)
 
 
 def _missing(package: str) -> InvalidValue:

@@ -1,4 +1,4 @@
-"""Rows of a release: their schema, their order, and what tokens and estimates can be."""
+"""Rows of a release: their schema, their order, and the values of tokens and estimates."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.mle import mle
 from dpsample.files import plain_schema
 from dpsample.release.terms import Terms
-from dpsample.scheme.sampling import Floats
+from dpsample.scheme.sampling import Floats, Ints
 
 
 def ascends(before: list[Any], after: list[Any]) -> Any:
@@ -26,8 +26,18 @@ def ascends(before: list[Any], after: list[Any]) -> Any:
     return above
 
 
+def token_cells(tokens: Any, grid: int) -> Ints:
+    """Return tokens, an Arrow column, in units of 1/grid: the cells of the grid.
+
+    >>> token_cells(pa.array([31.5, 12.125]), 8)
+    array([252,  97])
+    """
+    cells: Ints = np.rint(np.asarray(tokens) * grid).astype(np.int64)
+    return cells
+
+
 def release_schema(schema: pa.Schema, terms: Terms) -> pa.Schema:
-    """Check the columns of a release, and put them in order."""
+    """Check the columns of a release, and return them in order."""
     if sorted(schema.names) != sorted(terms.columns):
         raise InvalidValue(
             f"a release has the columns {', '.join(map(repr, terms.columns))}",
@@ -43,7 +53,7 @@ def release_schema(schema: pa.Schema, terms: Terms) -> pa.Schema:
 
 
 def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
-    """Pass on batches whose keys ascend, also from one to the next, and whose tokens and estimates can be."""
+    """Yield the batches; refuse keys that do not ascend, within a batch or across two, and impossible numbers."""
     rows = 0
     last: list[pa.Array] = []
     for batch in batches:
@@ -63,7 +73,7 @@ def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa
 
 
 def check_key_types(schema: pa.Schema, keys: Iterable[str]) -> None:
-    """Check that key columns can be compared exactly: no floats."""
+    """Refuse floats as keys: keys are compared exactly."""
     for name in keys:
         if pa.types.is_floating(schema.field(name).type):
             raise InvalidValue(
@@ -95,7 +105,7 @@ def _check_numbers(batch: pa.RecordBatch, grid: int, rows: int) -> None:
 def _unsorted(row: int) -> InvalidValue:
     return InvalidValue(
         "the rows of a release ascend by key, and no key occurs twice",
-        f"row {row:,} not above the one before it",
+        f"row {row:,} not above the row before it",
         "sort them by key: strings by their UTF-8 bytes, several keys column by column",
     )
 
@@ -122,7 +132,7 @@ class TokenEstimates:
 
     def __call__(self, tokens: pa.Array) -> Floats:
         """Return the estimate of each token."""
-        cells = np.rint(tokens.to_numpy(zero_copy_only=False) * self._grid).astype(np.int64)
+        cells = token_cells(tokens, self._grid)
         new = np.setdiff1d(cells, self._cells)
         if len(new):
             values = np.append(self._values, mle(new, self._terms.sampling, self._terms.per_key, self._grid))

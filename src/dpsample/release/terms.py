@@ -1,18 +1,19 @@
-"""Terms: the public parameters of a release, all of it but its rows."""
+"""Terms: the public parameters of a release, and the version of its file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
-from dpsample.files import VERSION
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
+
+VERSION: Final = 2  # the newest version of release files; a file states the oldest one that has all it needs
 
 
 def _version() -> str:
@@ -23,9 +24,9 @@ def _version() -> str:
 
 @dataclass(frozen=True)
 class Terms:
-    """The public parameters of a release.
+    """The public parameters of a release: all that it publishes besides its rows.
 
-    With `keys_only` there are neither tokens nor estimates, so grid and estimator are None.
+    With `keys_only` there are neither tokens nor estimates; grid and estimator are None.
 
     `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user with up to
     `max_keys` keys. `per_key` is the part of it that each key has: the privacy of the scheme by which tokens were
@@ -47,7 +48,7 @@ class Terms:
     keys_only: bool = False
     unit: str = "element"
     max_keys: int | None = None
-    per_key: Privacy = None  # type: ignore[assignment] # that of the release if left out
+    per_key: Privacy = None  # type: ignore[assignment] # by default, all of `privacy`
     size: RealizedSize | None = None
     total: Total | None = None
     ledger: str | None = None
@@ -115,17 +116,17 @@ class Terms:
 
     def to_json(self, rows: int) -> dict[str, Any]:
         """Return the metadata of a release with this number of rows."""
-        more = {
+        optional = {
             "max_keys_per_user": self.max_keys,
             "per_key": None if self.per_key == self.privacy else self.per_key.to_json(),
             "size": self.size and self.size.to_json(),
             "total": self.total and self.total.to_json(),
             "ledger": self.ledger,
         }
-        more = {name: value for name, value in more.items() if value is not None}
+        optional = {name: value for name, value in optional.items() if value is not None}
         return {
             "format": "dpsample release",
-            "version": VERSION if more else 1,
+            "version": VERSION if optional else 1,
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
             "sampling": self.sampling.to_json(),
@@ -134,7 +135,7 @@ class Terms:
             "estimator": self.estimator,
             "keys": list(self.keys),
             "rows": rows,
-            **more,
+            **optional,
             "dpsample": self.dpsample,
         }
 
@@ -169,7 +170,7 @@ def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
     """Check the names of key columns: at least one, and none that is reserved."""
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     if not names or not all(isinstance(name, str) for name in names):
-        raise InvalidValue("there is at least one key column, by its name", "none", "name the key column")
+        raise InvalidValue("there is at least one key column, stated by name", "none", "name the key column")
     taken = [name for name in names if name.lower() in reserved]
     if taken:
         raise InvalidValue(

@@ -15,7 +15,7 @@ from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 class NonPrivate:
     """A weighted sample with its true frequencies, and the inverse-probability estimate g(i) / q_i. NOT private.
 
-    Bias 0, variance ``g(i)**2 (1 / q_i - 1)``; where q_i is 0, the key is never seen.
+    Bias 0, variance ``g(i)**2 (1 / q_i - 1)``; where q_i is 0, the key is never sampled.
 
     >>> from dpsample import Priority
     >>> NonPrivate(Priority("0.01")).errors([10, 50, 200]).variance
@@ -32,9 +32,9 @@ class NonPrivate:
         """Bias and variance of the inverse-probability estimate."""
         i = as_frequencies(frequencies)
         g, q = Measure.of(of)(i), self.sampling.q(i)
-        seen = q > 0
-        spread = g**2 * self.sampling.complement(i) / np.where(seen, q, 1.0)
-        return Errors(i, g, q, np.where(seen, 0.0, -g), np.where(seen, spread, 0.0))
+        sampled = q > 0
+        spread = g**2 * self.sampling.complement(i) / np.where(sampled, q, 1.0)
+        return Errors(i, g, q, np.where(sampled, 0.0, -g), np.where(sampled, spread, 0.0))
 
     def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
         """Draw an estimate for one key of each frequency; 0 where it is not sampled."""

@@ -178,7 +178,7 @@ class StabilityHistogram:
 
 
 def check_frequency_itself(of: Measure | str) -> None:
-    """Refuse what the baselines' expressions are not for."""
+    """Refuse a measure that the expressions of the baselines do not cover."""
     if Measure.of(of).name != "frequency":
         raise InvalidValue(
             "the exact errors of this baseline are stated for the frequency itself",

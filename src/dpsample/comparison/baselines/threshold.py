@@ -66,8 +66,8 @@ class SampleAndThreshold:
         """
         if privacy.delta < _LEAST:
             raise InvalidValue(f"delta is at least {_LEAST}", text(privacy.delta), "choose a larger one")
-        found = cls._chosen(privacy, everywhere=False)  # nearly always right, and with a small epsilon far sooner
-        return found if found._keeps(privacy) else cls._chosen(privacy, everywhere=True)
+        method = cls._chosen(privacy, everywhere=False)  # nearly always right, and far faster with a small epsilon
+        return method if method._keeps(privacy) else cls._chosen(privacy, everywhere=True)
 
     @classmethod
     def _chosen(cls, privacy: Privacy, everywhere: bool) -> "SampleAndThreshold":
@@ -109,7 +109,7 @@ class SampleAndThreshold:
         return self._delta(float(number))
 
     def _delta(self, e: float, enough: float = math.inf, everywhere: bool = True) -> float:
-        """delta, or only something above `enough` if it is; or the delta_n of a few n, where the largest should be."""
+        """Return delta; if it exceeds `enough`, anything above; unless `everywhere`, the largest delta_n of a few n."""
         p, t = self.rate, self.threshold
         rest = (1 - p) * math.exp(-e)  # 1 - alpha
         alpha = p - (1 - p) * math.expm1(-e)
@@ -117,19 +117,19 @@ class SampleAndThreshold:
         # as n grows, c = t - 1 ceases to count, and then c = t: the largest delta_n is in between, or close by
         at = max(math.floor(t / alpha), t)
         near = np.arange(max(math.floor((t - 1) / alpha), t), at + 1)
-        found = float(self._spent(near[-1:], rest)[0])
-        if found <= enough:
-            found = float(self._spent(near, rest).max())
-        if found > enough or not everywhere:
-            return max(found * _SAFE, _LEAST)
-        last = max(at, math.ceil(-math.log(found) / entropy)) if found > 0 else at
+        largest = float(self._spent(near[-1:], rest)[0])
+        if largest <= enough:
+            largest = float(self._spent(near, rest).max())
+        if largest > enough or not everywhere:
+            return max(largest * _SAFE, _LEAST)
+        last = max(at, math.ceil(-math.log(largest) / entropy)) if largest > 0 else at
         step = _BLOCK // 64
         for n in range(t, last + 1, step):
-            found = max(found, float(self._spent(np.arange(n, min(n + step, last + 1)), rest).max()))
-        return max(found * _SAFE, _LEAST)
+            largest = max(largest, float(self._spent(np.arange(n, min(n + step, last + 1)), rest).max()))
+        return max(largest * _SAFE, _LEAST)
 
     def _spent(self, n: Ints, rest: float) -> Floats:
-        """delta_n: from the first c that counts on, terms at least halve, so 64 of them are enough."""
+        """Return delta_n: from the first c that counts, terms at least halve, so 64 of them are enough."""
         first = np.maximum(n - np.ceil(n * rest).astype(np.int64) + 1, self.threshold)
         c = first[:, None] + np.arange(64)
         weight = np.maximum(1 - (n[:, None] - c) / (n * rest)[:, None], 0)
@@ -153,10 +153,8 @@ class SampleAndThreshold:
         parts = [self._moments(i[n : n + size], width) for n in range(0, len(i), size)]
         reported, bias, variance = np.concatenate([np.empty((3, 0)), *parts], axis=1)[:, back]
         shape = np.shape(frequencies)
-        whole = i[back].reshape(shape)
-        return Errors(
-            whole, whole.astype(np.float64), reported.reshape(shape), bias.reshape(shape), variance.reshape(shape)
-        )
+        i = i[back].reshape(shape)
+        return Errors(i, i.astype(np.float64), reported.reshape(shape), bias.reshape(shape), variance.reshape(shape))
 
     def _moments(self, i: Ints, width: int) -> Floats:
         """Return the reporting probability, bias and variance: from the smaller of both sides of the threshold."""
@@ -169,11 +167,11 @@ class SampleAndThreshold:
         B = np.exp(choose + c * math.log(p) + (n - c) * math.log1p(-p))
         value = c / p
         low, high, x = B[:, :t], B[:, t:], i.astype(np.float64)
-        # many are reported: what is missing is small
+        # many keys are reported: what is missing is small
         lost = low @ value[:t]
         many_mse = x * (1 - p) / p + (low * value[:t] * (2 * x[:, None] - value[:t])).sum(axis=1)
         many = np.array([1 - low.sum(axis=1), -lost, many_mse - lost**2])
-        # few are
+        # few keys are reported
         reported, mean = high.sum(axis=1), high @ value[t:]
         spread = (high * (value[t:] - mean[:, None]) ** 2).sum(axis=1) + (1 - reported) * mean**2
         few = np.array([reported, mean - x, spread])

@@ -5,7 +5,6 @@ curve. `errors` are the errors of PWS. `others` are the other methods. While the
 computed ahead. All of it is as private as the frequencies.
 """
 
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import Origin, cells, command, python
 from dpsample.presentation.charts import Panel, page_chart
-from dpsample.presentation.explain import Strength, explain_protected, explain_sampling
+from dpsample.presentation.explain import Strength, explain_protected, explain_sampling, round_up
 
 LINES = {
     PWS: "PWS, what dpsample releases",
@@ -161,8 +160,8 @@ def _words(expected: Forecast, keys: str, of_keys: str, of_elements: str) -> dic
         "data": f"{data.total:,} keys with {data.elements:,} elements"
         + ("" if users is None else ", which are users, each once in a key"),
         "epsilon": f"Whether {one} is in the data changes the probability of any outcome by at most a factor of "
-        f"{_up(strength.factor, 3):,.3f}. A guess whether it is, at even odds, is right with probability "
-        f"{_up(100 * strength.guess, 1):g} % at most, instead of 50 %.",
+        f"{round_up(strength.factor, 3):,.3f}. A guess whether it is, at even odds, is right with probability "
+        f"{round_up(100 * strength.guess, 1):g} % at most, instead of 50 %.",
         "delta": f"With a probability of up to 1 in {strength.one_in:,}, an outcome may reveal more than that.",
         "keys": f"About {keys} of {data.total:,} keys are expected to be in the release: {of_keys}.",
         "elements": f"{of_elements} of all elements have a key that is reported. The keys of the others are too rare"
@@ -184,11 +183,6 @@ def _words(expected: Forecast, keys: str, of_keys: str, of_elements: str) -> dic
         else f" Each key has epsilon {float(setting.per_key.epsilon):.3g}, delta {float(setting.per_key.delta):.2g}."
     )
     return {name: words.replace(" %", "\u00a0%") for name, words in sentences.items()}  # no line begins with a %
-
-
-def _up(value: float, digits: int) -> float:
-    """Round a bound up, so that it still holds."""
-    return float(math.ceil(value * 10**digits) / 10**digits)
 
 
 def _sentence(words: str) -> str:

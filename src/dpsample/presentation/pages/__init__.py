@@ -1,4 +1,4 @@
-"""Pages: what all of our HTML pages share. One document that needs no other file, no network, and trusts no text.
+"""Pages: the basis of all HTML pages. A page is one document, needs no network, and trusts no text.
 
     markup      HTML that is made of elements; text that is put into one is escaped
     document    one self-contained document under a strict content policy

@@ -1,4 +1,4 @@
-"""Document: one self-contained page. It can run no code but its own, and can reach nothing.
+"""Document: one self-contained page. It runs no code but its own, and has no network.
 
 Data are embedded as JSON in blocks that browsers do not run, and read from there: no text of a release ever becomes
 code or HTML. The content policy names our scripts and style sheet by their hashes, so that nothing else would run even
@@ -44,7 +44,7 @@ class Document:
     served: bool = False
 
     def html(self) -> str:
-        """Return the whole document."""
+        """Return the HTML of the document."""
         scripts, style = self._code()
         head = [
             tag("meta", charset="utf-8"),
@@ -62,7 +62,7 @@ class Document:
         return f"<!DOCTYPE html>\n{page}\n"
 
     def policy(self) -> str:
-        """Return its content policy, for a server to send along."""
+        """Return its content policy, which a server also sends as a header."""
         scripts, style = self._code()
         return policy(scripts, [style], self.served)
 
@@ -73,7 +73,7 @@ class Document:
 
 
 def figure(name: str, caption: object, described: str, alternative: Markup) -> Markup:
-    """Make the place of the chart `name`: its caption, what it shows in words, and its main points as a table."""
+    """Make the place of the chart `name`: its caption, its description in words, and its main points as a table."""
     return tag(
         "figure",
         tag("figcaption", caption),

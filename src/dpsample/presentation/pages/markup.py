@@ -1,4 +1,4 @@
-"""HTML made of elements. Whatever is put into one is text, and escaped, unless an element was made of it before."""
+"""HTML made of elements. The content of an element is text, and escaped, unless it is an element itself."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ _VOID = {"br", "hr", "input", "meta", "col"}
 
 
 class Markup(str):
-    """HTML that was made by `tag`, or that we wrote ourselves: never anything that came from data."""
+    """HTML that `tag` made, or that stands in the code: never anything that came from data."""
 
     __slots__ = ()
 
@@ -24,15 +24,15 @@ def tag(name: str, /, *content: object, **attributes: object) -> Markup:
 
 
 def join(content: Iterable[object], between: str = "") -> Markup:
-    """Put elements and texts one after the other."""
+    """Concatenate elements and texts."""
     return Markup(between.join(part if isinstance(part, Markup) else html.escape(str(part)) for part in content))
 
 
 def rows(cells: Iterable[Sequence[object]], numbers: Sequence[bool] = (), cell: str = "td") -> Markup:
     """Make rows of a table; the first cell of each is its header, and those of `numbers` are aligned as such."""
-    made = []
+    lines = []
     for row in cells:
-        each = [
+        line = [
             tag(
                 "th" if n == 0 or cell == "th" else "td",
                 value,
@@ -41,8 +41,8 @@ def rows(cells: Iterable[Sequence[object]], numbers: Sequence[bool] = (), cell: 
             )
             for n, value in enumerate(row)
         ]
-        made.append(tag("tr", *each))
-    return join(made)
+        lines.append(tag("tr", *line))
+    return join(lines)
 
 
 def table(
@@ -52,9 +52,9 @@ def table(
     numbers: Sequence[bool] = (),
     first: int | None = None,
 ) -> Markup:
-    """Make a table with a caption and headers, in a frame that scrolls sideways where it must.
+    """Make a table with a caption and headers, in a frame that scrolls sideways if it is too wide.
 
-    Rows after the `first` ones are in a part of their own, which a script may fold.
+    Rows after the `first` ones are in a second body, which a script may fold.
 
     >>> print(table("Pets", ["pet", "n"], [["cat", 2]], [False, True]))
     <div class="scroll" role="region" tabindex="0" aria-label="Pets"><table><caption>Pets</caption><thead><tr>...
@@ -63,9 +63,9 @@ def table(
     bodies = [tag("tbody", rows(cells[:first], numbers))]
     if first is not None and len(cells) > first:
         bodies.append(tag("tbody", rows(cells[first:], numbers), class_="rest"))
-    made = tag("table", tag("caption", caption), tag("thead", rows([names], numbers, "th")), *bodies)
+    element = tag("table", tag("caption", caption), tag("thead", rows([names], numbers, "th")), *bodies)
     label = html.unescape(caption) if isinstance(caption, Markup) else str(caption)
-    return tag("div", made, class_="scroll", role="region", tabindex="0", aria_label=label)
+    return tag("div", element, class_="scroll", role="region", tabindex="0", aria_label=label)
 
 
 def _attribute(name: str, value: Any) -> str:

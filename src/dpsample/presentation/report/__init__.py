@@ -1,34 +1,37 @@
 """A release as a page that anybody can read: from the release alone.
 
-    content     all that the page says, as values
+    content     the content of the page, as values
     page        the same as HTML
-    report.js   the search box, and lists that unfold, in the browser
+    report.js   the search box and the folded lists, in the browser
     notebook    a small view of a release, for notebooks
 
-`Release.report()` and `dpsample report` make it. Charts need ``pip install 'dpsample[report]'``.
+`Release.report()` and `dpsample report` make this page. Charts need ``pip install 'dpsample[report]'``.
 """
 
 import html
+import os
 from dataclasses import dataclass
 
-from dpsample.files import PathLike, write_file
+from dpsample.errors import InvalidValue
+from dpsample.files import PathLike, check_file, write_file
 from dpsample.presentation.charts import check_drawing
 from dpsample.presentation.report.content import TOP, Content, content_of
 from dpsample.presentation.report.notebook import display
 from dpsample.presentation.report.page import page
 from dpsample.release.release import Release
 
-__all__ = ["Content", "Report", "content_of", "display", "make_report"]
+__all__ = ["Content", "Report", "check_report", "content_of", "display", "make_report"]
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A page: one HTML document that needs no other file and no network. Notebooks show it in a frame of its own."""
+    """A page: one HTML document that needs no other file and no network. Notebooks show it in a frame."""
 
     html: str
 
     def write(self, path: PathLike, force: bool = False) -> None:
-        """Write the page, whole or not at all."""
+        """Write the page, atomically, to a file whose name ends with .html."""
+        check_report(path, force)
         write_file(path, self.html.encode(), force)
 
     def __repr__(self) -> str:
@@ -42,13 +45,19 @@ class Report:
         )
 
 
+def check_report(path: PathLike, force: bool = False) -> None:
+    """Check, before any work, that a report can be written: its name ends with .html.
+
+    So no option makes a report replace a release, whatever its name.
+    """
+    if not os.fspath(path).lower().endswith(".html"):
+        raise InvalidValue("the name of a report ends with .html", repr(os.fspath(path)), "name it so")
+    check_file(path, force)
+
+
 def make_report(
     release: Release, *, title: str | None = None, name: str | None = None, top: int = TOP, prove: bool | None = None
 ) -> Report:
-    """Make the page of a release.
-
-    `name` is that of the release's file, for the commands that the page shows; `top` is how many keys the top list has.
-    `prove` runs the proof of its privacy, or not; by default, it is run where it takes seconds.
-    """
+    """Make the page of a release. `Release.report` describes the arguments."""
     check_drawing()
     return Report(page(content_of(release, title=title, name=name, top=top, prove=prove)))

@@ -1,4 +1,4 @@
-"""All that a report says, as values, computed from the release alone."""
+"""The content of a report, as values, computed from the release alone."""
 
 import math
 import shlex
@@ -15,7 +15,6 @@ from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
 from dpsample.presentation.explain import Strength, visibility
 from dpsample.presentation.tables import readable
-from dpsample.questions.remainder import Remainder
 from dpsample.questions.result import Estimates
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
@@ -26,21 +25,21 @@ from dpsample.scheme.tokens import lifetime
 TOP = 100  # keys in the top list
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 LISTED = 100_000  # keys that can be searched
-_BYTES = 3_800_000  # that they may take in the page
-_EACH, _TOKEN = 3, 34  # about so many of a key beyond its text, and of the numbers of a token
-_LONG = 1500  # rows of a token's life, as with a small epsilon, above which a proof takes more than seconds
+_BYTES = 3_800_000  # of these keys in the page
+_EACH, _TOKEN = 3, 34  # bytes, about: of a key beyond its text, and of the numbers of a token
+_LONG = 1500  # frequencies of a token's support, with a small epsilon; above, a proof takes more than seconds
 _POINTS = 160  # of a curve
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The keys that can be searched, most frequent first; those of one token are neighbours."""
+    """The keys that can be searched, most frequent first; keys of one token are neighbours."""
 
     columns: dict[str, list[str]]  # texts
     runs: list[int]  # number of keys of each token
-    tokens: Floats  # none for keys only
+    tokens: Floats  # empty for keys only
     numbers: dict[str, Floats]  # value, low, high of each token
-    left_out: int  # keys that are not here
+    left_out: int  # number of keys that are not listed
 
     def __len__(self) -> int:
         return sum(self.runs)
@@ -48,7 +47,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report."""
+    """The content of a report."""
 
     title: str
     name: str
@@ -57,24 +56,24 @@ class Content:
     proof: Proof | PrivacyViolation | None  # None: not run
     detection_threshold: int | None
     visibility: list[tuple[Fraction, int | None]]
-    top: Estimates | None  # as all that needs tokens, None for keys only
-    counts: list[tuple[int, Estimate]]  # frequency, number of keys at least so frequent
+    top: Estimates | None  # None for keys only, as all that needs tokens
+    counts: list[tuple[int, Estimate]]  # a frequency, and the number of keys of this frequency or more
     quantiles: Estimates | None
     curve: Curve
-    other: Remainder | None
+    other: Estimate | None
     listing: Listing
 
     @property
     def terms(self) -> Terms:
-        """What the release was made with."""
+        """The public parameters of the release."""
         return self.release.terms
 
     def python(self, *calls: str) -> str:
-        """Python that gives the numbers of a section."""
+        """Return Python that computes the numbers of a section."""
         return "\n".join(["import dpsample", "", f"release = dpsample.read_release({self.name!r})", *calls])
 
     def command(self, *words: object) -> str:
-        """The command that gives the numbers of a section; FILE among the words is the release."""
+        """Return the command that prints the numbers of a section; FILE among the words is the release."""
         return shlex.join(["dpsample", *(self.name if word is FILE else str(word) for word in words)])
 
 
@@ -89,12 +88,12 @@ def content_of(
     top: int = TOP,
     prove: bool | None = None,
 ) -> Content:
-    """Compute it all. The arguments are those of `make_report`."""
-    sampling, each = release.sampling, release.per_key
+    """Compute the content. The arguments are those of `make_report`."""
+    sampling, privacy = release.sampling, release.per_key
     tokens = not release.keys_only
-    detection_threshold = frequency_reaching(0.5, sampling, each)
+    detection_threshold = frequency_reaching(0.5, sampling, privacy)
     listed = release.each_key() if tokens and len(release) else None
-    spread = tokens and len(release) and detection_threshold is not None
+    has_quantiles = tokens and len(release) and detection_threshold is not None
     return Content(
         title=title or f"Private release: {', '.join(release.keys)}",
         name=PurePath(name).name if name else "release.private.parquet",
@@ -102,11 +101,11 @@ def content_of(
         strength=Strength.of(release.privacy),
         proof=_proof(release.terms, prove),
         detection_threshold=detection_threshold,
-        visibility=visibility(sampling, each),
+        visibility=visibility(sampling, privacy),
         top=release.top(top) if tokens else None,
         counts=_counts(release, detection_threshold, listed),
-        quantiles=release.quantiles(SHARES) if spread else None,
-        curve=curve(sampling, each, _POINTS),
+        quantiles=release.quantiles(SHARES) if has_quantiles else None,
+        curve=curve(sampling, privacy, _POINTS),
         other=release.other() if tokens and release.total is not None else None,
         listing=_listing(release, listed),
     )
@@ -126,13 +125,13 @@ def _counts(release: Release, detection_threshold: int | None, listed: Estimates
         return []
     largest = max(float(np.max(listed.numbers["value"].to_numpy())), detection_threshold)
     few = lifetime(release.per_key) > _LONG
-    return [(i, release.count_keys(at_least=i)) for i in steps(detection_threshold, largest, few)]
+    return [(i, release.count_keys(at_least=i)) for i in round_frequencies(detection_threshold, largest, few)]
 
 
-def steps(first: int, last: float, few: bool = False) -> list[int]:
-    """Return round frequencies from the first to the last, evenly by magnitude: few enough to ask for each.
+def round_frequencies(first: int, last: float, few: bool = False) -> list[int]:
+    """Return round frequencies from the first to the last, evenly by magnitude: few enough to estimate each.
 
-    >>> steps(14, 1000), steps(20, 3e6), steps(20, 1e12)[:4]
+    >>> round_frequencies(14, 1000), round_frequencies(20, 3e6), round_frequencies(20, 1e12)[:4]
     ([14, 20, 50, 100, 200, 500, 1000], [20, 30, 100, 300, 1000, 3000, 10000, ...], [20, 100, 1000, 10000])
     """
     decades = math.log10(last / first)
@@ -142,7 +141,7 @@ def steps(first: int, last: float, few: bool = False) -> list[int]:
 
 
 def _listing(release: Release, listed: Estimates | None) -> Listing:
-    """Take the keys with the largest estimates, as many as a page can hold."""
+    """List the keys with the largest estimates, as many as a page can hold."""
     tokens = np.ones(len(release)) if listed is None else release.table["token"].to_numpy()
     values = tokens if listed is None else listed.numbers["value"].to_numpy()
     order = np.lexsort((-tokens, -values))[:LISTED]
@@ -155,9 +154,9 @@ def _listing(release: Release, listed: Estimates | None) -> Listing:
     sizes[first] += _TOKEN
     n = int(np.searchsorted(np.cumsum(sizes), _BYTES, side="right"))
     first = first[first < n]
-    shown = {name: texts[:n] for name, texts in columns.items()}
+    columns = {name: texts[:n] for name, texts in columns.items()}
     runs = np.diff(first, append=n).tolist()
     if listed is None:
-        return Listing(shown, [n], np.zeros(0), {}, len(release) - n)
+        return Listing(columns, [n], np.zeros(0), {}, len(release) - n)
     numbers = {name: listed.numbers[name].to_numpy()[order[first]] for name in ("value", "low", "high")}
-    return Listing(shown, runs, tokens[first], numbers, len(release) - n)
+    return Listing(columns, runs, tokens[first], numbers, len(release) - n)

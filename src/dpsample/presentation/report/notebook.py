@@ -1,15 +1,15 @@
-"""A release in a notebook: its privacy in words, its top keys, and how likely keys were to be reported.
+"""A release in a notebook: its privacy in words, its top keys, and the reporting probability by frequency.
 
-Made without the chart library, and fast: it is shown whenever a cell ends with a release.
+It is fast, and needs no chart library: a notebook shows it whenever a cell ends with a release.
 """
 
 import numpy as np
 import pyarrow.compute as pc
 
-from dpsample.estimators.estimate import shown_number
+from dpsample.exact import shown_number
 from dpsample.presentation.explain import explain_privacy, explain_visibility
 from dpsample.presentation.pages.markup import Markup, join, tag
-from dpsample.presentation.tables import readable, visible
+from dpsample.presentation.tables import printable, readable
 from dpsample.release.release import Release
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
@@ -38,7 +38,7 @@ def _top(release: Release) -> Markup:
     columns = [readable(table[name]) for name in release.keys]
     if not release.keys_only:
         columns += [[shown_number(v) for v in table[name].to_pylist()] for name in ("token", "estimate")]
-    names = tag("tr", *(tag("th", visible(name), scope="col") for name in table.column_names))
+    names = tag("tr", *(tag("th", printable(name), scope="col") for name in table.column_names))
     rows = [tag("tr", *(tag("td", value) for value in row)) for row in zip(*columns, strict=True)]
     more = len(release) - len(rows)
     rest = [tag("p", f"... and {more:,} more; release.report() shows all of it")] if more > 0 else []
@@ -46,7 +46,7 @@ def _top(release: Release) -> Markup:
 
 
 def _curve(release: Release) -> Markup:
-    """Draw the probability to be reported, from the frequency that has 1 % to the one that has 99 %."""
+    """Draw the reporting probability, from the frequency at which it is 1 % to the one at which it is 99 %."""
     low, high = (frequency_reaching(level, release.sampling, release.per_key) for level in (0.01, 0.99))
     if low is None or high is None:
         return Markup()
@@ -54,8 +54,8 @@ def _curve(release: Release) -> Markup:
     pi = reporting_probabilities(i, release.sampling, release.per_key)
     x = np.log(i / i[0]) / np.log(i[-1] / i[0]) * _WIDTH
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, 2 + (1 - pi) * (_HEIGHT - 4), strict=True))
-    said = f"Probability to be reported, from frequency {i[0]:,} (left) to {i[-1]:,} (right)"
+    caption = f"Reporting probability, from frequency {i[0]:,} (left) to {i[-1]:,} (right)"
     line = tag("polyline", points=points, fill="none", stroke="#0072B2", stroke_width="2")
     base = tag("path", d=f"M0 {_HEIGHT - 1}H{_WIDTH}", stroke="#888888", fill="none")
-    image = tag("svg", tag("title", said), line, base, width=_WIDTH, height=_HEIGHT, role="img", aria_label=said)
-    return tag("figure", image, tag("figcaption", said))
+    image = tag("svg", tag("title", caption), line, base, width=_WIDTH, height=_HEIGHT, role="img", aria_label=caption)
+    return tag("figure", image, tag("figcaption", caption))

@@ -1,14 +1,13 @@
-"""The report as HTML: sections of words, tables and charts. What it says is computed in `content`."""
+"""The report as HTML: sections of words, tables and charts. `content` computes the values."""
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
 from dpsample import __version__
 from dpsample.errors import PrivacyViolation
-from dpsample.estimators.estimate import Estimate, shown_number
-from dpsample.exact import text
+from dpsample.estimators.estimate import Estimate
+from dpsample.exact import shown_number, text
 from dpsample.presentation.charts import Panel, page_chart
 from dpsample.presentation.explain import (
     explain_protected,
@@ -16,51 +15,56 @@ from dpsample.presentation.explain import (
     explain_size,
     explain_total,
     explain_visibility,
+    round_up,
 )
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 from dpsample.presentation.report.content import FILE, SHARES, Content, Listing
-from dpsample.presentation.tables import readable, visible
+from dpsample.presentation.tables import printable, readable
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, KeepAll
 
-_FIRST = 15  # rows of the top list, before it is unfolded
+_FIRST = 15  # rows of the top list, while it is folded
 _BAR = 120  # width of the largest bar in the top list
 
 
 def page(content: Content) -> str:
-    """Return the whole document."""
+    """Return the HTML of the document."""
     sections = {
         "privacy": ("Privacy", "Privacy", _privacy(content)),
         "top": ("Top keys", "Top keys", _top(content)),
         "search": ("Search", "All keys", _search(content)),
         "frequencies": ("Frequencies", "How frequent keys are", _frequencies(content)),
-        "reported": ("Reporting", "How likely a key was to be reported", _reported(content)),
-        "unseen": ("Limits", "What cannot be seen", _unseen(content)),
+        "reported": ("Reporting", "Reporting probability", _reported(content)),
+        "limits": ("Limits", "What this release cannot show", _limits(content)),
         "parameters": ("Parameters", "Parameters", _parameters(content)),
     }
-    shown = {name: made for name, made in sections.items() if made[2]}
-    links = [tag("li", tag("a", short, href=f"#{name}")) for name, (short, _, _) in shown.items()]
+    sections = {name: section for name, section in sections.items() if section[2]}
+    links = [tag("li", tag("a", short, href=f"#{name}")) for name, (short, _, _) in sections.items()]
     body = join(
         [
             tag("a", "Skip to the content", href="#content", class_="skip"),
             tag(
                 "header",
-                tag("h1", visible(content.title)),
-                tag("p", "Made from the private release alone. It shows nothing else of the data.", class_="quiet"),
+                tag("h1", printable(content.title)),
+                tag(
+                    "p",
+                    "This page follows from the private release alone. It shows nothing else of the data.",
+                    class_="quiet",
+                ),
                 tag("nav", tag("ul", *links), aria_label="Sections"),
             ),
             tag(
                 "main",
-                *(tag("section", tag("h2", title), inner, id=name) for name, (_, title, inner) in shown.items()),
+                *(tag("section", tag("h2", title), inner, id=name) for name, (_, title, inner) in sections.items()),
                 id="content",
             ),
-            tag("footer", tag("p", f"dpsample {__version__}. This page needs no network, and sends nothing anywhere.")),
+            tag("footer", tag("p", f"dpsample {__version__}. This page needs no network and sends no data.")),
         ]
     )
     charts = {"chart-reported": _reported_chart(content)}
     if content.counts:
         charts["chart-frequencies"] = _frequencies_chart(content)
-    return Document(visible(content.title), body, {"keys": _data(content.listing)}, charts, [_script()]).html()
+    return Document(printable(content.title), body, {"keys": _data(content.listing)}, charts, [_script()]).html()
 
 
 def _privacy(content: Content) -> Markup:
@@ -73,26 +77,26 @@ def _privacy(content: Content) -> Markup:
         "protects each": terms.unit,
     }
     if content.detection_threshold is not None:
-        facts["frequency from which on keys are likely to be seen"] = f"{content.detection_threshold:,}"
+        facts["detection threshold (frequency)"] = f"{content.detection_threshold:,}"
     words = [
-        tag("p", tag("strong", "Whom it protects: "), explain_protected(terms.max_keys), "."),
+        tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys), "."),
         tag(
             "p",
-            tag("strong", "How strongly: "),
-            f"whether {one} is in the data or not changes the probability of anything in this release by at most a "
-            f"factor of {shown_number(_up(strength.factor, 3))}, which is exp(epsilon). Someone who knows {rest}, "
-            f"and bets at even odds on whether {one} is there, is right with a probability of at most "
-            f"{_up(100 * strength.guess, 1):g} %, instead of 50 %.",
+            tag("strong", "Strength: "),
+            f"the presence of {one} in the data changes the probability of any output by at most a factor of "
+            f"{shown_number(round_up(strength.factor, 3))}, which is exp(epsilon). Someone who knows {rest}, and "
+            f"guesses whether {one} is in the data, is right with a probability of at most "
+            f"{round_up(100 * strength.guess, 1):g} %, instead of 50 %.",
         ),
         tag(
             "p",
-            tag("strong", "Left aside: "),
-            f"events with a probability of up to 1 in {strength.one_in:,} (delta), in which more may be revealed.",
+            tag("strong", "Exception: "),
+            f"with a probability of up to 1 in {strength.one_in:,} (delta), the release may reveal more.",
         ),
-        tag("p", tag("strong", "It adds up: "), "every further release of the same data spends more of their privacy."),
+        tag("p", tag("strong", "Composition: "), "every further release of the same data adds to what is spent."),
     ]
     parts: list[Sequence[object]] = [
-        ["keys, and their tokens" if not terms.keys_only else "keys", *_spent(terms.keys_privacy)]
+        ["keys and their tokens" if not terms.keys_only else "keys", *_spent(terms.keys_privacy)]
     ]
     if terms.size is not None:
         parts.append(["the sample size", text(terms.size.weights.epsilon), "0"])
@@ -103,16 +107,11 @@ def _privacy(content: Content) -> Markup:
         "div",
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()), class_="facts"),
         *words,
-        table("What was spent on what", ["part", "epsilon", "delta"], parts, [False, True, True]),
+        table("Epsilon and delta, by part", ["part", "epsilon", "delta"], parts, [False, True, True]),
         *_proof(content),
-        *([tag("p", f"Entered in a ledger of the data's budget as {terms.ledger}.")] if terms.ledger else []),
+        *([tag("p", f"The ledger of the dataset has this release as entry {terms.ledger}.")] if terms.ledger else []),
         class_="label",
     )
-
-
-def _up(value: float, digits: int) -> float:
-    """Round a bound up, so that it still holds."""
-    return math.ceil(value * 10**digits) / 10**digits if value < 1e12 else value
 
 
 def _spent(privacy: Privacy) -> list[str]:
@@ -122,14 +121,14 @@ def _spent(privacy: Privacy) -> list[str]:
 def _proof(content: Content) -> list[Markup]:
     proof, command = content.proof, tag("code", content.command("verify", FILE))
     if proof is None:
-        return [tag("p", tag("strong", "Certificate: "), "not run for this page, since it takes long. Run ", command)]
+        return [tag("p", tag("strong", "Certificate: "), "not run for this page: it takes long. Run ", command)]
     if isinstance(proof, PrivacyViolation):
-        said = tag("span", "FAILED", class_="bad")
-        return [tag("p", tag("strong", "Certificate: "), said, f": {proof}. Run ", command)]
-    said = tag("span", "proved" if proof.complete else "proved at the frequencies that were checked", class_="good")
+        verdict = tag("span", "FAILED", class_="bad")
+        return [tag("p", tag("strong", "Certificate: "), verdict, f": {proof}. Run ", command)]
+    verdict = tag("span", "proved" if proof.complete else "proved at the frequencies that were checked", class_="good")
     return [
-        tag("p", tag("strong", "Certificate: "), said, " in exact arithmetic, on the integers that were drawn from."),
-        tag("details", tag("summary", "The proof"), tag("pre", str(proof), tabindex="0"), tag("p", "Again: ", command)),
+        tag("p", tag("strong", "Certificate: "), verdict, " in exact arithmetic, on the integers of the token laws."),
+        tag("details", tag("summary", "The proof"), tag("pre", str(proof), tabindex="0"), tag("p", "Run ", command)),
     ]
 
 
@@ -152,13 +151,13 @@ def _top(content: Content) -> Markup | None:
         ]
         for n in range(len(top))
     ]
-    names = [visible(name) for name in top.groups.column_names]
+    names = [printable(name) for name in top.groups.column_names]
     k = len(top)
     title = f"The {k:,} keys with the largest estimates"
     level = f"{100 * top.level:g} %"
     return join(
         [
-            tag("p", f"About how frequent each key is, and the probability that it truly is one of the top {k:,}."),
+            tag("p", f"The estimated frequency of each key, and the probability that it is one of the top {k:,}."),
             table(
                 title,
                 ["", *names, "frequency", f"{level} interval", f"in the top {k:,}", ""],
@@ -178,7 +177,7 @@ def _share(probability: float) -> str:
 
 
 def _bar(value: float, low: float, high: float, largest: float) -> Markup:
-    """A bar of the estimate with its interval, for the eye only."""
+    """Draw a bar of the estimate with its interval; screen readers have the numbers."""
     x = [round(_BAR * n / largest, 2) for n in (value, low, high)]
     bar = tag("rect", x="0", y="3", width=x[0], height="8", fill="currentColor", opacity="0.55")
     line = tag("line", x1=x[1], x2=x[2], y1="7", y2="7", stroke="var(--ink)", stroke_width="2")
@@ -187,20 +186,20 @@ def _bar(value: float, low: float, high: float, largest: float) -> Markup:
 
 def _search(content: Content) -> Markup:
     listing, release = content.listing, content.release
-    said = f"All {len(release):,} reported keys."
+    scope = f"All {len(release):,} reported keys."
     if listing.left_out:
         which = "first" if release.keys_only else "most frequent"
-        said = f"The {len(listing):,} {which} of {len(release):,} reported keys; the release has the rest."
+        scope = f"The {len(listing):,} {which} of {len(release):,} reported keys; the release has the rest."
     if not len(release):
-        return tag("p", "No key was reported: the data may have none that is frequent enough.")
-    names = [visible(name) for name in listing.columns]
+        return tag("p", "No key was reported. The data may have no key above the detection threshold.")
+    names = [printable(name) for name in listing.columns]
     numbers = [] if release.keys_only else ["frequency", "95 % interval", "token"]
     heads = [tag("th", name, scope="col") for name in names]
     heads += [tag("th", name, scope="col", class_="number") for name in numbers]
     inner = [
-        tag("p", said, " A token is what was published of a key's frequency; the frequency is estimated from it.")
+        tag("p", scope, " The token of a key is its published, noisy frequency. The frequency is estimated from it.")
         if numbers
-        else tag("p", said, " This release tells which keys there are, not how frequent they are."),
+        else tag("p", scope, " This release has keys without frequencies."),
         tag(
             "div",
             tag("label", "Find keys that contain", for_="query"),
@@ -234,7 +233,7 @@ def _search(content: Content) -> Markup:
 
 
 def _data(listing: Listing) -> dict[str, object]:
-    """What the search reads: numbers are rounded as they are shown."""
+    """Return the data of the search; numbers are rounded as they are shown."""
     numbers = {name: [_rounded(value) for value in column] for name, column in listing.numbers.items()}
     keys = list(listing.columns.values())
     return {"keys": keys, "runs": listing.runs, "tokens": [_rounded(t, 9) for t in listing.tokens], **numbers}
@@ -248,23 +247,25 @@ def _rounded(value: float, digits: int = 1) -> float | int:
 def _frequencies(content: Content) -> Markup | None:
     if content.top is None or not content.counts:
         return None
-    rows = [[f"{i:,}", *_numbers(found)] for i, found in content.counts]
+    rows = [[f"{i:,}", *_numbers(estimate)] for i, estimate in content.counts]
     counted = table(
-        "Number of keys in the data that are at least so frequent, reported or not",
+        "Number of keys in the data of this frequency or more, reported or not",
         ["frequency", "keys", "95 % interval", ""],
         rows,
         [True, True, True, False],
     )
     first, (last, _) = content.counts[0], content.counts[-1]
     described = (
-        f"Line chart: about {shown_number(first[1].value)} keys have frequency {first[0]:,} or more; the higher the "
-        f"frequency, up to {last:,}, the fewer the keys. The table below has all of its points."
+        f"Line chart: about {shown_number(first[1].value)} keys have frequency {first[0]:,} or more. The number falls "
+        f"with the frequency, up to {last:,}. The table below has all points."
     )
     calls = [f"for at_least in {[i for i, _ in content.counts]}:", "    print(release.count_keys(at_least=at_least))"]
     at_least = content.counts[0][0]
     parts = [
-        figure("chart-frequencies", "How many keys are at least so frequent, with 95 % intervals.", described, counted),
-        *_notes(f"of some of these numbers: {note}" for _, found in content.counts for note in found.notes),
+        figure(
+            "chart-frequencies", "Number of keys of each frequency or more, with 95 % intervals.", described, counted
+        ),
+        *_notes(f"of some of these numbers: {note}" for _, estimate in content.counts for note in estimate.notes),
         _again(content, calls, ["query", FILE, "--of", f"at-least:{at_least}"]),
     ]
     if content.quantiles is not None:
@@ -277,7 +278,7 @@ def _frequencies(content: Content) -> Markup | None:
         parts += [
             tag("h3", "Quantiles"),
             table(
-                f"This share of keys is at most so frequent, {'; '.join(q.notes)}",
+                f"Frequency that this share of keys does not exceed, {'; '.join(q.notes)}",
                 ["share of keys", "frequency", "95 % interval"],
                 rows,
                 [False, True, True],
@@ -287,9 +288,9 @@ def _frequencies(content: Content) -> Markup | None:
     return join(parts)
 
 
-def _numbers(found: Estimate) -> list[str]:
-    interval = f"{shown_number(found.low)} to {shown_number(found.high)}"
-    return [shown_number(found.value), interval, "" if found.guaranteed else "not guaranteed"]
+def _numbers(estimate: Estimate) -> list[str]:
+    interval = f"{shown_number(estimate.low)} to {shown_number(estimate.high)}"
+    return [shown_number(estimate.value), interval, "" if estimate.guaranteed else "not guaranteed"]
 
 
 def _frequencies_chart(content: Content) -> dict[str, object]:
@@ -319,27 +320,25 @@ def _reported(content: Content) -> Markup:
     rows = [[f"{curve.frequencies[n]:,}", *(f"{line[n]:.3g}" for line in lines.values())] for n in picks]
     compared = len(lines) > 1
     sampled = not isinstance(content.terms.sampling, KeepAll)
-    more = (
-        "" if content.terms.max_keys else "No private scheme reports keys of any frequency with a larger probability."
-    )
+    more = "" if content.terms.max_keys else "No private scheme has a larger reporting probability at any frequency."
     if sampled:
-        more = "Sampling is part of it: a key that was not sampled was not reported."
-    words = [tag("p", "Rare keys are hidden, frequent ones are shown, and in between chance decides. ", more)]
+        more = "It includes sampling: a key that was not sampled was not reported."
+    words = [tag("p", "The reporting probability of a key grows with its frequency. ", more)]
     if compared:
         words.append(
             tag(
                 "p",
-                "For comparison, the stability-based histogram, the usual way to publish keys",
+                "For comparison: the stability-based histogram, the usual method to publish keys",
                 " (in its sampled form)" if sampled else "",
-                ", at the same privacy: with its published cutoff, and with the tightest one that is as private.",
+                ", at the same privacy, with its published cutoff and with the lowest one that is as private.",
             )
         )
     half = content.detection_threshold
-    described = "Line chart of the probability to be reported, by frequency. " + (
+    described = "Line chart of the reporting probability by frequency. " + (
         "It does not reach one half." if half is None else f"In this release it reaches one half at frequency {half:,}."
     )
     names = ["frequency", *lines]
-    numbers = table("Probability that a key is reported, by its frequency", names, rows, [True] * len(names))
+    numbers = table("Reporting probability by frequency", names, rows, [True] * len(names))
     calls = [
         "from dpsample.scheme import reporting_probabilities",
         f"print(reporting_probabilities({at}, release.sampling, release.per_key))",
@@ -353,19 +352,19 @@ def _reported(content: Content) -> Markup:
     return join(
         [
             *words,
-            figure("chart-reported", "Probability that a key was reported, by its frequency.", described, numbers),
+            figure("chart-reported", "Reporting probability by frequency.", described, numbers),
             _again(content, calls, ["info", FILE, "--format", "json"], "The parameters of the scheme"),
         ]
     )
 
 
 def _lines(content: Content) -> dict[str, Floats]:
-    """The curve of this release, and those of the stability-based histogram where it is stated for the sampling."""
+    """Return the curve of this release, and those of the stability-based histogram if the sampling has one."""
     curve = content.curve
     named = {
         "this release": curve.pws,
         "stability-based histogram": curve.sbh,
-        "the same, with its tightest cutoff": curve.tight,
+        "the same, with its lowest cutoff": curve.tight,
     }
     return {name: line for name, line in named.items() if line is not None}
 
@@ -380,61 +379,61 @@ def _reported_chart(content: Content) -> dict[str, object]:
     return page_chart(rows, Panel("", "frequency", "probability", log_x=bool(i[-1] > 20 * i[0]), span_y=(0, 1)))
 
 
-def _unseen(content: Content) -> Markup:
-    terms = content.terms
-    seen = content.detection_threshold
+def _limits(content: Content) -> Markup:
+    terms, threshold = content.terms, content.detection_threshold
     lines = [
         explain_visibility(terms.sampling, terms.per_key).capitalize() + ".",
-        "A key that is not listed may be in the data, or not: it was rare, or was not sampled, or is not there."
-        if seen is None
-        else f"A key that is not listed may be in the data. Below frequency {seen:,} most keys are hidden, and how "
-        "many such keys there are cannot be told.",
-        "Sums over keys count the hidden ones only as far as the reported ones tell of them; intervals that rest on "
-        "too little are marked as not guaranteed.",
+        "A key that is not listed may be in the data: it may have been rare, or not sampled."
+        if threshold is None
+        else f"A key that is not listed may be in the data. Below the detection threshold, frequency {threshold:,}, "
+        "most keys are not reported, and their number is unknown.",
+        "A sum over keys includes unreported keys only as far as it can be estimated from reported ones. An interval "
+        "without its nominal coverage is marked as not guaranteed.",
     ]
-    made = [tag("ul", *(tag("li", line) for line in lines))]
+    parts = [tag("ul", *(tag("li", line) for line in lines))]
     if terms.total is not None:
         unit = "elements" if terms.max_keys is None else "keys of users, each user once in a key"
-        made.append(tag("p", f"All data together have about {explain_total(terms.total)} ({unit})."))
+        parts.append(tag("p", f"The data have about {explain_total(terms.total)} ({unit})."))
     if content.other is not None:
-        made.append(
-            tag("p", "Of these, keys that are not reported have about ", tag("strong", str(content.other)), ".")
-        )
-        made.append(_again(content, ["print(release.total.interval())", "print(release.other())"], ["query", FILE]))
-    return join(made)
+        value, interval, guaranteed = _numbers(content.other)
+        level = f" ({100 * content.other.level:g} %: {interval}{', ' * bool(guaranteed)}{guaranteed})"
+        parts.append(tag("p", "Of these, about ", tag("strong", value, level), " have keys that were not reported."))
+        parts += _notes(content.other.notes)
+        parts.append(_again(content, ["print(release.total.estimate())", "print(release.other())"], ["query", FILE]))
+    return join(parts)
 
 
 def _parameters(content: Content) -> Markup:
     terms = content.terms
     rows: list[tuple[str, object]] = [
-        ("key columns", join([tag("code", visible(name)) for name in terms.keys], ", ")),
+        ("key columns", join([tag("code", printable(name)) for name in terms.keys], ", ")),
         ("reported keys", f"{len(content.release):,}"),
-        ("protects", explain_protected(terms.max_keys)),
+        ("unit of privacy", explain_protected(terms.max_keys)),
         ("epsilon, delta", f"{text(terms.privacy.epsilon)}, {text(terms.privacy.delta)}"),
     ]
     if terms.per_key != terms.privacy:
-        rows.append(("of each key", f"epsilon {text(terms.per_key.epsilon)}, delta {text(terms.per_key.delta)}"))
+        rows.append(("per key", f"epsilon {text(terms.per_key.epsilon)}, delta {text(terms.per_key.delta)}"))
     rows.append(("sampling", explain_sampling(terms.sampling)))
     if terms.size is not None:
         rows.append(("sample size", explain_size(terms.size)))
     if terms.total is not None:
         rows.append(("total", explain_total(terms.total)))
     if terms.grid is not None:
-        rows.append(("tokens", f"in steps of 1/{terms.grid}; column “estimate” of the file by {terms.estimator}"))
+        rows.append(("tokens", f"in steps of 1/{terms.grid}; estimator of the column “estimate”: {terms.estimator}"))
     if terms.ledger:
         rows.append(("ledger", terms.ledger))
     rows.append(("made with", f"dpsample {terms.dpsample}"))
     return join(
         [
-            table("What the release was made with", ["parameter", "value"], rows),
-            tag("p", "Read it all, and prove its privacy, with:"),
+            table("Parameters of the release", ["parameter", "value"], rows),
+            tag("p", "To print the parameters, and to prove the privacy:"),
             tag(
                 "pre",
                 "\n".join(content.command(*words) for words in (["info", FILE], ["verify", FILE])),
                 tabindex="0",
                 class_="again",
             ),
-            tag("p", "This page:"),
+            tag("p", "To make this page:"),
             tag("pre", content.command("report", FILE, "-o", "report.html"), tabindex="0", class_="again"),
         ]
     )
@@ -447,10 +446,10 @@ def _notes(notes: Iterable[str]) -> list[Markup]:
 def _again(
     content: Content, calls: Sequence[str], words: Sequence[object], command: str = "On the command line"
 ) -> Markup:
-    """How to get the same numbers."""
+    """Show how to compute the same numbers."""
     return tag(
         "details",
-        tag("summary", "Get these numbers yourself"),
+        tag("summary", "Compute these numbers yourself"),
         tag("p", "In Python:"),
         tag("pre", content.python(*calls), tabindex="0", class_="again python"),
         tag("p", f"{command}:"),

@@ -14,7 +14,7 @@ from dpsample.private.engine.columns import require_plain, shaped
 from dpsample.private.engine.duckdb.columns import frequency_faults, number_family
 from dpsample.private.engine.errors import FREQUENCY_FAULTS, refusal_of_code, type_refusal
 from dpsample.private.source import Source
-from dpsample.private.sql import quoted_name, quoted_text
+from dpsample.sql import quoted_name, quoted_text
 
 _VIEW = "dpsample_source"
 _STORED = {  # what a column of SQLite may store, by its type here, and what that is called

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dpsample.accounting.ledger import release_sha256
 from dpsample.errors import SystemFailure
-from dpsample.files import PathLike, check_folder, check_output, commit_parts, rebatch, whole_folder, write_table
+from dpsample.files import PathLike, atomic_folder, check_folder, check_output, commit_parts, rebatch, write_table
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.engine.spark import Spark  # first: it says what to install
@@ -104,7 +104,7 @@ class Job:
         """
         engine = self.engine
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
-        with whole_folder(folder) as target:
+        with atomic_folder(folder) as target:
             draft = target / "reported"  # gone before the folder has its name
             draft.mkdir(0o700)  # drawn tokens, for their owner only
             drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)

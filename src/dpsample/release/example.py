@@ -1,0 +1,34 @@
+"""A small release, for the examples in docstrings: words, without any data behind them."""
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.accounting.totals import Total
+from dpsample.estimators.mle import mle
+from dpsample.privacy import Privacy
+from dpsample.release.release import Release
+from dpsample.release.terms import Terms
+from dpsample.scheme.sampling import KeepAll
+
+_TERMS = Terms(
+    Privacy(1, "1e-6"),
+    KeepAll(),
+    ("word",),
+    grid=16,
+    per_key=Privacy("0.95", "1e-6"),
+    total=Total(9000, epsilon=Fraction(1, 20), sensitivity=Fraction(1)),
+)
+_CELLS = {"cat": 79848, "catfish": 4964, "cow": 12640, "dog": 33612, "dogma": 888, "eel": 816}
+
+release = Release(
+    pa.table(
+        {
+            "word": list(_CELLS),
+            "token": [cell / 16 for cell in _CELLS.values()],
+            "estimate": mle(np.array([*_CELLS.values()]), _TERMS.sampling, _TERMS.per_key, 16),
+        }
+    ),
+    _TERMS,
+)
