@@ -66,7 +66,7 @@ def sample(output: str, force: bool, form: str, show_private: bool, **given: Any
       dpsample sample events.parquet --key query --scheme ppswor --tau 1e-4 -o sample.parquet
       dpsample sanitize sample.parquet --epsilon 1 --delta 1e-8 -o queries.private.parquet
     """
-    from dpsample.files import check_output
+    from dpsample.files import check_not_input, check_output
 
     options.check_engine(given, False)
     sampling = options.sampling_of(given)
@@ -76,11 +76,14 @@ def sample(output: str, force: bool, form: str, show_private: bool, **given: Any
         from dpsample import spark
 
         with spark.session(given["master"]) as session:
-            drawn = spark.sample(options.spark_source_of(session, given), partitions=given["partitions"], **how)
+            source = options.spark_source_of(session, given)
+            check_not_input(output, source.inputs())
+            drawn = spark.sample(source, partitions=given["partitions"], **how)
     else:
         from dpsample.private.run import sample as draw
 
         source = options.source_of(given)
+        check_not_input(output, source.inputs())
         with options.engine_of(given) as engine, progress_bar() as progress:
             drawn = draw(source, engine=engine, progress=progress, **how)
     drawn.write(output, force=force)

@@ -6,7 +6,7 @@ Request = Source + Setting + what is reported, how it is drawn, and the ledger t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, Literal, TypedDict
 
 from dpsample.accounting.composition import check_keys_per_user
@@ -84,6 +84,10 @@ class Request:
             options.pop("total", False),
         )
         return cls(source, setting, **options)
+
+    def inputs(self) -> list[str]:
+        """List the files and folders on this machine that are read, and the ledger: none of them can be the output."""
+        return [*self.source.inputs(), *([] if self.ledger is None else [fspath(self.ledger)])]
 
 
 def check_users(source: Source, max_keys_per_user: int | None) -> int | None:

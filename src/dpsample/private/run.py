@@ -17,7 +17,7 @@ import pyarrow as pa
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.ledger import release_sha256
-from dpsample.files import check_output
+from dpsample.files import check_not_input, check_output
 from dpsample.privacy import Privacy
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.engine import Engine
@@ -113,6 +113,7 @@ def write_release_to(
     progress: Progress | None = None,
 ) -> Written:
     """Carry out a request into a file."""
+    check_not_input(output, request.inputs())
     check_output(output, force=force, format=format)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with engine_or_own(engine) as used:
@@ -193,6 +194,7 @@ def sanitize_to_file(
     engine: Engine | None = None,
 ) -> Written:
     """Do what `sanitize` does, but write the release to an atomic file."""
+    check_not_input(output, [*sample.inputs(), *([] if ledger is None else [ledger])])
     check_output(output, force=force)
     sample.sampling.to_json()  # refuses a scheme that cannot be written
     terms = terms_of(Budget(privacy, sample.max_keys), sample.sampling, sample.keys, keys_only, grid)

@@ -25,6 +25,7 @@ from dpsample.files import (
     without_view,
     write_table,
 )
+from dpsample.files.metadata import format_of
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.python_objects import frame_table, is_pandas
 from dpsample.private.randomness import new_identity
@@ -82,7 +83,8 @@ class Sample:
         self._sampling, self._keys = sampling, names
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
         self._identity, self._used = identity or new_identity(), False
-        self._path: tuple[PathLike, str | None] | None = None  # the file that it was read from, and its format
+        self._path: PathLike | None = None  # the file that it was read from
+        self._format: str | None = None  # of that file, if it is one of dpsample's
         self._check_frequencies()
         self._check_distinct()
 
@@ -112,7 +114,9 @@ class Sample:
         columns = {name: _plain(table.column(name)) for name in names}
         integers = _integers(table.column(frequency))
         identity = f"file {os.path.realpath(source)}" if is_file else None
-        return cls(pa.table({**columns, "frequency": integers}), sampling, names, identity=identity)
+        sample = cls(pa.table({**columns, "frequency": integers}), sampling, names, identity=identity)
+        sample._path = source if is_file else None
+        return sample
 
     @property
     def table(self) -> pa.Table:
@@ -144,6 +148,10 @@ class Sample:
         """Whether it was sanitized already."""
         return self._used
 
+    def inputs(self) -> list[PathLike]:
+        """List the file that it was read from, if any: it cannot be the output of a release."""
+        return [] if self._path is None else [self._path]
+
     def require_unused(self) -> None:
         """Refuse a sample that was sanitized already."""
         if self._used:
@@ -156,9 +164,8 @@ class Sample:
     def mark_used(self) -> None:
         """Note that it is being sanitized: from now on it is refused, and so is the file that it was read from."""
         self._used = True
-        if self._path is not None:
-            path, format = self._path
-            self.write(path, force=True, format=format)
+        if self._path is not None and self._format is not None:
+            self.write(self._path, force=True, format=self._format)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -229,7 +236,7 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     )
     identity = metadata.get("identity") or f"file {os.path.realpath(path)}"  # before samples had one
     sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=str(identity))
-    sample._used, sample._path = bool(metadata.get("used")), (path, format)
+    sample._used, sample._path, sample._format = bool(metadata.get("used")), path, format_of(path, format)
     return sample
 
 

@@ -266,6 +266,10 @@ twice; name each column once
             return [path for path in map(local_path, self.data.inputFiles()) if path is not None]
         return []
 
+    def inputs(self) -> list[str]:
+        """List what is read on this machine: the files, and the folders that were named."""
+        return [*self.files(), *(path for path in self.paths if os.path.isdir(path))]
+
     def reads(self, path: str | os.PathLike[str]) -> bool:
         """Whether a path is one of the files that are read, under whatever name: also through links."""
         return identity(path) in set(map(identity, self.files()))

@@ -17,7 +17,16 @@ import pyarrow as pa
 
 from dpsample.accounting.ledger import release_sha256
 from dpsample.errors import SystemFailure
-from dpsample.files import PathLike, atomic_folder, check_folder, check_output, commit_parts, rebatch, write_table
+from dpsample.files import (
+    PathLike,
+    atomic_folder,
+    check_folder,
+    check_not_input,
+    check_output,
+    commit_parts,
+    rebatch,
+    write_table,
+)
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.engine.spark import Spark  # first: it says what to install
@@ -50,6 +59,7 @@ def release_to_driver(request: Request, partitions: int | None = None) -> Releas
 def write_release_to(output: PathLike, request: Request, force: bool = False, partitions: int | None = None) -> Written:
     """Carry out a request: into a folder if the output's name ends with a slash, else, by the driver, into a file."""
     folder = os.fspath(output).endswith("/")
+    check_not_input(output, request.inputs())
     check_folder(output) if folder else check_output(output, force=force)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with _paid_job(request, os.fspath(output), partitions) as (job, terms, payment):
