@@ -136,7 +136,8 @@ def test_an_empty_source_gives_an_empty_release(empty: Any) -> None:
 
 def test_composite_keys_stay_columns() -> None:
     elements = [("Rome", 1)] * 500 + [("Oslo", 2)] * 400 + [("Oslo", 1)] * 300
-    made = dpsample.release(elements, ["city", "shop"], privacy=Privacy(1, 1e-10))
+    source = Source(elements, ["city", "shop"], key_type={"shop": "int64"})
+    made = dpsample.release(source, privacy=Privacy(1, 1e-10))
     assert made.table.select(["city", "shop"]).to_pylist() == [
         {"city": "Oslo", "shop": 1},
         {"city": "Oslo", "shop": 2},

@@ -27,7 +27,7 @@ def is_out_of_memory(error: Exception) -> bool:
 def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseException:
     """Put an error of DuckDB or Arrow into words that show nothing of the data."""
     message = str(error)
-    if isinstance(error, duckdb.Error) and (marked := refusal_of_mark(message, columns)):
+    if marked := refusal_of_mark(message, columns):
         return marked
     if isinstance(error, duckdb.InterruptException):
         return KeyboardInterrupt()

@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 from dpsample.files.atomic_file import lock
@@ -26,18 +27,19 @@ class TemporaryFolder:
         while True:
             self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=above)  # mode 0700
             try:
-                self._lock = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                held = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
                 continue
-            lock(self._lock)
-            if _is_open(Path(self.path, _LOCK), self._lock):
-                return
-            os.close(self._lock)  # another process removed the folder before it was locked
+            lock(held)
+            if _is_open(Path(self.path, _LOCK), held):
+                break
+            os.close(held)  # another process removed the folder before it was locked
+        self.remove = weakref.finalize(self, _remove, self.path, held)  # at the latest when Python ends
 
-    def remove(self) -> None:
-        """Remove the folder and all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+
+def _remove(path: str, held: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    os.close(held)
 
 
 def _remove_if_dead(folder: Path) -> None:
