@@ -21,7 +21,7 @@ from dpsample import KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import Tally, biased_down, mle
-from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
 from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
@@ -178,11 +178,11 @@ def main() -> None:
                 sampling, privacy = Priority(tau), Privacy(epsilon, Fraction(1, 2**20))
                 grid = default_grid(privacy)
                 drawn = list(tallies(frequencies, sampling, privacy, releases))
-                found = [parts(tally, sampling, privacy, grid, Measure.of("frequency")) for tally in drawn]
+                found = [estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")) for tally in drawn]
                 peers = [float(tally.weights @ mle(tally.cells, sampling, privacy, grid)) for tally in drawn]
                 ours, seen_only, peer = (
                     math.sqrt(float(np.mean((np.array(values) / truth - 1) ** 2)))
-                    for values in ([f.value for f in found], [f.seen for f in found], peers)
+                    for values in ([f.value for f in found], [f.above for f in found], peers)
                 )
                 exact = {
                     "mle": accuracy(Pws(sampling, privacy, mle), histogram).nrmse,

@@ -16,9 +16,9 @@ import numpy as np
 
 from dpsample import KeepAll, Priority, Privacy, Sampling
 from dpsample.estimators import Tally
-from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
-from dpsample.planning.errors import _scheme, _table, predicted
+from dpsample.planning.errors import clear_caches, predicted
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
@@ -35,7 +35,7 @@ def simulated(frequencies: Ints, sampling: Sampling, privacy: Privacy, share: fl
         chosen = frequencies[generator.random(len(frequencies)) < share]
         sample = chosen[sampled(chosen, sampling, coins)]
         tally = Tally.of(sanitizer(sample, coins)[1] if len(sample) else [])
-        off.append(parts(tally, sampling, privacy, grid, Measure.of("frequency")).value - chosen.sum())
+        off.append(estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")).value - chosen.sum())
     return math.sqrt(float(np.mean(np.square(off)))) / (share * float(frequencies.sum()))
 
 
@@ -60,8 +60,7 @@ def main() -> None:
             for share in (1.0, 0.01):
                 found, seconds = [], []
                 for quick in (False, True):
-                    _scheme.cache_clear()
-                    _table.cache_clear()
+                    clear_caches()
                     start = time.perf_counter()
                     accuracy, _ = predicted(i, keys.astype(np.float64), sampling, privacy, share, quick)
                     seconds.append(time.perf_counter() - start)

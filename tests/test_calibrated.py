@@ -15,9 +15,10 @@ import oracles
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Release, Sampling
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.estimators import Tally, estimate, mle
-from dpsample.estimators.calibrated import parts
-from dpsample.estimators.calibration import Calibration, Functional, calibration
-from dpsample.estimators.cumulative import narrowed, numbers_upto
+from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.calibration import calibration
+from dpsample.estimators.cumulative import cumulative_counts, narrow_quantile_intervals
+from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
 from dpsample.private.randomness import GivenCoins
@@ -68,14 +69,14 @@ def test_exact_expectations(sampling: Sampling, of: str, grid: int) -> None:
     a = total.values(np.arange(1, m * grid + 1, dtype=np.int64))
     spread = total.covariance(total, m)
     pi = reporting_probabilities(range(m + 1), sampling, SMALL)
-    assert 2 < scheme.edge < last
+    assert 2 < scheme.calibration_threshold < last
     for i in range(1, last):
         p = np.array([float(mass) for mass in exact_laws(sampling, m, grid)[i]])[1:]  # of each token
         assert p.sum() == pytest.approx(pi[i], rel=1e-9)
         mean = float(p @ a[: len(p)])
         variance = float(p @ (a[: len(p)] - mean) ** 2) + (1 - pi[i]) * mean**2
         g = float(Measure.of(of)([i])[0])
-        if i >= scheme.edge:
+        if i >= scheme.calibration_threshold:
             assert abs(mean - g) < 0.02 * math.sqrt(variance + g**2)
             assert float(spread(np.array([i]))[0]) == pytest.approx(variance, rel=1e-6)
         else:
@@ -107,7 +108,7 @@ def test_a_third_of_the_papers_error_in_the_papers_setting(epsilon: str) -> None
     generator = np.random.default_rng(1)
     for _ in range(3):
         tally = drawn(frequencies, sampling, privacy, generator)
-        found = parts(tally, sampling, privacy, default_grid(privacy), FREQUENCY)
+        found = estimate_sum(tally, sampling, privacy, default_grid(privacy), FREQUENCY)
         assert abs(found.value / frequencies.sum() - 1) < limit
 
 
@@ -132,7 +133,7 @@ def test_intervals_hold(name: str, sampling: Sampling, epsilon: str) -> None:
     for _ in range(400):
         tally = drawn(frequencies, sampling, privacy, generator)
         for n, of in enumerate((FREQUENCY, Measure.of("keys"))):
-            low, high = parts(tally, sampling, privacy, default_grid(privacy), of).interval(0.95)
+            low, high = estimate_sum(tally, sampling, privacy, default_grid(privacy), of).interval_above(0.95)
             held[n] += low <= of(frequencies).sum() <= high
     assert held.min() >= 342
 
@@ -154,7 +155,7 @@ def test_intervals_of_quantiles_hold(name: str, sampling: Sampling, epsilon: str
         found = spectrum(tally, sampling, privacy, default_grid(privacy))
         _, low, high = found.quantiles(shares, edge, 0.95)
         held[0] += (low <= truth) & (truth <= high)
-        after, before = narrowed(tally, found.scheme, shares, edge, 0.95, 0.0, (low, high))
+        after, before = narrow_quantile_intervals(tally, found.scheme, shares, edge, 0.95, 0.0, (low, high))
         assert (before - after <= high - low).all()
         held[1] += (after <= truth) & (truth <= before)
     assert held.min() >= 164
@@ -165,11 +166,11 @@ def test_steps_count_keys_by_exact_laws(sampling: Sampling) -> None:
     """A key from the least frequency on up to a step's counts as one, any other that can be seen as none."""
     grid, m = 4, 60
     scheme = calibration(sampling, SMALL, grid)
-    least = scheme.edge + 1
-    at, values, bias, _ = numbers_upto(scheme, least, 10**5)
+    least = scheme.calibration_threshold + 1
+    at, values, bias, _ = cumulative_counts(scheme, least, 10**5)
     assert at[0] == least
     assert bias.max() < 0.01
-    for i in range(scheme.edge, int(at[-1]) // 2):
+    for i in range(scheme.calibration_threshold, int(at[-1]) // 2):
         p = np.array([float(mass) for mass in exact_laws(sampling, m, grid)[i]])[1:]
         counted = values[:, scheme.bins[: len(p)]] @ p
         assert counted == pytest.approx(((least <= i) & (i <= at)).astype(float), abs=0.03)
@@ -184,13 +185,15 @@ def test_quantiles_of_many_keys_are_narrow() -> None:
     privacy, shares = Privacy(1, "1e-6"), np.array([0.1, 0.9])
     frequencies = np.repeat(np.arange(14, 42), 1800)
     scheme = calibration(KeepAll(), privacy, default_grid(privacy))
-    _, values, _, _ = numbers_upto(scheme, 14, 10**5)
-    variance = values**2 @ scheme.binned.T - (values @ scheme.binned.T) ** 2  # of each step, at each frequency
+    _, values, _, _ = cumulative_counts(scheme, 14, 10**5)
+    variance = (
+        values**2 @ scheme.binned_laws.T - (values @ scheme.binned_laws.T) ** 2
+    )  # of each step, at each frequency
     assert 1800 * variance[:28, :28].sum(1).max() < 180**2
     tally = drawn(frequencies, KeepAll(), privacy, np.random.default_rng(4))
     found = spectrum(tally, KeepAll(), privacy, default_grid(privacy))
     _, low, high = found.quantiles(shares, 14, 0.95)
-    after, before = narrowed(tally, found.scheme, shares, 14, 0.95, 0.0, (low, high))
+    after, before = narrow_quantile_intervals(tally, found.scheme, shares, 14, 0.95, 0.0, (low, high))
     truth = frequencies[np.ceil(shares * len(frequencies)).astype(int) - 1]
     assert ((after - 1 <= truth) & (truth <= before + 1)).all()
     assert (before <= after + 2).all()
@@ -206,7 +209,7 @@ def test_keys_in_the_dark_are_not_taken_for_those_at_the_edge(sampling: Sampling
     """
     privacy = Privacy(epsilon, "1e-6")
     grid, edge = default_grid(privacy), frequency_reaching(0.5, sampling, privacy) or 0
-    assert edge == calibration(sampling, privacy, grid).edge
+    assert edge == calibration(sampling, privacy, grid).calibration_threshold
     generator = np.random.default_rng(6)
     frequencies = np.floor(edge / 3 / generator.random(30_000)).clip(max=100 * edge).astype(np.int64)
     seen = np.sort(frequencies[frequencies >= edge])
@@ -221,7 +224,7 @@ def test_keys_in_the_dark_are_not_taken_for_those_at_the_edge(sampling: Sampling
         quantiles = release.quantiles([0.5, 0.9])
         found = [release.count_keys(at_least=edge), release.mean(), quantiles[0.5], quantiles[0.9]]
         assert not any(e.guaranteed for e in found)
-        assert all("can hardly be told" in " ".join(e.notes) for e in found)
+        assert all("cannot be distinguished" in " ".join(e.notes) for e in found)
         far = release.count_keys(at_least=above)
         assert far.guaranteed
         missed[:4] += [not e.low <= truth <= e.high for e, truth in zip(found, truths, strict=True)]
@@ -231,30 +234,32 @@ def test_keys_in_the_dark_are_not_taken_for_those_at_the_edge(sampling: Sampling
 
 def test_far_tokens_are_shifts_and_large_ones_work() -> None:
     privacy, grid = Privacy("0.5", "1e-6"), 8
-    near, far = (parts(Tally.of([grid * i]), KeepAll(), privacy, grid, FREQUENCY) for i in (5000, 10**9))
+    near, far = (estimate_sum(Tally.of([grid * i]), KeepAll(), privacy, grid, FREQUENCY) for i in (5000, 10**9))
     assert far.value - near.value == pytest.approx(10**9 - 5000, abs=1e-3)
-    assert near.error > far.error > 0.99 * near.error  # that another key was missed is ever less likely
+    assert (
+        near.standard_error > far.standard_error > 0.99 * near.standard_error
+    )  # that another key was missed is ever less likely
 
 
 def test_weights_multiply_values_and_errors() -> None:
     privacy, grid = Privacy(1, "1e-6"), 16
     cells = list(range(100, 900, 3))
     once, twice = (
-        parts(Tally.of(cells, weights=[w] * len(cells)), KeepAll(), privacy, grid, FREQUENCY) for w in (1.0, 2.0)
+        estimate_sum(Tally.of(cells, weights=[w] * len(cells)), KeepAll(), privacy, grid, FREQUENCY) for w in (1.0, 2.0)
     )
-    assert twice.seen == pytest.approx(2 * once.seen)
-    assert twice.error == pytest.approx(2 * once.error)
-    assert twice.dark == pytest.approx(2 * once.dark)
-    assert twice.freedom == pytest.approx(once.freedom)
+    assert twice.above == pytest.approx(2 * once.above)
+    assert twice.standard_error == pytest.approx(2 * once.standard_error)
+    assert twice.extrapolated == pytest.approx(2 * once.extrapolated)
+    assert twice.variance_keys == pytest.approx(once.variance_keys)
 
 
 def test_a_spike_at_the_edge_is_not_continued_below_it() -> None:
     """All keys have one frequency, just visible; the spread of tokens must not be taken for keys that are not there."""
     privacy = Privacy("0.25", "1e-6")
-    edge = Calibration(KeepAll(), privacy, default_grid(privacy)).edge
+    edge = calibration(KeepAll(), privacy, default_grid(privacy)).calibration_threshold
     frequencies = np.full(5000, edge + 1)
     tally = drawn(frequencies, KeepAll(), privacy, np.random.default_rng(2))
-    found = parts(tally, KeepAll(), privacy, default_grid(privacy), FREQUENCY)
+    found = estimate_sum(tally, KeepAll(), privacy, default_grid(privacy), FREQUENCY)
     # the standard error is 0.02 of it: odds below 1e-12
     assert abs(found.value / frequencies.sum() - 1) < 0.2
 
@@ -263,7 +268,7 @@ def test_nothing_selected_still_tells_something() -> None:
     """None of n keys is reported with probability (1 - pi) ** n: the bound is the largest sum where that is 5 %."""
     privacy = Privacy(1, "1e-6")
     found = estimate(Tally.of([]), KeepAll(), privacy, 16, FREQUENCY, "calibrated", 0.95)
-    edge = calibration(KeepAll(), privacy, 1).edge
+    edge = calibration(KeepAll(), privacy, 1).calibration_threshold
     i = np.arange(edge, 100)
     absent = reporting_probabilities(i, KeepAll(), privacy, complement=True)
     possible = [int(k) * n for k in i for n in range(1, 10) if absent[k - edge] ** n > 0.05]

@@ -17,13 +17,13 @@ import oracles
 from conftest import refused
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.accounting.totals import Total
-from dpsample.estimators.calibrated import Parts
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
-from dpsample.questions import ranking, sums
+from dpsample.questions import quantiles, ranking, sums
 from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
 
@@ -95,7 +95,7 @@ def sampling(request: pytest.FixtureRequest) -> Any:
 
 
 def known(monkeypatch: pytest.MonkeyPatch, sampling: Sampling, keys: list[float]) -> None:
-    for module in (ranking, sums):
+    for module in (ranking, quantiles):
         monkeypatch.setattr(module, "spectrum", lambda *_: Known(sampling, np.array(keys)))
 
 
@@ -217,13 +217,13 @@ def test_far_from_each_other_all_is_certain() -> None:
 def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [5.0, 40, 30, 20, 4, 1]
     scheme = calibration(KeepAll(), PRIVACY, GRID)
-    given = Spectrum(scheme, np.array(SUPPORT), np.array(counts), spread=np.full(6, 10.0))
+    given = Spectrum(scheme, np.array(SUPPORT), np.array(counts), variance=np.full(6, 10.0))
 
-    def counted(tally: Tally, *terms: Any) -> Parts:
-        return Parts(float(counts @ terms[3](SUPPORT)), 1e-9, 0.0, 1e9, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0)
+    def counted(tally: Tally, *terms: Any) -> SumEstimate:
+        return SumEstimate(float(counts @ terms[3](SUPPORT)), 1e-9)
 
-    monkeypatch.setattr(sums, "spectrum", lambda *_: given)
-    monkeypatch.setattr(sums, "parts", counted)
+    monkeypatch.setattr(quantiles, "spectrum", lambda *_: given)
+    monkeypatch.setattr(quantiles, "estimate_sum", counted)
     least = frequency_reaching(0.5, KeepAll(), PRIVACY)
     assert least == 6
     shares = [0, 0.05, 0.42, 0.5, 0.74, 0.95, 0.99, 1]
@@ -239,7 +239,7 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lower[0.01].value == 6
     assert made(CELLS).quantiles(0.01, at_least=7)[0.01].value == 9
     assert not lower[0.01].guaranteed
-    assert "cannot be seen" in " ".join(lower.notes)
+    assert "not reported" in " ".join(lower.notes)
 
 
 def linear(tally: Tally, *terms: Any) -> Estimate:
@@ -249,17 +249,17 @@ def linear(tally: Tally, *terms: Any) -> Estimate:
     return Estimate(value, 1.0, 0.0, math.inf, level, bias=value / 100, keys=tally.total)
 
 
-def squared(tally: Tally, *terms: Any) -> Parts:
+def squared(tally: Tally, *terms: Any) -> SumEstimate:
     """Its error, with a variance of the square of each share."""
     g = terms[3](tally.cells)
     error = math.sqrt(float(tally.squares @ g**2))
-    return Parts(float(tally.weights @ g), error, 0.0, 1e9, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return SumEstimate(float(tally.weights @ g), error)
 
 
 @pytest.mark.parametrize("first", [1.0, -2.0, -4.0])
 def test_the_error_of_a_mean_is_that_of_a_ratio(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "estimate", linear)
-    monkeypatch.setattr(sums, "parts", squared)
+    monkeypatch.setattr(sums, "estimate_sum", squared)
     weights = {"a": first, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
     found = made(CELLS).mean(weight=weights, at_least=10, of="power:2")
     chosen = [name for name in CELLS if CELLS[name] >= 10]
@@ -285,7 +285,7 @@ def test_a_few_groups_are_answered_as_if_selected() -> None:
 
 def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "estimate", linear)
-    monkeypatch.setattr(sums, "parts", squared)
+    monkeypatch.setattr(sums, "estimate_sum", squared)
     release = made(dict.fromkeys(range(1830), 40))  # group g has g + 1 keys
     found = release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
     assert found.numbers["keys"].to_pylist() == list(range(1, 61))
@@ -294,7 +294,7 @@ def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "estimate", linear)
-    monkeypatch.setattr(sums, "parts", squared)
+    monkeypatch.setattr(sums, "estimate_sum", squared)
     release = made(CELLS)
     assert release.sum().value == sum(CELLS.values())
     assert release.sum(of="keys").value == release.count_keys().value == 5

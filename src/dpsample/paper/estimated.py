@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from dpsample.comparison.accuracy import Estimator, Method, Pws, accuracy
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import Tally, biased_down, mle
-from dpsample.estimators.calibrated import parts
-from dpsample.estimators.calibration import Functional, calibration
+from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.calibration import calibration
+from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.paper.reported import OPEN, Spread, decades, line, study
 from dpsample.privacy import Privacy
@@ -37,8 +38,8 @@ def seen_part(
 
 
 def calibrated_sum(cells: Ints, sampling: Sampling, privacy: Privacy, grid: int) -> float:
-    """Estimate a sum by default: by that part, and its continuation into the dark."""
-    return parts(Tally.of(cells), sampling, privacy, grid, Measure.of("frequency")).value
+    """Estimate a sum by default: that part, and its extrapolation below the threshold."""
+    return estimate_sum(Tally.of(cells), sampling, privacy, grid, Measure.of("frequency")).value
 
 
 # What is compared; a further estimator is one more entry. `ESTIMATORS` turn each token into an estimate on its own,

@@ -17,6 +17,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
+from dpsample.estimators.tuning import TUNING
 from dpsample.exact import check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
@@ -74,7 +75,7 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     field = _Field(release, where, attributes)
     cells = field.tally.cells
     found = np.zeros((4, len(cells)))
-    size = max(1, _WORK // (lifetime(release.per_key) + 32))
+    size = max(1, _WORK // (lifetime(release.per_key) + TUNING.ranking_margin))
     for start in range(0, len(cells), size):
         part = slice(start, start + size)
         law = _Law(*field.spectrum.posterior(cells[part]))
@@ -212,7 +213,7 @@ class _Field:
     def contest(self, low: int, high: int | None, without: int | None = None) -> "_Contest":
         """Return the keys whose frequency may be anything from low to high, without one key of the token `without`."""
         birth = self.birth(self.tally.cells)
-        near = birth + lifetime(self.release.per_key) + 32 >= low
+        near = birth + lifetime(self.release.per_key) + TUNING.ranking_margin >= low
         above = np.zeros_like(near) if high is None else birth > high
         counts = self.tally.keys - (self.tally.cells == without)
         near &= ~above & (counts > 0)

@@ -165,9 +165,9 @@ class Release:
 
     def quantiles(self, shares: Any, where: Any = None, **options: Any) -> "Estimates":
         """Estimate quantiles of the frequencies of keys that can be seen."""
-        from dpsample.questions import sums
+        from dpsample.questions import quantiles
 
-        return sums.quantiles(self, shares, where, **options)
+        return quantiles.quantiles(self, shares, where, **options)
 
     def top(self, k: int, where: Any = None, **options: Any) -> "Estimates":
         """List the k most frequent keys, each with the probability that it is one."""
