@@ -111,10 +111,10 @@ def quantiles(tuning: Tuning, releases: int) -> Outcome:
         terms = setting.sampling, setting.privacy, default_grid(setting.privacy)
         total = np.zeros(len(shares))
         for tally in tallies:
-            found = estimate_quantiles(tally, *terms, shares, setting.threshold, LEVEL, tuning=tuning)
-            total += found.high - found.low + 1
-            held += ((found.low <= truth) & (truth <= found.high)).tolist()
-            guaranteed += [found.guaranteed] * len(shares)
+            estimates = estimate_quantiles(tally, *terms, shares, setting.threshold, LEVEL, tuning=tuning)
+            total += estimates.high - estimates.low + 1
+            held += ((estimates.low <= truth) & (truth <= estimates.high)).tolist()
+            guaranteed += [estimates.guaranteed] * len(shares)
         widths += total.tolist()
     return Outcome(tuple(widths), tuple(held), tuple(guaranteed))
 

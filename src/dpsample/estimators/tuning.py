@@ -6,7 +6,7 @@ work that change no result (blocks, cache lengths) are not here.
 Chosen by benchmark means: the value was set by hand, by comparing errors (`benchmarks/accuracy.py`) or coverage
 (`benchmarks/accuracy.py --coverage`) of a few candidates, when the commit in brackets introduced it; no record of the
 candidates was kept. `benchmarks/tuning.py` measures what half and double the value do, and docs/tuning.md has its
-table. In the last line of each comment: the sensitivity found there.
+table. The effect on error and coverage is the last line of each comment.
 """
 
 from dataclasses import dataclass
