@@ -174,7 +174,12 @@ def test_the_smallest_defect_is_that_of_the_binomial_law() -> None:
 @pytest.mark.parametrize(("sampling", "epsilon"), [(KeepAll(), "0.2"), (KeepAll(), "1"), (Priority("0.02"), "0.5")])
 @pytest.mark.parametrize("name", COVERAGE.POPULATIONS)
 def test_intervals_of_quantiles_hold(name: str, sampling: Sampling, epsilon: str) -> None:
-    """At 95 %, wherever keys have pi >= 0.5: QUANTILE_TEXT"""
+    """At 95 %, wherever keys have pi >= 0.5, in 184 of 200 releases or more.
+
+    With a true coverage of 86 % or less that has odds of at most 0.01: the smallest defect that each setting and share
+    finds with probability 0.99 is 9 points. The coverage was measured as 95.5 % or more, and nearly everywhere as
+    100 %. The seed is fixed, so that it does not fail by chance.
+    """
     privacy = Privacy(epsilon, "1e-6")
     threshold = frequency_reaching(0.5, sampling, privacy) or 0
     generator = np.random.default_rng(5)
@@ -189,7 +194,7 @@ def test_intervals_of_quantiles_hold(name: str, sampling: Sampling, epsilon: str
         narrow = narrow_quantile_intervals(tally, estimated.scheme, shares, threshold, 0.95, 0.0, (low, high))
         assert (narrow[1] - narrow[0] <= high - low).all()
         held[1] += (narrow[0] <= truth) & (truth <= narrow[1])
-    assert held.min() >= QUANTILE_LIMIT
+    assert held.min() >= 184
 
 
 @pytest.mark.parametrize("sampling", SCHEMES, ids=str)
@@ -363,17 +368,19 @@ def test_intervals_of_a_top_list_hold_even_if_it_is_a_list_by_chance(
 ) -> None:
     """Of keys that are all as frequent, those with the largest tokens are listed.
 
-    The share of the ten listed keys whose intervals hold is 93 % or more on average; by Hoeffding's inequality, that
-    of 240 releases is below 73 % with odds of at most exp(-2 * 240 * 0.2**2) < 5e-9.
+    The share of the ten listed keys whose intervals hold is 95 % or more on average over 120 releases. Intervals of the
+    listed keys fail about independently: the share was measured as 98.2 % with the variance of a binomial law of 1,200.
+    By that law, a true share of 93.3 % or less passes with odds of at most 0.01, and one of 98.2 % fails with odds
+    below 1e-7: the smallest defect that it finds with probability 0.99 is 1.7 points.
     """
     privacy = Privacy(epsilon, "1e-6")
     truth = 400 if far else frequency_reaching(0.5, sampling, privacy) or 0
     generator, shares = np.random.default_rng(5), []
-    for _ in range(240):
+    for _ in range(120):
         tally = drawn(np.full(1000, truth), sampling, privacy, generator)
-        found = spectrum(tally, sampling, privacy, default_grid(privacy))
+        estimated = spectrum(tally, sampling, privacy, default_grid(privacy))
         top = np.repeat(np.arange(len(tally.cells)), tally.keys)[-10:]
-        low, high, rivals = listed(found, tally.cells, tally.keys, top, 0.95)
+        low, high, rivals = listed(estimated, tally.cells, tally.keys, top, 0.95)
         assert rivals > 0.9 * tally.total
         shares.append(np.mean((low <= truth) & (truth <= high)))
-    assert np.mean(shares) >= 0.73
+    assert np.mean(shares) >= 0.95
