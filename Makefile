@@ -37,6 +37,8 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/accuracy.py --quick
 	$(BIN)/python benchmarks/accuracy.py --coverage --quick
+	$(BIN)/python benchmarks/interval_coverage.py --quick
+	$(BIN)/python benchmarks/tuning.py --quick
 	$(BIN)/python benchmarks/spark.py
 
 .venv/ready: pyproject.toml constraints.txt

@@ -3,10 +3,11 @@
     python benchmarks/accuracy.py [--releases 30] [--quick] [--only paper]
     python benchmarks/accuracy.py --coverage [--quick]
 
-The default estimator is simulated: so many releases, drawn by the sanitizer, are made for each setting. All others are
-computed exactly; for the last column, mle is simulated on the same releases. `oracle` knows how many keys have each
+The default estimator is simulated by releases that the sanitizer draws for each setting. All others are computed
+exactly; for the last column, mle is simulated on the same releases. `oracle` knows how many keys have each
 frequency, and nothing of single keys: its values of tokens have no bias for this data. `seen` is the share of elements
-whose keys have pi >= 0.5; what is below can hardly be known to anyone.
+whose keys have pi >= 0.5, and `seen only` the estimate without extrapolation. benchmarks/interval_coverage.py measures
+the coverage of sums with more power, and stores it.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from dpsample import KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import Tally, biased_down, mle
-from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
 from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
@@ -89,15 +90,19 @@ def oracle(frequencies: Ints, sampling: Sampling, privacy: Privacy) -> float:
     return math.sqrt(float(keys @ (square - mean**2))) / float(keys @ i)
 
 
-def visible(edge: int, keys: int, generator: np.random.Generator) -> dict[str, Ints]:
-    """Frequencies from the lowest one with pi >= 0.5 on; and so many with as many again below it."""
+def detectable(threshold: int, keys: int, generator: np.random.Generator) -> dict[str, Ints]:
+    """Frequencies from the detection threshold on; the last ones have as many keys again below it."""
     return {
-        "even": generator.integers(edge, 3 * edge, keys),
-        "power law": np.floor(edge / generator.random(keys)).clip(max=1000 * edge).astype(np.int64),
-        "log-normal": np.maximum(edge, np.exp(generator.normal(np.log(4 * edge), 0.6, keys))).astype(np.int64),
-        "one frequency": np.full(keys, round(1.3 * edge)),
-        "at the edge": np.full(keys, edge),
-        "rare ones too": np.floor(edge / 2 / generator.random(2 * keys)).clip(max=1000 * edge).astype(np.int64),
+        "even": generator.integers(threshold, 3 * threshold, keys),
+        "power law": np.floor(threshold / generator.random(keys)).clip(max=1000 * threshold).astype(np.int64),
+        "log-normal": np.maximum(threshold, np.exp(generator.normal(np.log(4 * threshold), 0.6, keys))).astype(
+            np.int64
+        ),
+        "one frequency": np.full(keys, round(1.3 * threshold)),
+        "threshold": np.full(keys, threshold),
+        "rare ones too": np.floor(threshold / 2 / generator.random(2 * keys))
+        .clip(max=1000 * threshold)
+        .astype(np.int64),
     }
 
 
@@ -116,36 +121,36 @@ def coverage(releases: int) -> None:
     for sampling, epsilon in settings:
         privacy = Privacy(epsilon, Fraction(1, 2**20))
         grid, i = default_grid(privacy), np.arange(1, 5000)
-        edge = int(i[np.argmax(reporting_probabilities(i, sampling, privacy) >= 0.5)])
+        threshold = int(i[np.argmax(reporting_probabilities(i, sampling, privacy) >= 0.5)])
         terms = Terms(privacy, sampling, ("key",), grid=grid)
         generator = np.random.default_rng(3)
         sanitizer, coins = Sanitizer(sampling, privacy, grid), FastCoins(generator)
         for keys in (10, 100, 1000, 10000):
-            for name, frequencies in visible(edge, keys, generator).items():
-                shares, seen = [0.5, 0.9], np.sort(frequencies[frequencies >= edge])
+            for name, frequencies in detectable(threshold, keys, generator).items():
+                shares, seen = [0.5, 0.9], np.sort(frequencies[frequencies >= threshold])
                 places = seen[np.ceil(np.array(shares) * len(seen)).astype(int) - 1]
                 truths = {"sum": frequencies.sum(), "number": len(frequencies), "seen": len(seen), "mean": seen.mean()}
-                held: dict[str, list[tuple[bool, bool]]] = {asked: [] for asked in truths}
+                held: dict[str, list[tuple[bool, bool]]] = {question: [] for question in truths}
                 quantiles, singles = [], []
                 for n in range(releases):
                     sample = frequencies[sampled(frequencies, sampling, coins)]
                     rows, cells = sanitizer(sample, coins)
                     table = {"key": np.arange(len(cells)), "token": cells / grid, "estimate": cells / grid}
                     release = Release(pa.table(table), terms)
-                    found = {"sum": release.sum(), "number": release.count_keys()}
-                    found["seen"] = release.count_keys(at_least=edge)
+                    answers = {"sum": release.sum(), "number": release.count_keys()}
+                    answers["seen"] = release.count_keys(at_least=threshold)
                     if n % 5 == 0 and len(cells):
-                        found["mean"] = release.mean()
+                        answers["mean"] = release.mean()
                         best = release.top(10).to_arrow()
                         true = sample[rows][best["key"].to_numpy()]
                         singles.append(np.mean((best["low"].to_numpy() <= true) & (true <= best["high"].to_numpy())))
-                    for asked, answer in found.items():
-                        held[asked].append((answer.low <= truths[asked] <= answer.high, answer.guaranteed))
+                    for question, answer in answers.items():
+                        held[question].append((answer.low <= truths[question] <= answer.high, answer.guaranteed))
                     numbers = release.quantiles(shares).numbers
                     quantiles.append((numbers["low"].to_numpy() <= places) & (places <= numbers["high"].to_numpy()))
                 print(f"{sampling!s:20} {epsilon:>4} {keys:6} {name:14}", end="")
-                for answers in held.values():
-                    right, guaranteed = np.array(answers).T
+                for intervals in held.values():
+                    right, guaranteed = np.array(intervals).T
                     kept = (
                         f"{right[guaranteed].mean():6.1%} of {guaranteed.mean():4.0%}" if guaranteed.any() else "none"
                     )
@@ -160,29 +165,29 @@ def main() -> None:
     options.add_argument("--quick", action="store_true", help="fewer values of tau, 6 releases")
     options.add_argument("--only", help="one population")
     options.add_argument("--coverage", action="store_true", help="how often intervals hold instead, with 300 releases")
-    given = options.parse_args()
-    if given.coverage:
-        coverage(100 if given.quick else 300)
+    arguments = options.parse_args()
+    if arguments.coverage:
+        coverage(100 if arguments.quick else 300)
         return
-    releases = 6 if given.quick else given.releases
+    releases = 6 if arguments.quick else arguments.releases
     names = ("mle", "biased_down", "ours", "seen only", "SbH", "SbH tight", "non-private", "oracle")
     print(f"{'data':18} {'eps':>4} {'tau':>5} {'seen':>5}", *(f"{name:>11}" for name in names), f"{'ours/mle':>9}")
     ratios: dict[tuple[str, str, str], float] = {}
     for name, frequencies in populations().items():
-        if given.only not in (None, name):
+        if arguments.only not in (None, name):
             continue
         histogram = dict(zip(*(column.tolist() for column in np.unique(frequencies, return_counts=True)), strict=True))
         truth = float(frequencies.sum())
         for epsilon in EPSILONS:
-            for tau in QUICK if given.quick else TAUS:
+            for tau in QUICK if arguments.quick else TAUS:
                 sampling, privacy = Priority(tau), Privacy(epsilon, Fraction(1, 2**20))
                 grid = default_grid(privacy)
                 drawn = list(tallies(frequencies, sampling, privacy, releases))
-                found = [parts(tally, sampling, privacy, grid, Measure.of("frequency")) for tally in drawn]
+                estimates = [estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")) for tally in drawn]
                 peers = [float(tally.weights @ mle(tally.cells, sampling, privacy, grid)) for tally in drawn]
                 ours, seen_only, peer = (
                     math.sqrt(float(np.mean((np.array(values) / truth - 1) ** 2)))
-                    for values in ([f.value for f in found], [f.seen for f in found], peers)
+                    for values in ([e.value for e in estimates], [e.above for e in estimates], peers)
                 )
                 exact = {
                     "mle": accuracy(Pws(sampling, privacy, mle), histogram).nrmse,

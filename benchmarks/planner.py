@@ -3,7 +3,7 @@
     python benchmarks/planner.py [--releases 40] [--quick]
 
 For each setting: the NRMSE of a total, or of a selection of 1 % of the keys, as predicted, as predicted by the quick
-table, and of so many simulated releases; and the time of each as a share of that of the simulation. Tables are built
+table, and of simulated releases; and the time of each as a share of that of the simulation. Tables are built
 anew each time, as when a slider moves. With 40 releases a simulated NRMSE is itself off by about 11 %.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 
 from dpsample import KeepAll, Priority, Privacy, Sampling
 from dpsample.estimators import Tally
-from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
-from dpsample.planning.errors import _scheme, _table, predicted
+from dpsample.planning.errors import clear_caches, predicted
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
@@ -35,7 +35,7 @@ def simulated(frequencies: Ints, sampling: Sampling, privacy: Privacy, share: fl
         chosen = frequencies[generator.random(len(frequencies)) < share]
         sample = chosen[sampled(chosen, sampling, coins)]
         tally = Tally.of(sanitizer(sample, coins)[1] if len(sample) else [])
-        off.append(parts(tally, sampling, privacy, grid, Measure.of("frequency")).value - chosen.sum())
+        off.append(estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")).value - chosen.sum())
     return math.sqrt(float(np.mean(np.square(off)))) / (share * float(frequencies.sum()))
 
 
@@ -44,8 +44,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--releases", type=int, default=40)
     options.add_argument("--quick", action="store_true", help="fewer settings")
-    given = options.parse_args()
-    names = ("paper", "zipf 1", "geometric", "log-normal", *(() if given.quick else ("two-point", "zipf 0.5")))
+    arguments = options.parse_args()
+    names = ("paper", "zipf 1", "geometric", "log-normal", *(() if arguments.quick else ("two-point", "zipf 0.5")))
     settings: list[tuple[Sampling, str]] = [(KeepAll(), "0.1"), (KeepAll(), "0.5"), (Priority("1e-3"), "1")]
     print(
         f"{'data':12} {'scheme':22} {'eps':>4} {'share':>5} {'predicted':>9} {'quick':>9} {'simulated':>9} {'time':>6}"
@@ -58,20 +58,19 @@ def main() -> None:
             privacy = Privacy(epsilon, "1e-7")
             predicted(i, keys.astype(np.float64), sampling, privacy)  # reporting probabilities are cached by all
             for share in (1.0, 0.01):
-                found, seconds = [], []
+                errors, seconds = [], []
                 for quick in (False, True):
-                    _scheme.cache_clear()
-                    _table.cache_clear()
+                    clear_caches()
                     start = time.perf_counter()
                     accuracy, _ = predicted(i, keys.astype(np.float64), sampling, privacy, share, quick)
                     seconds.append(time.perf_counter() - start)
-                    found.append(math.nan if accuracy is None else accuracy.nrmse)
+                    errors.append(math.nan if accuracy is None else accuracy.nrmse)
                 start = time.perf_counter()
-                true = simulated(frequencies, sampling, privacy, share, given.releases)
+                true = simulated(frequencies, sampling, privacy, share, arguments.releases)
                 whole = time.perf_counter() - start
-                ratios.append(found[0] / true)
+                ratios.append(errors[0] / true)
                 print(
-                    f"{name:12} {sampling!s:22} {epsilon:>4} {share:5} {found[0]:9.5f} {found[1]:9.5f} {true:9.5f} "
+                    f"{name:12} {sampling!s:22} {epsilon:>4} {share:5} {errors[0]:9.5f} {errors[1]:9.5f} {true:9.5f} "
                     f"{seconds[0] / whole:6.1%}  quick {seconds[1] / whole:6.2%}",
                     flush=True,
                 )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
-from collections.abc import Callable
+import sys
+from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +20,13 @@ import oracles
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Release, Sampling
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.estimators import Tally, estimate, mle
-from dpsample.estimators.calibrated import parts
-from dpsample.estimators.calibration import Calibration, Functional, calibration
-from dpsample.estimators.cumulative import narrowed, numbers_upto
+from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.calibration import calibration
+from dpsample.estimators.cumulative import cumulative_counts, narrow_quantile_intervals
+from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
+from dpsample.estimators.tuning import TUNING
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.questions.ranking import listed
@@ -33,6 +40,18 @@ FREQUENCY = Measure.of("frequency")
 MEASURES = ["frequency", "keys", "power:0.5", "capped:9"]
 SMALL = Privacy("0.8", "0.01")
 SCHEMES: list[Sampling] = [KeepAll(), Ppswor("0.05"), Priority("0.04")]
+
+
+def import_by_path(name: str) -> Any:
+    """A benchmark as a module: its folder is no package."""
+    path = Path(__file__).parent.parent / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look themselves up
+    spec.loader.exec_module(module)
+    return module
 
 
 def drawn(frequencies: Ints, sampling: Sampling, privacy: Privacy, generator: np.random.Generator) -> Tally:
@@ -61,21 +80,21 @@ def exact_laws(sampling: Sampling, m: int, grid: int) -> list[list[Fraction]]:
 @pytest.mark.parametrize("of", MEASURES)
 @pytest.mark.parametrize("grid", [1, 4])
 def test_exact_expectations(sampling: Sampling, of: str, grid: int) -> None:
-    """By the exact laws: hardly any bias from the edge on, never too much below, and the variance that it says."""
+    """By the exact laws: nearly no bias from the threshold on, never too much below, and the variance that it says."""
     last, m = 24, 60
     scheme = calibration(sampling, SMALL, grid)
     total = Functional(scheme, Measure.of(of), keys=10**5)
     a = total.values(np.arange(1, m * grid + 1, dtype=np.int64))
     spread = total.covariance(total, m)
     pi = reporting_probabilities(range(m + 1), sampling, SMALL)
-    assert 2 < scheme.edge < last
+    assert 2 < scheme.calibration_threshold < last
     for i in range(1, last):
         p = np.array([float(mass) for mass in exact_laws(sampling, m, grid)[i]])[1:]  # of each token
         assert p.sum() == pytest.approx(pi[i], rel=1e-9)
         mean = float(p @ a[: len(p)])
         variance = float(p @ (a[: len(p)] - mean) ** 2) + (1 - pi[i]) * mean**2
         g = float(Measure.of(of)([i])[0])
-        if i >= scheme.edge:
+        if i >= scheme.calibration_threshold:
             assert abs(mean - g) < 0.02 * math.sqrt(variance + g**2)
             assert float(spread(np.array([i]))[0]) == pytest.approx(variance, rel=1e-6)
         else:
@@ -88,10 +107,10 @@ def test_the_life_of_a_token_is_its_column_in_the_laws(sampling: Sampling) -> No
     tokens = np.array([1, 7, 130, 131, 4000, 4 * 10**9])
     frequencies, mass = life(tokens, reporting(sampling, privacy), grid)
     for n, token in enumerate(tokens.tolist()):
-        for i, found in list(zip(frequencies[n].tolist(), mass[n].tolist(), strict=True))[::7]:
+        for i, probability in list(zip(frequencies[n].tolist(), mass[n].tolist(), strict=True))[::7]:
             law = next(token_laws([i], sampling, privacy, grid))
             expected = law.probabilities[law.cells == token].sum()
-            assert found == pytest.approx(expected, rel=1e-6, abs=1e-16)
+            assert probability == pytest.approx(expected, rel=1e-6, abs=1e-16)
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.25", "0.5"])
@@ -107,69 +126,87 @@ def test_a_third_of_the_papers_error_in_the_papers_setting(epsilon: str) -> None
     generator = np.random.default_rng(1)
     for _ in range(3):
         tally = drawn(frequencies, sampling, privacy, generator)
-        found = parts(tally, sampling, privacy, default_grid(privacy), FREQUENCY)
-        assert abs(found.value / frequencies.sum() - 1) < limit
+        total = estimate_sum(tally, sampling, privacy, default_grid(privacy), FREQUENCY)
+        assert abs(total.value / frequencies.sum() - 1) < limit
 
 
-POPULATIONS: dict[str, Callable[[int, np.random.Generator], Ints]] = {
-    "even": lambda edge, generator: generator.integers(edge, 3 * edge, 1000),
-    "power law": lambda edge, generator: np.floor(edge / generator.random(1000)).clip(max=1000 * edge).astype(np.int64),
-    "one frequency": lambda edge, generator: np.full(1000, round(1.2 * edge)),
-    "at the edge": lambda edge, generator: np.full(1000, edge),
-}
+# how often intervals hold: benchmarks/interval_coverage.py measures it, and stores the counts
+
+COVERAGE: Any = import_by_path("interval_coverage")
+STORED = json.loads(COVERAGE.SUMMARY.read_text(encoding="utf-8"))
+
+
+def test_stored_coverage_is_that_of_the_current_tuning() -> None:
+    assert STORED["tuning"] == json.loads(json.dumps(asdict(TUNING))), "run benchmarks/interval_coverage.py --store"
+
+
+@pytest.mark.parametrize("setting", COVERAGE.settings(), ids=lambda s: f"{s.sampling}-{s.epsilon}-{s.population}")
+def test_stored_coverage_is_that_of_the_current_code(setting: Any) -> None:
+    """The first releases, drawn again, have the stored intervals: a change of any estimate needs a new measurement."""
+    for counts in COVERAGE.measure(setting, COVERAGE.FIRST):
+        question = [counts[name] for name in ("scheme", "epsilon", "population", "question")]
+        [stored] = [old for old in STORED["results"] if question == list(old.values())[:4]]
+        assert counts["first_guaranteed"] == stored["first_guaranteed"]
+        for name in ("first_low", "first_high"):
+            assert counts[name] == pytest.approx(stored[name], rel=1e-6)
+
+
+def test_intervals_hold() -> None:
+    """Sums and numbers of keys have a coverage of 95 %, less 2 points at most, with probability 0.99.
+
+    With a true coverage of 93 % or less, counts as large as these have odds of at most 0.01 in each setting (Clopper
+    and Pearson): the smallest defect that this finds with probability 0.99 is 2 points. Where intervals are
+    guaranteed in 1,000 releases or more, the same holds for these alone.
+    """
+    assert len(STORED["results"]) == sum(len(setting.questions) for setting in COVERAGE.settings())
+    for counts in STORED["results"]:
+        assert COVERAGE.smallest_defect(counts["covered"], counts["releases"]) <= 0.02, counts
+        if counts["guaranteed"] >= 1000:
+            assert COVERAGE.smallest_defect(counts["guaranteed_covered"], counts["guaranteed"]) <= 0.02, counts
+
+
+def test_the_smallest_defect_is_that_of_the_binomial_law() -> None:
+    """By summing the law: at the bound the counts, or larger ones, have probability 0.01."""
+    p = 0.95 - COVERAGE.smallest_defect(190, 200)
+    assert sum(math.comb(200, k) * p**k * (1 - p) ** (200 - k) for k in range(190, 201)) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(("sampling", "epsilon"), [(KeepAll(), "0.2"), (KeepAll(), "1"), (Priority("0.02"), "0.5")])
-@pytest.mark.parametrize("name", POPULATIONS)
-def test_intervals_hold(name: str, sampling: Sampling, epsilon: str) -> None:
-    """At 95 %, wherever keys have pi >= 0.5: with a coverage of 93 %, fewer than 342 of 400 have odds below 1e-7."""
-    privacy = Privacy(epsilon, "1e-6")
-    i = np.arange(1, 2000)
-    edge = int(i[np.argmax(reporting_probabilities(i, sampling, privacy) >= 0.5)])
-    generator = np.random.default_rng(5)
-    frequencies = POPULATIONS[name](edge, generator)
-    held = np.zeros(2)
-    for _ in range(400):
-        tally = drawn(frequencies, sampling, privacy, generator)
-        for n, of in enumerate((FREQUENCY, Measure.of("keys"))):
-            low, high = parts(tally, sampling, privacy, default_grid(privacy), of).interval(0.95)
-            held[n] += low <= of(frequencies).sum() <= high
-    assert held.min() >= 342
-
-
-@pytest.mark.parametrize(("sampling", "epsilon"), [(KeepAll(), "0.2"), (KeepAll(), "1"), (Priority("0.02"), "0.5")])
-@pytest.mark.parametrize("name", POPULATIONS)
+@pytest.mark.parametrize("name", COVERAGE.POPULATIONS)
 def test_intervals_of_quantiles_hold(name: str, sampling: Sampling, epsilon: str) -> None:
-    """At 95 %, wherever keys have pi >= 0.5: with a coverage of 93 %, fewer than 164 of 200 have odds below 1e-7."""
+    """At 95 %, wherever keys have pi >= 0.5, in 184 of 200 releases or more.
+
+    With a true coverage of 86 % or less that has odds of at most 0.01: the smallest defect that each setting and share
+    finds with probability 0.99 is 9 points. The coverage was measured as 95.5 % or more, and nearly everywhere as
+    100 %. The seed is fixed, so that it does not fail by chance.
+    """
     privacy = Privacy(epsilon, "1e-6")
-    i = np.arange(1, 2000)
-    edge = int(i[np.argmax(reporting_probabilities(i, sampling, privacy) >= 0.5)])
+    threshold = frequency_reaching(0.5, sampling, privacy) or 0
     generator = np.random.default_rng(5)
-    frequencies = np.sort(POPULATIONS[name](edge, generator))
+    frequencies = np.sort(COVERAGE.POPULATIONS[name](threshold, generator))
     shares = np.array([0.0, 0.1, 0.5, 0.9, 0.99, 1.0])
     truth = frequencies[np.maximum(np.ceil(shares * len(frequencies)).astype(int) - 1, 0)]
     held = np.zeros((2, len(shares)))
-    for _ in range(200):
-        tally = drawn(frequencies, sampling, privacy, generator)
-        found = spectrum(tally, sampling, privacy, default_grid(privacy))
-        _, low, high = found.quantiles(shares, edge, 0.95)
+    for tally in COVERAGE.draw_tallies(frequencies, sampling, privacy, 200, generator):
+        estimated = spectrum(tally, sampling, privacy, default_grid(privacy))
+        _, low, high = estimated.quantiles(shares, threshold, 0.95)
         held[0] += (low <= truth) & (truth <= high)
-        after, before = narrowed(tally, found.scheme, shares, edge, 0.95, 0.0, (low, high))
-        assert (before - after <= high - low).all()
-        held[1] += (after <= truth) & (truth <= before)
-    assert held.min() >= 164
+        narrow = narrow_quantile_intervals(tally, estimated.scheme, shares, threshold, 0.95, 0.0, (low, high))
+        assert (narrow[1] - narrow[0] <= high - low).all()
+        held[1] += (narrow[0] <= truth) & (truth <= narrow[1])
+    assert held.min() >= 184
 
 
 @pytest.mark.parametrize("sampling", SCHEMES, ids=str)
-def test_steps_count_keys_by_exact_laws(sampling: Sampling) -> None:
-    """A key from the least frequency on up to a step's counts as one, any other that can be seen as none."""
+def test_cumulative_counts_by_exact_laws(sampling: Sampling) -> None:
+    """A key from the least frequency on up to the bound counts as one, any other above the threshold as none."""
     grid, m = 4, 60
     scheme = calibration(sampling, SMALL, grid)
-    least = scheme.edge + 1
-    at, values, bias, _ = numbers_upto(scheme, least, 10**5)
+    least = scheme.calibration_threshold + 1
+    at, values, bias, _ = cumulative_counts(scheme, least, 10**5)
     assert at[0] == least
     assert bias.max() < 0.01
-    for i in range(scheme.edge, int(at[-1]) // 2):
+    for i in range(scheme.calibration_threshold, int(at[-1]) // 2):
         p = np.array([float(mass) for mass in exact_laws(sampling, m, grid)[i]])[1:]
         counted = values[:, scheme.bins[: len(p)]] @ p
         assert counted == pytest.approx(((least <= i) & (i <= at)).astype(float), abs=0.03)
@@ -178,97 +215,100 @@ def test_steps_count_keys_by_exact_laws(sampling: Sampling) -> None:
 def test_quantiles_of_many_keys_are_narrow() -> None:
     """To two frequencies at most, where tokens are spread over more.
 
-    1,800 keys have each frequency, and a step counts with a standard deviation below 180 keys, as is asserted: by
+    1,800 keys have each frequency, and a cumulative count has a standard deviation below 180 keys, as is asserted: by
     chance it is off by one frequency, ten deviations, with odds below 1e-20.
     """
     privacy, shares = Privacy(1, "1e-6"), np.array([0.1, 0.9])
     frequencies = np.repeat(np.arange(14, 42), 1800)
     scheme = calibration(KeepAll(), privacy, default_grid(privacy))
-    _, values, _, _ = numbers_upto(scheme, 14, 10**5)
-    variance = values**2 @ scheme.binned.T - (values @ scheme.binned.T) ** 2  # of each step, at each frequency
+    _, values, _, _ = cumulative_counts(scheme, 14, 10**5)
+    variance = (
+        values**2 @ scheme.binned_laws.T - (values @ scheme.binned_laws.T) ** 2
+    )  # of each count, at each frequency
     assert 1800 * variance[:28, :28].sum(1).max() < 180**2
     tally = drawn(frequencies, KeepAll(), privacy, np.random.default_rng(4))
-    found = spectrum(tally, KeepAll(), privacy, default_grid(privacy))
-    _, low, high = found.quantiles(shares, 14, 0.95)
-    after, before = narrowed(tally, found.scheme, shares, 14, 0.95, 0.0, (low, high))
+    estimated = spectrum(tally, KeepAll(), privacy, default_grid(privacy))
+    _, low, high = estimated.quantiles(shares, 14, 0.95)
+    narrow = narrow_quantile_intervals(tally, estimated.scheme, shares, 14, 0.95, 0.0, (low, high))
     truth = frequencies[np.ceil(shares * len(frequencies)).astype(int) - 1]
-    assert ((after - 1 <= truth) & (truth <= before + 1)).all()
-    assert (before <= after + 2).all()
+    assert ((narrow[0] - 1 <= truth) & (truth <= narrow[1] + 1)).all()
+    assert (narrow[1] <= narrow[0] + 2).all()
     assert (high >= low + 3).all()
 
 
 @pytest.mark.parametrize(("sampling", "epsilon"), [(KeepAll(), "1"), (Priority("0.02"), "0.5")])
-def test_keys_in_the_dark_are_not_taken_for_those_at_the_edge(sampling: Sampling, epsilon: str) -> None:
-    """With more keys below the lowest visible frequency than above it.
+def test_keys_below_the_threshold_are_not_mistaken_for_those_at_it(sampling: Sampling, epsilon: str) -> None:
+    """With more keys below the detection threshold than above it.
 
-    Answers about those from it on say that they cannot tell, and hold; a little above it they are guaranteed. More than
-    9 of 20 intervals that hold with 95 % each fail with odds below 1e-7 (binomial).
+    Answers about the keys from it on say that they cannot distinguish them, and are not guaranteed; a little above it
+    they are. The intervals that are not guaranteed hold in all of 20 releases: one with a true coverage of 79 % or
+    less would fail in one of them with probability 0.99. The coverage of those that are guaranteed is measured by
+    benchmarks/interval_coverage.py (mostly below).
     """
     privacy = Privacy(epsilon, "1e-6")
-    grid, edge = default_grid(privacy), frequency_reaching(0.5, sampling, privacy) or 0
-    assert edge == calibration(sampling, privacy, grid).edge
+    grid, threshold = default_grid(privacy), frequency_reaching(0.5, sampling, privacy) or 0
+    assert threshold == calibration(sampling, privacy, grid).calibration_threshold
     generator = np.random.default_rng(6)
-    frequencies = np.floor(edge / 3 / generator.random(30_000)).clip(max=100 * edge).astype(np.int64)
-    seen = np.sort(frequencies[frequencies >= edge])
-    above = edge + round(2 / float(privacy.epsilon))
-    truths = [len(seen), float(seen.mean()), *seen[np.ceil(np.array([0.5, 0.9]) * len(seen)).astype(int) - 1].tolist()]
-    missed = np.zeros(5)
+    frequencies = np.floor(threshold / 3 / generator.random(30_000)).clip(max=100 * threshold).astype(np.int64)
+    above = np.sort(frequencies[frequencies >= threshold])
+    least = threshold + round(2 / float(privacy.epsilon))
+    middle, upper = above[np.ceil(np.array([0.5, 0.9]) * len(above)).astype(int) - 1].tolist()
+    truths = [len(above), float(above.mean()), middle, upper]
     for _ in range(20):
         tally = drawn(frequencies, sampling, privacy, generator)
         cells = np.repeat(tally.cells, tally.keys)
         table = pa.table({"key": np.arange(len(cells)), "token": cells / grid, "estimate": cells / grid})
         release = Release(table, Terms(privacy, sampling, ("key",), grid=grid))
         quantiles = release.quantiles([0.5, 0.9])
-        found = [release.count_keys(at_least=edge), release.mean(), quantiles[0.5], quantiles[0.9]]
-        assert not any(e.guaranteed for e in found)
-        assert all("can hardly be told" in " ".join(e.notes) for e in found)
-        far = release.count_keys(at_least=above)
-        assert far.guaranteed
-        missed[:4] += [not e.low <= truth <= e.high for e, truth in zip(found, truths, strict=True)]
-        missed[4] += not far.low <= (frequencies >= above).sum() <= far.high
-    assert missed.max() <= 9
+        answers = [release.count_keys(at_least=threshold), release.mean(), quantiles[0.5], quantiles[0.9]]
+        assert not any(answer.guaranteed for answer in answers)
+        assert all("cannot be distinguished" in " ".join(answer.notes) for answer in answers)
+        assert all(answer.low <= truth <= answer.high for answer, truth in zip(answers, truths, strict=True))
+        assert release.count_keys(at_least=least).guaranteed
 
 
 def test_far_tokens_are_shifts_and_large_ones_work() -> None:
     privacy, grid = Privacy("0.5", "1e-6"), 8
-    near, far = (parts(Tally.of([grid * i]), KeepAll(), privacy, grid, FREQUENCY) for i in (5000, 10**9))
+    near, far = (estimate_sum(Tally.of([grid * i]), KeepAll(), privacy, grid, FREQUENCY) for i in (5000, 10**9))
     assert far.value - near.value == pytest.approx(10**9 - 5000, abs=1e-3)
-    assert near.error > far.error > 0.99 * near.error  # that another key was missed is ever less likely
+    assert (
+        near.standard_error > far.standard_error > 0.99 * near.standard_error
+    )  # that another key was missed is ever less likely
 
 
 def test_weights_multiply_values_and_errors() -> None:
     privacy, grid = Privacy(1, "1e-6"), 16
     cells = list(range(100, 900, 3))
     once, twice = (
-        parts(Tally.of(cells, weights=[w] * len(cells)), KeepAll(), privacy, grid, FREQUENCY) for w in (1.0, 2.0)
+        estimate_sum(Tally.of(cells, weights=[w] * len(cells)), KeepAll(), privacy, grid, FREQUENCY) for w in (1.0, 2.0)
     )
-    assert twice.seen == pytest.approx(2 * once.seen)
-    assert twice.error == pytest.approx(2 * once.error)
-    assert twice.dark == pytest.approx(2 * once.dark)
-    assert twice.freedom == pytest.approx(once.freedom)
+    assert twice.above == pytest.approx(2 * once.above)
+    assert twice.standard_error == pytest.approx(2 * once.standard_error)
+    assert twice.extrapolated == pytest.approx(2 * once.extrapolated)
+    assert twice.variance_keys == pytest.approx(once.variance_keys)
 
 
-def test_a_spike_at_the_edge_is_not_continued_below_it() -> None:
-    """All keys have one frequency, just visible; the spread of tokens must not be taken for keys that are not there."""
+def test_a_spike_at_the_threshold_is_not_extrapolated_below_it() -> None:
+    """All keys have one frequency, just above it: the spread of tokens does not count as keys below."""
     privacy = Privacy("0.25", "1e-6")
-    edge = Calibration(KeepAll(), privacy, default_grid(privacy)).edge
-    frequencies = np.full(5000, edge + 1)
+    threshold = calibration(KeepAll(), privacy, default_grid(privacy)).calibration_threshold
+    frequencies = np.full(5000, threshold + 1)
     tally = drawn(frequencies, KeepAll(), privacy, np.random.default_rng(2))
-    found = parts(tally, KeepAll(), privacy, default_grid(privacy), FREQUENCY)
+    total = estimate_sum(tally, KeepAll(), privacy, default_grid(privacy), FREQUENCY)
     # the standard error is 0.02 of it: odds below 1e-12
-    assert abs(found.value / frequencies.sum() - 1) < 0.2
+    assert abs(total.value / frequencies.sum() - 1) < 0.2
 
 
-def test_nothing_selected_still_tells_something() -> None:
+def test_nothing_selected_has_an_upper_bound() -> None:
     """None of n keys is reported with probability (1 - pi) ** n: the bound is the largest sum where that is 5 %."""
     privacy = Privacy(1, "1e-6")
-    found = estimate(Tally.of([]), KeepAll(), privacy, 16, FREQUENCY, "calibrated", 0.95)
-    edge = calibration(KeepAll(), privacy, 1).edge
-    i = np.arange(edge, 100)
+    answer = estimate(Tally.of([]), KeepAll(), privacy, 16, FREQUENCY, "calibrated", 0.95)
+    threshold = calibration(KeepAll(), privacy, 1).calibration_threshold
+    i = np.arange(threshold, 100)
     absent = reporting_probabilities(i, KeepAll(), privacy, complement=True)
-    possible = [int(k) * n for k in i for n in range(1, 10) if absent[k - edge] ** n > 0.05]
-    assert (found.value, found.low, found.guaranteed) == (0.0, 0.0, False)
-    assert found.high == pytest.approx(max(possible), rel=0.1)
+    possible = [int(k) * n for k in i for n in range(1, 10) if absent[k - threshold] ** n > 0.05]
+    assert (answer.value, answer.low, answer.guaranteed) == (0.0, 0.0, False)
+    assert answer.high == pytest.approx(max(possible), rel=0.1)
 
 
 def test_other_estimators_have_the_same_interval() -> None:
@@ -289,40 +329,36 @@ def test_other_estimators_have_the_same_interval() -> None:
 def test_schemes_that_end_or_never_hide_anything(sampling: Sampling) -> None:
     for privacy in (SMALL, Privacy(20, "0.01")):
         tally = Tally.of([4, 9, 30])
-        found = estimate(tally, sampling, privacy, 2, FREQUENCY, "calibrated", 0.9)
-        assert 0 <= found.low <= found.value <= found.high < math.inf
+        answer = estimate(tally, sampling, privacy, 2, FREQUENCY, "calibrated", 0.9)
+        assert 0 <= answer.low <= answer.value <= answer.high < math.inf
 
 
-def test_a_tiny_epsilon_has_an_estimate_and_no_promise() -> None:
+def test_a_tiny_epsilon_has_an_estimate_and_no_guarantee() -> None:
     privacy = Privacy("0.001", "1e-6")
-    found = estimate(Tally.of([50_000, 70_000]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
-    assert found.value == mle([50_000, 70_000], KeepAll(), privacy).sum()
-    assert (found.low, found.high, found.guaranteed) == (-math.inf, math.inf, False)
-    assert "too small" in found.notes[0]
+    answer = estimate(Tally.of([50_000, 70_000]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
+    assert answer.value == mle([50_000, 70_000], KeepAll(), privacy).sum()
+    assert (answer.low, answer.high, answer.guaranteed) == (-math.inf, math.inf, False)
+    assert "too small" in answer.notes[0]
 
 
 @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor(tau="0.001")], ids=["all", "ppswor"])
-def test_a_number_of_keys_far_beyond_the_table_has_an_honest_interval(sampling: Sampling) -> None:
+def test_a_number_of_keys_far_beyond_the_table_has_an_interval(sampling: Sampling) -> None:
     """Keys close to the bound may be on either side of it, however frequent they are.
 
-    More than 12 of 40 intervals that hold with 95 % each fail with odds below 1e-7 (binomial).
+    benchmarks/interval_coverage.py (around a far bound) measures the coverage.
     """
     privacy, bound = Privacy(1, 1e-8), 5000
     generator = np.random.default_rng(1)
     frequencies = generator.integers(bound - 60, bound + 61, 3000)
-    truth, missed = int((frequencies >= bound).sum()), 0
-    for _ in range(40):
-        tally, grid = drawn(frequencies, sampling, privacy, generator), default_grid(privacy)
-        found = estimate(tally, sampling, privacy, grid, Measure.of(f"at-least:{bound}"), "calibrated", 0.95)
-        assert found.low < found.value < found.high
-        missed += not found.low <= truth <= found.high
-    assert missed <= 12
+    tally, grid = drawn(frequencies, sampling, privacy, generator), default_grid(privacy)
+    number = estimate(tally, sampling, privacy, grid, Measure.of(f"at-least:{bound}"), "calibrated", 0.95)
+    assert number.low < number.value < number.high
 
 
 def test_a_delta_that_is_larger_than_epsilon_has_an_estimate() -> None:
     privacy = Privacy("1e-6", "0.01")
-    found = estimate(Tally.of([50, 300]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
-    assert 0 <= found.low <= found.value <= found.high < math.inf
+    answer = estimate(Tally.of([50, 300]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
+    assert 0 <= answer.low <= answer.value <= answer.high < math.inf
 
 
 @pytest.mark.parametrize(("sampling", "epsilon"), [(KeepAll(), "0.2"), (KeepAll(), "1"), (Priority("0.02"), "0.5")])
@@ -332,17 +368,19 @@ def test_intervals_of_a_top_list_hold_even_if_it_is_a_list_by_chance(
 ) -> None:
     """Of keys that are all as frequent, those with the largest tokens are listed.
 
-    The share of the ten listed keys whose intervals hold is 93 % or more on average; by Hoeffding's inequality, that
-    of 240 releases is below 73 % with odds of at most exp(-2 * 240 * 0.2**2) < 5e-9.
+    The share of the ten listed keys whose intervals hold is 95 % or more on average over 120 releases. Intervals of the
+    listed keys fail about independently: the share was measured as 98.2 % with the variance of a binomial law of 1,200.
+    By that law, a true share of 93.3 % or less passes with odds of at most 0.01, and one of 98.2 % fails with odds
+    below 1e-7: the smallest defect that it finds with probability 0.99 is 1.7 points.
     """
     privacy = Privacy(epsilon, "1e-6")
     truth = 400 if far else frequency_reaching(0.5, sampling, privacy) or 0
     generator, shares = np.random.default_rng(5), []
-    for _ in range(240):
+    for _ in range(120):
         tally = drawn(np.full(1000, truth), sampling, privacy, generator)
-        found = spectrum(tally, sampling, privacy, default_grid(privacy))
+        estimated = spectrum(tally, sampling, privacy, default_grid(privacy))
         top = np.repeat(np.arange(len(tally.cells)), tally.keys)[-10:]
-        low, high, rivals = listed(found, tally.cells, tally.keys, top, 0.95)
+        low, high, rivals = listed(estimated, tally.cells, tally.keys, top, 0.95)
         assert rivals > 0.9 * tally.total
         shares.append(np.mean((low <= truth) & (truth <= high)))
-    assert np.mean(shares) >= 0.73
+    assert np.mean(shares) >= 0.95

@@ -95,8 +95,8 @@ def test_biased_down_is_appendix_d(sampling: Sampling, grid: int, of: str) -> No
     assert all(row[t] == 0 for row in rows[m:] for t in range(1, tokens + 1))  # died out before row m
     g = [Fraction(float(x)) for x in Measure.of(of)(range(m + 1))]
     expected = literal_biased_down(rows, g, tokens)
-    found = biased_down(range(1, tokens + 1), sampling, privacy, grid, of)
-    np.testing.assert_allclose(found, [float(a) for a in expected], rtol=1e-10)
+    estimates = biased_down(range(1, tokens + 1), sampling, privacy, grid, of)
+    np.testing.assert_allclose(estimates, [float(a) for a in expected], rtol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_unbiased_solves_the_triangular_system(sampling: Sampling, of: str) -> N
     for i in range(1, m + 1):
         a.append((g[i] - sum((a[j] * rows[i][j] for j in range(1, i)), Fraction(0))) / rows[i][i])
     with pytest.warns(UserWarning, match="variance is enormous"):
-        found = unbiased(range(1, m + 1), sampling, privacy, 1, of)
-    np.testing.assert_allclose(found, [float(x) for x in a[1:]], rtol=1e-9)
-    assert found.min() < 0
+        estimates = unbiased(range(1, m + 1), sampling, privacy, 1, of)
+    np.testing.assert_allclose(estimates, [float(x) for x in a[1:]], rtol=1e-9)
+    assert estimates.min() < 0
     with pytest.warns(UserWarning, match="negative"):  # finer tokens: that of the row in which they are born
         finer = unbiased(range(1, 4 * m + 1), sampling, privacy, 4, of)
-    assert finer.tolist() == np.repeat(found, 4).tolist()
+    assert finer.tolist() == np.repeat(estimates, 4).tolist()
 
 
 @pytest.mark.filterwarnings("ignore:unbiased")
@@ -211,12 +211,12 @@ def test_estimates_are_kept_apart_by_all_that_they_depend_on() -> None:
     ]
     first = [estimates(*setting) for setting in settings]
     assert first == [estimates(*setting) for setting in settings]
-    assert len({tuple(found) for found in first}) == len(settings)
+    assert len({tuple(values) for values in first}) == len(settings)
 
 
 def test_inverse_probability_is_the_papers() -> None:
-    found = inverse_probability([[1, 50], [100, 200]], Priority("0.01"))
-    assert found.tolist() == [[100, 100], [100, 200]]
+    estimates = inverse_probability([[1, 50], [100, 200]], Priority("0.01"))
+    assert estimates.tolist() == [[100, 100], [100, 200]]
     assert inverse_probability([1, 2], CustomSampling([0, "0.25"]), "keys").tolist() == [0, 4]
 
 

@@ -28,8 +28,9 @@ from dpsample.cli import cli
 from dpsample.comparison.accuracy import Errors, Pws, accuracy, selection_accuracy
 from dpsample.comparison.reporting_curve import curve
 from dpsample.estimators import Tally, mle
-from dpsample.estimators.calibrated import parts, rough
-from dpsample.estimators.calibration import Functional, calibration
+from dpsample.estimators.calibrated import estimate_sum, round_up_key_count
+from dpsample.estimators.calibration import calibration
+from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.planning.errors import predicted
 from dpsample.planning.forecast import Forecast, forecast
@@ -222,10 +223,10 @@ def test_where_keys_are_seen_it_is_the_exact_error_of_the_tokens_values(sampling
     privacy = Privacy(epsilon, "1e-6")
     grid = default_grid(privacy)
     scheme = calibration(sampling, privacy, grid)
-    i = np.array([8 * scheme.edge, 10 * scheme.edge, 5000, 40_000, 10**6])
+    i = np.array([8 * scheme.calibration_threshold, 10 * scheme.calibration_threshold, 5000, 40_000, 10**6])
     keys = np.array([3000.0, 2000.0, 100.0, 30.0, 2.0])
     reported = float(keys @ Pws(sampling, privacy).reported(i))
-    total = Functional(scheme, Measure.of("frequency"), rough(reported))
+    total = Functional(scheme, Measure.of("frequency"), round_up_key_count(reported))
 
     def values(
         cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int, of: Measure | str
@@ -262,7 +263,7 @@ def simulated(
         chosen = frequencies[generator.random(len(frequencies)) < share]
         sample = chosen[sampled(chosen, sampling, coins)]
         tally = Tally.of(sanitizer(sample, coins)[1])
-        yield parts(tally, sampling, privacy, grid, Measure.of("frequency")).value - float(chosen.sum())
+        yield estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")).value - float(chosen.sum())
 
 
 POPULATIONS = {

@@ -17,13 +17,14 @@ import oracles
 from conftest import refused
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.accounting.totals import Total
-from dpsample.estimators.calibrated import Parts
+from dpsample.estimators.calibrated import sum_functionals
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
-from dpsample.questions import ranking, sums
+from dpsample.questions import quantiles, ranking, sums
 from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
 
@@ -78,7 +79,7 @@ class Known:
         return frequencies, np.array([list(row.values()) for row in rows]).reshape(-1, len(SUPPORT))
 
 
-def made(cells: dict[Any, int], sampling: Sampling | None = None, privacy: Privacy = PRIVACY) -> Release:
+def release_of(cells: dict[Any, int], sampling: Sampling | None = None, privacy: Privacy = PRIVACY) -> Release:
     keys = sorted(cells)
     tokens = [cells[key] / GRID for key in keys]
     table = pa.table({"key": keys, "token": tokens, "estimate": tokens})
@@ -95,7 +96,7 @@ def sampling(request: pytest.FixtureRequest) -> Any:
 
 
 def known(monkeypatch: pytest.MonkeyPatch, sampling: Sampling, keys: list[float]) -> None:
-    for module in (ranking, sums):
+    for module in (ranking, quantiles):
         monkeypatch.setattr(module, "spectrum", lambda *_: Known(sampling, np.array(keys)))
 
 
@@ -132,7 +133,7 @@ SOME = [0.0, 0.0, 0.0, 4.0, 0.0, 0.0]  # four keys of frequency 14, some of them
 @pytest.mark.parametrize("keys", [NOBODY, SOME], ids=["all reported", "some unreported"])
 def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, sampling, keys)
-    release = made(CELLS, sampling)
+    release = release_of(CELLS, sampling)
     ranks: dict[str, Counter[int]] = {name: Counter() for name in CELLS}
     for frequencies, hidden, p in worlds(sampling, keys):
         for name, i in frequencies.items():
@@ -141,10 +142,10 @@ def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monk
     means = {name: sum(i * p for i, p in law(cell, sampling).items()) for name, cell in CELLS.items()}
     # the generator is fixed, so these bounds hold always or never; 1,000 draws of a share err by 0.016 at most
     for k in (1, 2, 3, 5, 9):
-        found = release.top(k)
-        names = found.groups["key"].to_pylist()
+        best = release.top(k)
+        names = best.groups["key"].to_pylist()
         assert names == sorted(CELLS, key=lambda name: (-means[name], name))[:k]
-        for name, row in zip(names, found.to_arrow().to_pylist(), strict=True):
+        for name, row in zip(names, best.to_arrow().to_pylist(), strict=True):
             assert row["value"] == pytest.approx(means[name])
             assert row["probability"] == pytest.approx(sum(p for r, p in ranks[name].items() if r <= k), abs=0.02)
     for name in CELLS:
@@ -159,10 +160,10 @@ def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monk
 
 
 def test_the_interval_of_a_key_by_brute_force(sampling: Sampling) -> None:
-    found = spectrum(Tally.of([3, 12]), sampling, PRIVACY, GRID)
+    answer = spectrum(Tally.of([3, 12]), sampling, PRIVACY, GRID)
     for level in (0.5, 0.8, 0.94):  # at 0.95 one of the shares is just the tail
         for cell in (1, 2, 3, 7, 12, 19):
-            [low], [high] = found.interval([cell], level)
+            [low], [high] = answer.interval([cell], level)
             first, last = ends(cell, sampling, level)
             assert low == first
             assert high == last if last < 20 else high >= 20  # the oracle goes no further
@@ -170,7 +171,7 @@ def test_the_interval_of_a_key_by_brute_force(sampling: Sampling) -> None:
 
 def test_intervals_and_comparisons_by_brute_force(sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, sampling, NOBODY)
-    release = made(CELLS, sampling)
+    release = release_of(CELLS, sampling)
     for level in (0.5, 0.95):
         for name, estimate in release.top(5, level=level):
             each = sorted(law(CELLS[name], sampling).items())
@@ -186,15 +187,15 @@ def test_intervals_and_comparisons_by_brute_force(sampling: Sampling, monkeypatc
 def test_many_keys_of_one_token_are_drawn_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """More keys than frequencies: the number of them above a frequency is binomial."""
     known(monkeypatch, KeepAll(), NOBODY)
-    release = made({**{f"k{n:02}": 19 for n in range(40)}, "z": 21})
+    release = release_of({**{f"k{n:02}": 19 for n in range(40)}, "z": 21})
     each, own = law(19, KeepAll()), law(21, KeepAll())
     for k in (1, 5, 10):
         chance = 0.0
         for i, p in own.items():
             above = sum(share for j, share in each.items() if j > i)
             chance += p * sum(math.comb(40, n) * above**n * (1 - above) ** (40 - n) for n in range(k))
-        found = {row["key"]: row["probability"] for row in release.top(k).to_arrow().to_pylist()}
-        assert found["z"] == pytest.approx(chance, abs=0.03)
+        probabilities = {row["key"]: row["probability"] for row in release.top(k).to_arrow().to_pylist()}
+        assert probabilities["z"] == pytest.approx(chance, abs=0.03)
     mean = 1 + sum(p * 40 * sum(share for j, share in each.items() if j > i) for i, p in own.items())
     assert release.rank("z").value == pytest.approx(mean, abs=0.3)
     # and among themselves: of k places, one key of 40 alike ones has its share, but for ties
@@ -204,10 +205,10 @@ def test_many_keys_of_one_token_are_drawn_by_number(monkeypatch: pytest.MonkeyPa
 
 
 def test_far_from_each_other_all_is_certain() -> None:
-    release = made({"a": 10**9, "b": 10**6, "c": 10**6 - 2000, "d": 20_000}, privacy=Privacy(1, "1e-6"))
-    found = release.top(2)
-    assert found.groups["key"].to_pylist() == ["a", "b"]
-    assert found.numbers["probability"].to_pylist() == [1, 1]
+    release = release_of({"a": 10**9, "b": 10**6, "c": 10**6 - 2000, "d": 20_000}, privacy=Privacy(1, "1e-6"))
+    answer = release.top(2)
+    assert answer.groups["key"].to_pylist() == ["a", "b"]
+    assert answer.numbers["probability"].to_pylist() == [1, 1]
     assert [release.rank(key).value for key in "abcd"] == [1, 2, 3, 4]
     assert release.rank("c", where="key >= 'b'").value == 2
     assert release.compare("a", "b") == pytest.approx(1)
@@ -217,29 +218,29 @@ def test_far_from_each_other_all_is_certain() -> None:
 def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [5.0, 40, 30, 20, 4, 1]
     scheme = calibration(KeepAll(), PRIVACY, GRID)
-    given = Spectrum(scheme, np.array(SUPPORT), np.array(counts), spread=np.full(6, 10.0))
+    counted_keys = Spectrum(scheme, np.array(SUPPORT), np.array(counts), variance=np.full(6, 10.0))
 
-    def counted(tally: Tally, *terms: Any) -> Parts:
-        return Parts(float(counts @ terms[3](SUPPORT)), 1e-9, 0.0, 1e9, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0)
+    def counted(tally: Tally, *terms: Any) -> SumEstimate:
+        return SumEstimate(float(counts @ terms[3](SUPPORT)), 1e-9)
 
-    monkeypatch.setattr(sums, "spectrum", lambda *_: given)
-    monkeypatch.setattr(sums, "parts", counted)
+    monkeypatch.setattr(quantiles, "spectrum", lambda *_: counted_keys)
+    monkeypatch.setattr(quantiles, "estimate_sum", counted)
     least = frequency_reaching(0.5, KeepAll(), PRIVACY)
     assert least == 6
     shares = [0, 0.05, 0.42, 0.5, 0.74, 0.95, 0.99, 1]
-    found = made(CELLS).quantiles(shares)
+    answer = release_of(CELLS).quantiles(shares)
     everyone = [i for i, n in zip(SUPPORT, counts, strict=True) for _ in range(int(n))]
-    for share, estimate in found:
+    for share, estimate in answer:
         assert estimate.value == everyone[max(math.ceil(share * len(everyone)) - 1, 0)]
         assert estimate.low <= estimate.value <= estimate.high
         assert estimate.guaranteed
-    assert found[0.5].low < found[0.5].high  # 45 of 100: the middle may lie either way
-    assert f"{least} or more" in " ".join(found.notes)
-    lower = made(CELLS).quantiles(0.01, at_least=5)
+    assert answer[0.5].low < answer[0.5].high  # 45 of 100: the middle may lie either way
+    assert f"{least} or more" in " ".join(answer.notes)
+    lower = release_of(CELLS).quantiles(0.01, at_least=5)
     assert lower[0.01].value == 6
-    assert made(CELLS).quantiles(0.01, at_least=7)[0.01].value == 9
+    assert release_of(CELLS).quantiles(0.01, at_least=7)[0.01].value == 9
     assert not lower[0.01].guaranteed
-    assert "cannot be seen" in " ".join(lower.notes)
+    assert "not reported" in " ".join(lower.notes)
 
 
 def linear(tally: Tally, *terms: Any) -> Estimate:
@@ -249,53 +250,64 @@ def linear(tally: Tally, *terms: Any) -> Estimate:
     return Estimate(value, 1.0, 0.0, math.inf, level, bias=value / 100, keys=tally.total)
 
 
-def squared(tally: Tally, *terms: Any) -> Parts:
+def squared(tally: Tally, *terms: Any) -> SumEstimate:
     """Its error, with a variance of the square of each share."""
     g = terms[3](tally.cells)
     error = math.sqrt(float(tally.squares @ g**2))
-    return Parts(float(tally.weights @ g), error, 0.0, 1e9, 1e9, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return SumEstimate(float(tally.weights @ g), error)
 
 
 @pytest.mark.parametrize("first", [1.0, -2.0, -4.0])
 def test_the_error_of_a_mean_is_that_of_a_ratio(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "estimate", linear)
-    monkeypatch.setattr(sums, "parts", squared)
+    monkeypatch.setattr(sums, "estimate_sum", squared)
     weights = {"a": first, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
-    found = made(CELLS).mean(weight=weights, at_least=10, of="power:2")
+    answer = release_of(CELLS).mean(weight=weights, at_least=10, of="power:2")
     chosen = [name for name in CELLS if CELLS[name] >= 10]
     total = sum(weights[name] for name in chosen)
     mean = sum(weights[name] * CELLS[name] ** 2 for name in chosen) / total
     error = math.sqrt(sum((weights[name] * (CELLS[name] ** 2 - mean)) ** 2 for name in chosen)) / total
-    assert found.value == pytest.approx(mean)
-    assert found.standard_error == pytest.approx(error)
-    assert found.high - mean == pytest.approx(1.959964 * error, rel=1e-6)
-    assert found.low == pytest.approx(max(mean - 1.959964 * error, min(mean, 0)), rel=1e-6)
-    assert found.bias == pytest.approx(0, abs=1e-12)  # one percent in both
+    assert answer.value == pytest.approx(mean)
+    assert answer.standard_error == pytest.approx(error)
+    assert answer.high - mean == pytest.approx(1.959964 * error, rel=1e-6)
+    assert answer.low == pytest.approx(max(mean - 1.959964 * error, min(mean, 0)), rel=1e-6)
+    assert answer.bias == pytest.approx(0, abs=1e-12)  # one percent in both
 
 
 def test_a_few_groups_are_answered_as_if_selected() -> None:
-    release = made({n: 30 + n % 17 + n % 5 for n in range(400)})
-    found = release.sum(by="key % 7", weight="1 + key % 3")
-    assert len(found) == 7
-    for group, estimate in found:
+    release = release_of({n: 30 + n % 17 + n % 5 for n in range(400)})
+    answer = release.sum(by="key % 7", weight="1 + key % 3")
+    assert len(answer) == 7
+    for group, estimate in answer:
         alone = release.sum(f"key % 7 = {group}", "1 + key % 3")
         assert (estimate.value, estimate.low, estimate.high) == (alone.value, alone.low, alone.high)
-        assert found[group] == estimate
+        assert answer[group] == estimate
 
 
 def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "estimate", linear)
-    monkeypatch.setattr(sums, "parts", squared)
-    release = made(dict.fromkeys(range(1830), 40))  # group g has g + 1 keys
-    found = release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
-    assert found.numbers["keys"].to_pylist() == list(range(1, 61))
-    assert found.numbers["value"].to_pylist() == [40.0 * n for n in range(1, 61)]
+    monkeypatch.setattr(sums, "estimate_sum", squared)
+    release = release_of(dict.fromkeys(range(1830), 40))  # group g has g + 1 keys
+    answer = release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
+    assert answer.numbers["keys"].to_pylist() == list(range(1, 61))
+    assert answer.numbers["value"].to_pylist() == [40.0 * n for n in range(1, 61)]
+
+
+def test_groups_of_a_mean_share_what_does_not_depend_on_them() -> None:
+    """The token values of sum and number are computed once, those of the deviations from a mean for each group."""
+    release = release_of({n: 30 + n % 17 + n % 5 for n in range(400)}, privacy=Privacy("0.83", "0.01"))
+    start = sum_functionals.cache_info().misses
+    answers = release.mean(by="key % 8", of=np.sqrt)
+    assert len(set(answers.numbers["value"].to_pylist())) == 8
+    assert sum_functionals.cache_info().misses - start == 2 + 8
+    release.mean(by="key % 8", of=np.sqrt)
+    assert sum_functionals.cache_info().misses - start == 2 + 8
 
 
 def test_what_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "estimate", linear)
-    monkeypatch.setattr(sums, "parts", squared)
-    release = made(CELLS)
+    monkeypatch.setattr(sums, "estimate_sum", squared)
+    release = release_of(CELLS)
     assert release.sum().value == sum(CELLS.values())
     assert release.sum(of="keys").value == release.count_keys().value == 5
     assert release.count_keys(at_least=19).value == 3
@@ -312,9 +324,9 @@ def test_a_whole_release() -> None:
     release = dpsample.release(frequencies, privacy=Privacy(1, "1e-6"))
     truth = sum(frequencies.values())
     for estimator in (None, "mle"):
-        found = release.sum(estimator=estimator)
-        assert found.value == pytest.approx(truth, rel=0.02)
-        assert (found.keys, found.detection_threshold, found.level) == (2000, 14, 0.95)
+        answer = release.sum(estimator=estimator)
+        assert answer.value == pytest.approx(truth, rel=0.02)
+        assert (answer.keys, answer.detection_threshold, answer.level) == (2000, 14, 0.95)
     assert release.count_keys().value == pytest.approx(2000, rel=0.01)
     assert release.mean().value == pytest.approx(truth / 2000, rel=0.02)
     assert release.quantiles([0.5])[0.5].value == pytest.approx(200, abs=12)
@@ -327,10 +339,10 @@ def test_a_whole_release() -> None:
 def test_keys_only() -> None:
     table = pa.table({"key": ["a", "b", "c"]})
     release = Release(table, Terms(PRIVACY, KeepAll(), ("key",), keys_only=True))
-    found = release.count_keys("key > 'a'")
-    assert (found.value, found.low, found.high, found.guaranteed) == (2, 2, math.inf, False)
-    assert math.isnan(found.standard_error)
-    assert "keys only" in found.notes[0]
+    answer = release.count_keys("key > 'a'")
+    assert (answer.value, answer.low, answer.high, answer.guaranteed) == (2, 2, math.inf, False)
+    assert math.isnan(answer.standard_error)
+    assert "keys only" in answer.notes[0]
     assert release.sum(of="at-least:1").value == 3  # that is 1 for each key
     assert release.count_keys(by="key")["b"].value == 1
     weighted = release.count_keys(weight={"a": 2.0, "b": -3.0})
@@ -350,9 +362,12 @@ def test_keys_only() -> None:
 
 
 def test_nothing_selected() -> None:
-    for release, where in ((made(CELLS), "false"), (Release(made(CELLS).table.slice(0, 0), made(CELLS).terms), None)):
-        for found in (release.sum(where), release.count_keys(where)):
-            assert (found.value, found.keys, found.guaranteed) == (0, 0, False)
+    for release, where in (
+        (release_of(CELLS), "false"),
+        (Release(release_of(CELLS).table.slice(0, 0), release_of(CELLS).terms), None),
+    ):
+        for answer in (release.sum(where), release.count_keys(where)):
+            assert (answer.value, answer.keys, answer.guaranteed) == (0, 0, False)
         assert math.isnan(release.mean(where).value)
         assert len(release.top(3, where)) == 0
         assert release.top(3, where).to_arrow().column_names[:2] == ["key", "value"]
@@ -402,11 +417,11 @@ def test_nothing_selected() -> None:
 )
 def test_what_is_refused(ask: Any, rule: str) -> None:
     with refused(rule):
-        ask(made(CELLS))
+        ask(release_of(CELLS))
 
 
 def test_if_no_key_is_likely_to_be_seen() -> None:
-    release = made({"a": 9}, CustomSampling(["0.2"] * 30))
+    release = release_of({"a": 9}, CustomSampling(["0.2"] * 30))
     assert release.sum().detection_threshold is None
     assert "no key is likely to be reported" in repr(release.sum())
     with refused("some frequency"):
@@ -415,7 +430,7 @@ def test_if_no_key_is_likely_to_be_seen() -> None:
 
 
 def test_answers_are_shown_without_commanding_a_terminal() -> None:
-    release = made({"\x1b[31mred": 30, "<b>": 29, "value": 31})
+    release = release_of({"\x1b[31mred": 30, "<b>": 29, "value": 31})
     for answer in (release.top(3), release.sum(by="key")):
         assert "\x1b" not in repr(answer)
         assert "\\x1b" in repr(answer)
@@ -428,14 +443,14 @@ def test_answers_are_shown_without_commanding_a_terminal() -> None:
 def test_answers_as_tables() -> None:
     table = pa.table({"value": ["a", "b"], "token": [30.0, 40.0], "estimate": [30.0, 40.0]})
     release = Release(table, Terms(PRIVACY, KeepAll(), ("value",), grid=GRID))
-    found = release.top(2)
-    assert found.to_arrow().column_names == ["value", "value_", "standard_error", "low", "high", "probability"]
-    assert found.to_pandas()["value"].tolist() == ["b", "a"]
-    assert [key for key, _ in found] == ["b", "a"]
+    answer = release.top(2)
+    assert answer.to_arrow().column_names == ["value", "value_", "standard_error", "low", "high", "probability"]
+    assert answer.to_pandas()["value"].tolist() == ["b", "a"]
+    assert [key for key, _ in answer] == ["b", "a"]
 
 
 def test_the_share_of_all_elements() -> None:
-    plain = made(dict.fromkeys(range(50), 400))
+    plain = release_of(dict.fromkeys(range(50), 400))
     privacy, part = plain.privacy, Fraction(1, 20)
     terms = replace(
         plain.terms,
@@ -443,9 +458,9 @@ def test_the_share_of_all_elements() -> None:
         per_key=Privacy((1 - part) * privacy.epsilon, privacy.delta),
     )
     release = Release(plain.table, terms)
-    found = release.sum("key < 10")
-    assert found.share == found.value / 20_000
-    assert "% of all elements" in repr(found)
+    answer = release.sum("key < 10")
+    assert answer.share == answer.value / 20_000
+    assert "% of all elements" in repr(answer)
     assert release.sum("key < 10", weight="2").share is None
     assert release.count_keys().share is None
     assert plain.sum().share is None
@@ -453,7 +468,7 @@ def test_the_share_of_all_elements() -> None:
 
 def test_users_are_answered_by_the_privacy_of_each_key() -> None:
     """A release for users has tokens of a smaller epsilon than it promises: estimates must follow from that one."""
-    plain = made(dict.fromkeys(range(50), 400))
+    plain = release_of(dict.fromkeys(range(50), 400))
     each = Privacy("0.1", "1e-4")
     users = Release(
         plain.table, replace(plain.terms, privacy=Privacy(1, "0.01"), per_key=each, unit="user", max_keys=4)
@@ -466,6 +481,6 @@ def test_users_are_answered_by_the_privacy_of_each_key() -> None:
 
 
 def test_a_top_list_by_chance_says_so() -> None:
-    same, apart = made({n: 200 + n % 7 for n in range(60)}), made({n: 200 + 100 * n for n in range(60)})
+    same, apart = release_of({n: 200 + n % 7 for n in range(60)}), release_of({n: 200 + 100 * n for n in range(60)})
     assert "compete" in " ".join(same.top(5).notes)
     assert "compete" not in " ".join(apart.top(5).notes)

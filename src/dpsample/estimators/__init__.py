@@ -2,9 +2,13 @@
 
 tally                what a question sees of the keys that it selects
 measures             what is summed over keys: a function of the frequency
-calibration          values of tokens without bias at visible frequencies
-calibrated           the default: unbiased where keys can be seen, cautious below
-estimate             a tally -> a sum with its error
+tuning               every number that was chosen rather than derived
+calibration          the token laws of a scheme, and corrections of token values
+functional           token values without bias above the calibration threshold
+extrapolation        what keys below the calibration threshold add to a sum
+calibrated           the default: a tally -> a sum, above the threshold and below it
+intervals            the width of a confidence interval of a sum
+estimate             a tally -> a sum with its error, by any estimator
 spectrum             a tally -> how many keys have each frequency: for ranks and quantiles
 cumulative           numbers of keys up to each frequency: for quantiles of many keys
 mle                  maximum likelihood, the paper's: biased, and of moderate variance

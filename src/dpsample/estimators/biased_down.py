@@ -53,12 +53,12 @@ def check_within(last: int, limit: int, name: str) -> None:
 
 
 def table_size(last: int, limit: int) -> int:
-    """Return up to where a table goes that is to hold this token: powers of two, so that few are made."""
+    """Return the last token of a table that holds this one: a power of two, so that there are few tables."""
     return min(1 << max((last - 1).bit_length(), 10), limit)
 
 
 def grown(table: Floats, size: int, more: Callable[[Ints], Floats], largest: int) -> Floats:
-    """Make a table of the rows from 1 on at least so long, a good deal at a time."""
+    """Extend a table of the rows from 1 on to at least this size, by many rows at a time."""
     if size <= len(table):
         return table
     return np.append(table, more(np.arange(len(table) + 1, min(size + _MORE, largest) + 1)))

@@ -8,8 +8,9 @@ import numpy as np
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import biased_down
-from dpsample.estimators.calibrated import parts
+from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.calibration import calibration
+from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.tally import Tally
@@ -28,12 +29,19 @@ class Estimate:
     """A number that a release tells, with its error.
 
     value, standard_error   the estimate, and its standard error
-    low, high, level        an interval that holds the truth with probability `level`, if it is `guaranteed`
-    bias                    the bias that is estimated to be left in `value`
-    keys                    how many reported keys it rests on; None if it rests on none
-    detection_threshold     keys of a lower frequency are unlikely to be reported (pi < 0.5); None if all are
-    guaranteed, notes       whether the interval can be guaranteed, and what else there is to say
+    low, high, level        a confidence interval of this level
+    bias                    the estimated bias of `value`: 0 for the default estimator
+    keys                    the number of reported keys that it rests on; None if it rests on none
+    detection_threshold     keys of a lower frequency are reported with a probability below 1/2; None if all are
+    guaranteed, notes       whether the interval is guaranteed, and remarks
     share                   of all elements, if the release has a private total and these are elements
+
+    **Guaranteed** means nominal coverage: over repeated releases of the same data, sampling and tokens drawn anew,
+    `low` to `high` holds the truth in a share `level` of the releases or more, as measured by
+    ``benchmarks/interval_coverage.py``. The claim assumes that the data have no keys, or few enough not to matter,
+    below the calibration threshold (`dpsample.estimators.calibration`), beyond those that the tokens suggest: nothing
+    in a release can confirm that. It is withheld if the extrapolation below that threshold matters, or if fewer than
+    30 effective keys determine the error.
 
     >>> Estimate(1234.5, 10.25, 1214.4, 1254.6, 0.95, keys=7, detection_threshold=14)
     1,234.5 +- 10.25 (95 %: 1,214.4 to 1,254.6), from 7 keys; below frequency 14 keys are unlikely to be reported
@@ -86,50 +94,56 @@ def estimate(
 
     The interval is that of `calibrated` whatever the estimator: it is about the sum, not about how it was estimated.
     """
-    visible = frequency_reaching(0.5, sampling, privacy)
+    detection_threshold = frequency_reaching(0.5, sampling, privacy)
     if not len(tally.cells):
-        high = _unreported(sampling, privacy, of, level)
+        high = _largest_unreported_sum(sampling, privacy, of, level)
         note = "no reported key is selected; more than this in keys that can be seen would have shown"
-        return Estimate(0.0, math.nan, 0.0, high, level, math.nan, 0, visible, False, (note,))
-    if not calibration(sampling, privacy, grid).feasible:
+        return Estimate(0.0, math.nan, 0.0, high, level, math.nan, 0, detection_threshold, False, (note,))
+    scheme = calibration(sampling, privacy, grid)
+    if not scheme.feasible:
         by_token = _BY_TOKEN.get(estimator, mle)
         value = float(tally.weights @ by_token(tally.cells, sampling, privacy, grid, of))
         note = f"epsilon is too small for calibrated estimates and errors: this is by {by_token.__name__}"
-        return Estimate(value, math.nan, -math.inf, math.inf, level, math.nan, tally.total, visible, False, (note,))
-    found = parts(tally, sampling, privacy, grid, of)
-    low, high = found.bounds(level)
-    value, bias = found.value, 0.0
+        unknown = math.nan, -math.inf, math.inf, level, math.nan
+        return Estimate(value, *unknown, tally.total, detection_threshold, False, (note,))
+    calibrated = estimate_sum(tally, sampling, privacy, grid, of)
+    low, high = calibrated.interval(level)
+    value, bias = calibrated.value, 0.0
     if estimator != ESTIMATORS[0]:
         value = float(tally.weights @ _BY_TOKEN[estimator](tally.cells, sampling, privacy, grid, of))
-        bias = value - found.value
+        bias = value - calibrated.value
     notes = []
-    guaranteed = found.clear
-    if not guaranteed:
-        edge = calibration(sampling, privacy, grid).edge
-        notes.append(
-            f"keys below frequency {edge:,} can hardly be seen: {shown_number(found.dark)} is added for them, as if "
-            "there were as many for each frequency as just above; the interval does not cover what else they hold"
-            if found.dark > 0
-            else f"keys below frequency {edge:,} can hardly be told from those at it: {shown_number(-found.dark)} is "
-            "taken off for them, as if there were as many for each frequency as just above"
-        )
-    if not found.sure:
-        guaranteed = False
+    if not calibrated.extrapolation_is_negligible:
+        notes.append(_extrapolation_note(calibrated, scheme.calibration_threshold))
+    if not calibrated.rests_on_enough_keys:
         notes.append("the error rests on few keys: the interval is not guaranteed")
     if (tally.weights == tally.keys).all():
         low = max(low, 0.0)
     low, high = min(low, value), max(high, value)
-    return Estimate(value, found.error, low, high, level, bias, tally.total, visible, guaranteed, tuple(notes))
+    error = calibrated.standard_error
+    return Estimate(value, error, low, high, level, bias, tally.total, detection_threshold, not notes, tuple(notes))
 
 
-def _unreported(sampling: Sampling, privacy: Privacy, of: Measure, level: float) -> float:
-    """The largest sum over visible keys of one frequency, none of which is reported with probability 1 - level."""
-    edge = calibration(sampling, privacy, 1).edge
-    largest = min(sampling.largest, max(1 << 40, 2 * edge))
-    i = np.unique(np.geomspace(edge, largest, 512).astype(np.int64))
-    absent = reporting_probabilities(i, sampling, privacy, complement=True)
-    possible = absent > 1 - level  # of one key, at least
+def _extrapolation_note(estimate: SumEstimate, threshold: int) -> str:
+    if estimate.extrapolated > 0:
+        return (
+            f"keys below frequency {threshold:,} are rarely reported: {shown_number(estimate.extrapolated)} is added "
+            "for them, extrapolated from the keys just above; the interval does not cover what else they hold"
+        )
+    return (
+        f"keys below frequency {threshold:,} cannot be distinguished from those at it: "
+        f"{shown_number(-estimate.extrapolated)} is subtracted for them, extrapolated from the keys just above"
+    )
+
+
+def _largest_unreported_sum(sampling: Sampling, privacy: Privacy, of: Measure, level: float) -> float:
+    """The largest sum over keys of one frequency that are all unreported with probability 1 - level."""
+    start = calibration(sampling, privacy, 1).calibration_threshold
+    largest = min(sampling.largest, max(1 << 40, 2 * start))
+    i = np.unique(np.geomspace(start, largest, 512).astype(np.int64))
+    unreported = reporting_probabilities(i, sampling, privacy, complement=True)
+    possible = unreported > 1 - level  # of one key, at least
     if not possible.any():
         return 0.0
-    keys = np.floor(math.log(1 - level) / np.log(absent[possible]))
+    keys = np.floor(math.log(1 - level) / np.log(unreported[possible]))
     return float((keys * of(i[possible])).max())

@@ -41,6 +41,14 @@ class Measure:
             return Measure(getattr(value, "__name__", "a function"), value)
         raise _unknown(type(value).__name__)
 
+    def from_frequency(self, least: int) -> "Measure":
+        """Return the same measure of the keys from a frequency on; other keys count 0. Equal ones are equal values.
+
+        >>> Measure.of("frequency").from_frequency(4)([3, 4, 5])
+        array([0., 4., 5.])
+        """
+        return Measure(f"{self.name} from {least}", _FromFrequency(self.function, least), kink=least)
+
     def __call__(self, frequencies: ArrayLike) -> Floats:
         """Return g at each frequency; refuses a function that cannot be summed honestly."""
         i = as_frequencies(frequencies)
@@ -71,6 +79,15 @@ class Measure:
         return self.name
 
 
+@dataclass(frozen=True)
+class _FromFrequency:
+    function: Callable[[Floats], Any]
+    least: int
+
+    def __call__(self, i: Floats) -> Floats:
+        return np.asarray(self.function(i)) * (i >= self.least)
+
+
 @lru_cache(maxsize=64)
 def _named(name: str) -> Measure:
     kind, _, argument = name.partition(":")
@@ -95,5 +112,5 @@ def _named(name: str) -> Measure:
     return Measure(f"{kind}:{text(bound)}", forms[kind], None if kind == "power" else min(math.ceil(bound), 1 << 62))
 
 
-def _unknown(found: str) -> InvalidValue:
-    return InvalidValue(f"what is summed over keys is {FORMS}, or a function of the frequency", found, "name one")
+def _unknown(value: str) -> InvalidValue:
+    return InvalidValue(f"what is summed over keys is {FORMS}, or a function of the frequency", value, "name one")

@@ -1,7 +1,7 @@
-"""How many of the selected keys have each frequency, and what a key's token tells of its own.
+"""Spectrum: how many of the selected keys have each frequency, and the posterior of a key's frequency given its token.
 
-A token's law of the frequency is that of Bayes when all visible frequencies are equally likely. It assumes nothing that
-the release does not show, and its intervals hold at each frequency.
+The posterior is that of a uniform prior on the frequencies from the calibration threshold on. The interval of one key
+does not depend on it: it has its nominal coverage at each frequency.
 """
 
 from dataclasses import dataclass
@@ -13,33 +13,35 @@ from numpy.typing import ArrayLike
 
 from dpsample.estimators.calibration import Calibration, calibration
 from dpsample.estimators.tally import Tally
+from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import reporting, reporting_probabilities
+from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.token_columns import beyond, life
-
-_POINTS = 33  # of the law of a frequency far beyond the edge
-_MANY = 1 << 22  # points at most, for all of these
-_FINE = 2048  # steps of the noise of tokens, at most
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """How many selected keys of the data have each visible frequency, as far as the release can tell."""
+    """How many selected keys of the data have each frequency, as far as the release can tell."""
 
     scheme: Calibration
     frequencies: Ints  # ascending
     keys: Floats  # expected number of selected keys with each, unreported ones included
-    spread: Floats  # variance of the number of reported keys up to each
+    variance: Floats  # of the number of reported keys up to each
 
     def posterior(self, cells: ArrayLike) -> tuple[Ints, Floats]:
-        """Return, for n tokens, frequencies [n, m] and probabilities [n, m]: the law of the key's frequency."""
+        """Return, for n tokens, frequencies [n, m] and probabilities [n, m]: the posterior of the key's frequency."""
         return _posterior(self.scheme, as_frequencies(cells).reshape(-1))
 
     def interval(self, cells: ArrayLike, level: float) -> tuple[Ints, Ints]:
-        """Return the frequencies at which no token of a reported key is so unlikely to be as large, or as small."""
-        rows = reporting(self.scheme.sampling, self.scheme.privacy)
-        frequencies, above, at_least = beyond(as_frequencies(cells).reshape(-1), rows, self.scheme.grid)
+        """Return the confidence interval of the frequency of a reported key, for each token.
+
+        It has the frequencies that neither one-sided test of level (1 - level) / 2 rejects: tokens as large, and tokens
+        as small, have at least that probability for a reported key.
+        """
+        frequencies, above, at_least = beyond(
+            as_frequencies(cells).reshape(-1), self.scheme.reporting, self.scheme.grid
+        )
         n, tail = np.arange(len(frequencies)), (1 - level) / 2
         low, high = (at_least < tail).sum(1), (above <= 1 - tail).sum(1) - 1
         end = frequencies.shape[1] - 1
@@ -50,94 +52,101 @@ class Spectrum:
     ) -> tuple[Floats, Floats, Floats]:
         """Return quantiles of the frequencies of all keys from the least one on, and their intervals.
 
-        A quantile is at most x if the number of keys up to x is at least its share of all keys. Of the difference,
-        both the mean and the variance are known: reported keys may lie on either side of x, and others were missed.
-        Beyond that, what is seen of the frequencies is spread by the noise of the tokens. How much of the spread is
-        theirs is not known, so that intervals reach from where a quantile is if none is to where it is if all is. It
-        also makes keys below the least frequency look like some above: how many are above, and bounds of their
-        `number`, are known better if they are given.
+        A quantile is at most x if the number of keys up to x is at least its share of all keys. The mean and the
+        variance of the difference are known: reported keys may lie on either side of x, and others were not reported.
+        Beyond that, the noise of the tokens spreads the estimated frequencies. How much of their spread is noise is not
+        known, so that intervals reach from where a quantile is if none is to where it is if all is. Noise also lifts
+        keys over the least frequency. `number`, the number of keys from it on with its bounds, corrects for that.
         """
-        seen = self.frequencies >= least
-        i, keys = self.frequencies[seen], self.keys[seen]
+        tuning = self.scheme.tuning
+        selected = self.frequencies >= least
+        i, keys = self.frequencies[selected], self.keys[selected]
         pi = reporting_probabilities(i, self.scheme.sampling, self.scheme.privacy)
-        missed = np.cumsum(keys * (1 - pi) / pi)  # the variance of their number: misses until so many were reported
-        start = float(self.spread[~seen][-1]) if not seen.all() else 0.0
+        unreported = np.cumsum(keys * (1 - pi) / pi)  # variance of the number of unreported keys: negative binomial
+        variance_below = float(self.variance[~selected][-1]) if not selected.all() else 0.0
         z = NormalDist().inv_cdf(0.5 + level / 2)
         upto = np.cumsum(keys)
         total = float(upto[-1])
-        true, fewest, most = number or (total, total, total)
-        found = np.empty((3, len(shares)))
+        estimated, fewest, most = number or (total, total, total)
+        ends = np.empty((3, len(shares)))  # of each share: the quantile, and the bounds before noise
         for n, p in enumerate(shares):
-            above = upto - max(np.ceil(p * total - 1e-6), 1.0) + 0.5  # numbers of keys are whole
-            above -= (1 - p) * (total - true)
-            variance = self.spread[seen] + p**2 * start + (1 - 2 * p) * missed + p**2 * missed[-1]
-            error = z * np.sqrt(np.maximum(variance, 0.0)) + 0.2  # a normal law is too sure of a single key
-            up, down = (np.hypot(error, (1 - p) * (true - bound)) for bound in (most, fewest))
-            for row, reached in enumerate((above >= 0, above + up >= 0, above - down >= 0)):
-                found[row, n] = i[np.argmax(reached)] if reached.any() else i[-1]
-        half, one = self._noise(np.array([NormalDist().cdf(0.5), NormalDist().cdf(1)]))
+            # numbers of keys are integers: the half is a continuity correction
+            excess = upto - max(np.ceil(p * total - tuning.rounding_keys), 1.0) + 0.5
+            excess -= (1 - p) * (total - estimated)
+            variance = (
+                self.variance[selected] + p**2 * variance_below + (1 - 2 * p) * unreported + p**2 * unreported[-1]
+            )
+            error = z * np.sqrt(np.maximum(variance, 0.0)) + tuning.single_key_allowance
+            up, down = (np.hypot(error, (1 - p) * (estimated - bound)) for bound in (most, fewest))
+            for row, reached in enumerate((excess >= 0, excess + up >= 0, excess - down >= 0)):
+                ends[row, n] = i[np.argmax(reached)] if reached.any() else i[-1]
+        deviations = tuning.least_noise_deviations, tuning.threshold_noise_deviations
+        least_noise, near = self._noise(np.array([NormalDist().cdf(deviation) for deviation in deviations]))
         noise = self._noise(shares.clip(1 / (total + 1), total / (total + 1)))
-        # half of its deviation in any case: equally likely frequencies, as assumed, are not what most data have
-        low, high = found[1] - np.maximum(noise, half), found[2] - np.minimum(noise, -half)
-        low = np.where(low <= self.scheme.edge + one, least, low)  # at the edge, where one frequency looks like another
-        return found[0], np.minimum(low, found[0]).clip(min=least), np.maximum(high, found[0])
+        low, high = ends[1] - np.maximum(noise, least_noise), ends[2] - np.minimum(noise, -least_noise)
+        # near the threshold, frequencies cannot be told apart
+        low = np.where(low <= self.scheme.calibration_threshold + near, least, low)
+        return ends[0], np.minimum(low, ends[0]).clip(min=least), np.maximum(high, ends[0])
 
     def _noise(self, shares: Floats) -> Ints:
-        """Quantiles of how far the frequency that a token suggests is above that of its key."""
+        """Quantiles of the difference between a frequency drawn from the posterior of a key's token and the key's."""
         law = _posterior(self.scheme, np.array([self.scheme.table_tokens]))[1][0]
-        step = -(-len(law) // _FINE)
+        step = -(-len(law) // self.scheme.tuning.noise_points)
         law = np.add.reduceat(law, np.arange(0, len(law), step))
         upto = np.cumsum(np.convolve(law, law[::-1]))
-        found: Ints = (np.searchsorted(upto, shares * upto[-1]) - len(law) + 1) * step
-        return found
+        return np.asarray((np.searchsorted(upto, shares * upto[-1]) - len(law) + 1) * step)
 
 
-@lru_cache(maxsize=32)
-def spectrum(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int) -> Spectrum:
+def spectrum(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, tuning: Tuning = TUNING) -> Spectrum:
     """Estimate how many keys have each frequency; weights do not matter.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> found = spectrum(Tally.of([16 * 1000, 16 * 1000]), KeepAll(), Privacy(1, 1e-6), 16)
-    >>> f"{found.keys.sum():.1f} keys of {found.frequencies @ found.keys / found.keys.sum():.1f}"
+    >>> estimated = spectrum(Tally.of([16 * 1000, 16 * 1000]), KeepAll(), Privacy(1, 1e-6), 16)
+    >>> f"{estimated.keys.sum():.1f} keys of {estimated.frequencies @ estimated.keys / estimated.keys.sum():.1f}"
     '2.0 keys of 1013.7'
     """
-    scheme = calibration(sampling, privacy, grid)
-    near = tally.cells <= scheme.table_tokens
-    rows = [(*_posterior(scheme, tally.cells[near]), tally.keys[near])]
-    if not near.all():
-        rows.append((*_far(scheme, tally.cells[~near]), tally.keys[~near]))
-    support, place = np.unique(np.concatenate([i.ravel() for i, _, _ in rows]), return_inverse=True)
-    reported, steps = (
-        np.bincount(place, np.concatenate([(column(p) * keys[:, None]).ravel() for _, p, keys in rows]), len(support))
-        for column in (lambda p: p, _steps)
+    return _spectrum(tally, calibration(sampling, privacy, grid, tuning))
+
+
+@lru_cache(maxsize=32)
+def _spectrum(tally: Tally, scheme: Calibration) -> Spectrum:
+    inside = tally.cells <= scheme.table_tokens
+    parts = [(*_posterior(scheme, tally.cells[inside]), tally.keys[inside])]
+    if not inside.all():
+        parts.append((*_posterior_beyond_table(scheme, tally.cells[~inside]), tally.keys[~inside]))
+    support, place = np.unique(np.concatenate([i.ravel() for i, _, _ in parts]), return_inverse=True)
+    reported, variance = (
+        np.bincount(place, np.concatenate([(column(p) * keys[:, None]).ravel() for _, p, keys in parts]), len(support))
+        for column in (lambda p: p, _variance_increments)
     )
-    pi = reporting_probabilities(support, sampling, privacy)
+    pi = reporting_probabilities(support, scheme.sampling, scheme.privacy)
     expected = np.divide(reported, pi, out=np.zeros(len(pi)), where=reported > 1e-9)
-    return Spectrum(scheme, support, expected, np.maximum(np.cumsum(steps), 0.0))
+    return Spectrum(scheme, support, expected, np.maximum(np.cumsum(variance), 0.0))
 
 
-def _steps(probabilities: Floats) -> Floats:
-    """By how much the variance of being at most each frequency is more than at the one before."""
+def _variance_increments(probabilities: Floats) -> Floats:
+    """The increments, from frequency to frequency, of the variance of being at most that frequency."""
     upto = np.cumsum(probabilities, axis=1).clip(0, 1)
     return np.diff(upto * (1 - upto), prepend=0.0, axis=1)
 
 
-def _far(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
-    """The laws of tokens beyond the table, which are alike, at some points each."""
+def _posterior_beyond_table(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
+    """The posteriors of tokens beyond the table, which are shifts of one another, at some points each."""
     frequencies, probabilities = _posterior(scheme, np.array([scheme.table_tokens]))
     upto = np.cumsum(probabilities[0])
-    points = min(_POINTS, max(1, _MANY // len(cells)))
+    points = min(scheme.tuning.posterior_points, max(1, scheme.tuning.posterior_limit // len(cells)))
     at = np.unique(np.searchsorted(upto, (np.arange(points) + 0.5) / points * upto[-1]))
     mass = np.diff((upto[at[1:] - 1] + upto[at[:-1]]) / 2, prepend=0.0, append=upto[-1])
     offsets = frequencies[0, at] - int(frequencies[0, 0])
-    births = -(-cells // scheme.grid)
-    return births[:, None] + offsets, np.broadcast_to(mass, (len(cells), len(at)))
+    first = -(-cells // scheme.grid)
+    return first[:, None] + offsets, np.broadcast_to(mass, (len(cells), len(at)))
 
 
 def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
+    """The posterior of each token; one that comes only from below the threshold has a uniform prior there."""
     if not len(cells):
         return np.zeros((0, 1), np.int64), np.zeros((0, 1))
-    frequencies, mass = life(cells, reporting(scheme.sampling, scheme.privacy), scheme.grid)
-    seen = np.where(frequencies >= scheme.edge, mass, 0.0)
-    mass = np.where(seen.any(1, keepdims=True), seen, mass)
+    frequencies, mass = life(cells, scheme.reporting, scheme.grid)
+    above = np.where(frequencies >= scheme.calibration_threshold, mass, 0.0)
+    mass = np.where(above.any(1, keepdims=True), above, mass)
     return frequencies, mass / mass.sum(1, keepdims=True)

@@ -15,8 +15,9 @@ from dpsample.comparison.accuracy import Estimator, Method, Pws, accuracy
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.comparison.reporting_curve import OPEN
 from dpsample.estimators import Tally, biased_down, mle
-from dpsample.estimators.calibrated import parts
-from dpsample.estimators.calibration import Functional, calibration
+from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.calibration import calibration
+from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.paper.reported import Spread, decades, line, study
 from dpsample.privacy import Privacy
@@ -38,8 +39,8 @@ def seen_part(
 
 
 def calibrated_sum(cells: Ints, sampling: Sampling, privacy: Privacy, grid: int) -> float:
-    """Estimate a sum by the default estimator: that part, and the extrapolation."""
-    return parts(Tally.of(cells), sampling, privacy, grid, Measure.of("frequency")).value
+    """Estimate a sum by default: that part, and its extrapolation below the threshold."""
+    return estimate_sum(Tally.of(cells), sampling, privacy, grid, Measure.of("frequency")).value
 
 
 # The estimators that are compared; a further one is one more entry. `ESTIMATORS` estimate from one token at a time, and

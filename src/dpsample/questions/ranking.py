@@ -17,6 +17,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
+from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
@@ -76,7 +77,7 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     selected = _SelectedKeys(release, where, attributes)
     cells = selected.tally.cells
     columns = np.zeros((4, len(cells)))
-    size = max(1, _WORK // (lifetime(release.per_key) + 32))
+    size = max(1, _WORK // (lifetime(release.per_key) + TUNING.ranking_margin))
     for start in range(0, len(cells), size):
         part = slice(start, start + size)
         law = _Law(*selected.spectrum.posterior(cells[part]))
@@ -225,7 +226,7 @@ class _SelectedKeys:
     def competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
         first = self.first_frequency(self.tally.cells)
-        near = first + lifetime(self.release.per_key) + 32 >= low
+        near = first + lifetime(self.release.per_key) + TUNING.ranking_margin >= low
         above = np.zeros_like(near) if high is None else first > high
         counts = self.tally.keys - (self.tally.cells == without)
         near &= ~above & (counts > 0)

@@ -17,7 +17,7 @@ from dpsample.exact import text
 from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.questions import ranking, sums
+from dpsample.questions import quantiles, ranking, sums
 from dpsample.questions.remainder import remainder
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Weight, Where
@@ -333,7 +333,7 @@ class Release:
         True
         """
         shares = [shares] if isinstance(shares, int | float) else shares
-        return sums.quantiles(self, shares, where, level=level, attributes=attributes, at_least=at_least)
+        return quantiles.quantiles(self, shares, where, level=level, attributes=attributes, at_least=at_least)
 
     def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """List the k keys with the largest estimates, each with the probability that it is one of the top k.

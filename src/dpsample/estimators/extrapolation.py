@@ -1,0 +1,102 @@
+"""Extrapolation: what keys below the calibration threshold add to a sum, by the density of keys just above it.
+
+Nothing in the tokens can confirm it. The density of keys (keys per frequency) is estimated by three smooth kernels just
+above the threshold and continued below: constant, or falling as a power of the frequency if it falls toward the
+threshold. All estimates are taken `extrapolation_caution` standard errors low.
+"""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsample.estimators.calibration import Calibration, Function
+from dpsample.estimators.functional import Functional
+from dpsample.scheme.sampling import Floats, Ints
+
+
+class Kernel(NamedTuple):
+    """An estimator of the density of keys around a frequency."""
+
+    functional: Functional
+    width: float  # the number of frequencies that it counts
+    density_ratio: float  # of the density at the threshold to that here, at most
+    centre: float  # logarithm of the frequency
+
+
+def kernels_of(total: Functional, keys: int) -> list[Kernel]:
+    """Return the kernels for a sum; none if keys below the threshold do not matter to it."""
+    matters = (np.abs(total.bias[total.scheme.below]) > total.scheme.tuning.rounding_bias).any()
+    return _kernels(total.scheme, keys) if matters else []
+
+
+@lru_cache(maxsize=16)
+def _kernels(scheme: Calibration, keys: int) -> list[Kernel]:
+    """The kernels of a scheme, the same for every sum: all of them, or none if some has no frequency."""
+    tuning, threshold = scheme.tuning, scheme.calibration_threshold
+    widen = max(1.0, tuning.kernel_resolution / (float(scheme.privacy.epsilon) * tuning.kernel_width * threshold))
+    kernels: list[Kernel] = []
+    for place, ratio in zip(tuning.kernel_centres, tuning.kernel_density_ratios, strict=True):
+        centre = math.log(threshold) + math.log(place) * widen
+        functional = Functional(
+            scheme, _cosine(centre, tuning.kernel_width * widen), tuning.kernel_penalty_factor * keys
+        )
+        inside = functional.function(scheme.frequencies[~scheme.below])
+        # reported keys from below the threshold look like keys at it, and are counted
+        width = (float(inside.sum()) + float(functional.mean[scheme.below].sum())) * scheme.spacing
+        if inside.any() and width > 0:
+            kernels.append(Kernel(functional, width, ratio, centre))
+    return kernels if len(kernels) == len(tuning.kernel_centres) else []
+
+
+def extrapolated_sum(
+    total: Functional, kernels: list[Kernel], weights: Floats, squares: Floats, places: Ints
+) -> tuple[float, float]:
+    """Return the extrapolation of a tally and its standard error, by the places of its tokens in the table."""
+    if not kernels:
+        return 0.0, 0.0
+    density, error = np.zeros((2, len(kernels)))
+    for n, kernel in enumerate(kernels):
+        b = kernel.functional.table_values[places]
+        density[n], error[n] = float(weights @ b) / kernel.width, math.sqrt(float(squares @ b**2)) / kernel.width
+    addition, addition_error = extrapolate(total, kernels, density, error)
+    return float(addition), float(addition_error)
+
+
+def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error: Floats) -> tuple[Floats, Floats]:
+    """Continue densities [..., kernels] below the threshold: what they add to the sum, and its error, [...]."""
+    tuning = total.scheme.tuning
+    ratio, centre = (np.array(column) for column in ([k.density_ratio for k in kernels], [k.centre for k in kernels]))
+    least = np.argmin(ratio * (density - tuning.extrapolation_caution * error), axis=-1)[..., None]
+    at_threshold, at_threshold_error = (
+        np.take_along_axis(np.broadcast_to(ratio * x, density.shape), least, -1)[..., 0] for x in (density, error)
+    )
+    positive = density.min(axis=-1) > 0
+    missed_if_constant = float(_missed(total, np.zeros(())))
+    if missed_if_constant < 0:  # the sum counts keys below the threshold, which look like those at it
+        counted = density[..., 0] * missed_if_constant
+        return np.where(positive, counted, 0.0), error[..., 0] * -missed_if_constant
+    # a density that falls toward the threshold, or bends to fall, keeps falling; one that rises stays constant
+    known, apart = np.where(positive[..., None], density, 1.0), np.diff(centre)
+    slopes = np.diff(np.log(known), axis=-1) / apart
+    relative = (error / known) ** 2
+    slope_error = np.sqrt((4 * relative[..., :-1].sum(-1)) / apart[0] ** 2 + relative[..., 1:].sum(-1) / apart[1] ** 2)
+    bend = slopes[..., 0] - slopes[..., 1]
+    slope = slopes[..., 0] + np.where(bend <= tuning.sharpest_bend, bend, 0.0)
+    slope = slope - tuning.extrapolation_caution * slope_error
+    missed = _missed(total, np.where(positive, slope.clip(0.0, tuning.steepest_power), 0.0))
+    cautious = np.maximum((at_threshold - tuning.extrapolation_caution * at_threshold_error) * missed, 0.0)
+    return np.where(positive, cautious, 0.0), at_threshold_error * missed
+
+
+def _missed(total: Functional, slope: Floats) -> Floats:
+    """What the sum misses for a density of 1 at the threshold that falls with this power of the frequency below it."""
+    scheme = total.scheme
+    density = (scheme.frequencies[scheme.below] / scheme.calibration_threshold) ** slope[..., None]
+    return np.asarray(density @ -total.bias[scheme.below] * scheme.spacing)
+
+
+def _cosine(centre: float, width: float) -> Function:
+    """A raised cosine in the logarithm of the frequency: 1 at the centre, 0 from the half-width on."""
+    return lambda i: (1 + np.cos(np.pi * np.clip((np.log(np.maximum(i, 1)) - centre) / width, -1, 1))) / 2

@@ -1,0 +1,115 @@
+"""Functional: values of tokens whose sum over the reported keys estimates a sum over all keys above the threshold."""
+
+from functools import cached_property
+
+import numpy as np
+
+from dpsample.estimators.calibration import Calibration, Function
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.tokens import TokenLaw
+
+
+class Functional:
+    """Token values a with ``E[a] = h(i)``, nearly, at every frequency i from the calibration threshold on.
+
+    Values are posterior means of h / pi under a uniform prior on these frequencies, plus a correction of their bias.
+    `keys` is the number of reported keys that they are made for: the more keys, the less bias, and the more variance.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> from dpsample.estimators.calibration import calibration
+    >>> scheme = calibration(KeepAll(), Privacy(1, 1e-6), 16)
+    >>> scheme.calibration_threshold
+    14
+    >>> total = Functional(scheme, lambda i: i.astype(float), keys=1000)
+    >>> above = scheme.frequencies >= 14
+    >>> bool(abs(total.bias[above]).max() < 0.1), bool(total.bias[~above].max() <= 0)
+    (True, True)
+    """
+
+    def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
+        self.scheme, self.function = scheme, function
+        targets = function(scheme.frequencies)
+        self.uncorrected = scheme.posterior_mean_table(function)  # of the table's tokens
+        self.table_values = self.uncorrected.copy()
+        bias = (scheme.laws @ self.uncorrected - targets)[~scheme.below]
+        correction = scheme.bias_correction(bias, scheme.tuning.bias_penalty * keys)
+        self.table_values[: len(scheme.bins)] += correction[scheme.bins]
+        self.mean = scheme.laws @ self.table_values  # at the table's frequencies, as all that follows
+        self.bias = self.mean - targets
+
+    @cached_property
+    def variances(self) -> Floats:
+        """The variance of one key's value at the table's frequencies."""
+        return self.scheme.laws @ self.table_values**2 - self.mean**2
+
+    def values(self, cells: Ints) -> Floats:
+        """Return the value of each token; beyond the table, the uncorrected one."""
+        values = np.empty(len(cells))
+        inside = cells <= len(self.table_values)
+        values[inside] = self.table_values[cells[inside] - 1]
+        values[~inside] = self.scheme.posterior_means(cells[~inside], [self.function])[:, 0]
+        return values
+
+    def covariance(self, other: "Functional", largest: int) -> Function:
+        """Return the covariance of one key's two values as a function of its frequency, up to about the largest one."""
+        scheme = self.scheme
+        i = scheme.frequencies
+        covariances = scheme.laws @ (self.table_values * other.table_values) - self.mean * other.mean
+        beyond, laws = self._laws_beyond_table(largest)
+        if laws:
+            ours, others = self._interpolated_values(laws), other._interpolated_values(laws)
+            i = np.append(i, beyond)
+            covariances = np.append(covariances, [_covariance(law, ours, others) for law in laws])
+        return lambda frequencies: np.interp(frequencies, i, covariances)
+
+    def residual_bias(self, largest: int) -> Function:
+        """Return the size of the bias that one key's value has left, as a function of its frequency."""
+        i, bias = self.scheme.frequencies, np.where(self.scheme.below, 0.0, np.abs(self.bias))
+        beyond, laws = self._laws_beyond_table(largest)
+        if laws:
+            values = self._interpolated_values(laws)
+            means = np.array([law.probabilities @ values(law.cells) for law in laws])
+            # away from kinks, uncorrected values have no bias to speak of
+            at_kinks = np.where(np.isin(beyond, self._kinks), np.abs(means - self.function(beyond)), 0.0)
+            i, bias = np.append(i, beyond), np.append(bias, at_kinks)
+        return lambda frequencies: np.interp(frequencies, i, bias, right=0.0)
+
+    def _laws_beyond_table(self, largest: int) -> tuple[Ints, list[TokenLaw]]:
+        """Some frequencies beyond the table, up to about the largest one, and their laws."""
+        start, last = int(self.scheme.frequencies[-1]) + 1, min(largest, self.scheme.sampling.largest)
+        if last < start:
+            return np.empty(0, np.int64), []
+        kinks = self._kinks[(self._kinks >= start) & (self._kinks <= last)]
+        spaced = np.geomspace(start, last, self.scheme.tuning.variance_frequencies).astype(np.int64)
+        beyond = np.unique(np.append(spaced, kinks))
+        return beyond, self.scheme.laws_beyond(beyond)
+
+    @cached_property
+    def _kinks(self) -> Ints:
+        """Frequencies around a jump or kink of the function, which token values cannot follow."""
+        kink = getattr(self.function, "kink", None)
+        if kink is None:
+            return np.empty(0, np.int64)
+        tuning = self.scheme.tuning
+        offsets = np.linspace(-tuning.kink_reach, tuning.kink_reach, tuning.kink_points)
+        around = np.rint(offsets / float(self.scheme.privacy.epsilon)).astype(np.int64)
+        return np.asarray(kink + np.append(around, -1))
+
+    def _interpolated_values(self, laws: list[TokenLaw]) -> Function:
+        """Return the values of the tokens of ascending laws, interpolated between some of them."""
+        picks, end = [], 0
+        for law in laws:  # each adds the tokens that the laws before it do not have
+            cells = law.cells[law.cells > end]
+            size = min(cells.size, max(self.scheme.tuning.variance_tokens * cells.size // law.cells.size, 2))
+            picks.append(cells[np.linspace(0, cells.size - 1, size).astype(np.int64)])
+            end = max(end, int(law.cells[-1]))
+        knots = np.concatenate(picks)
+        values = self.values(knots)
+        return lambda cells: np.interp(cells, knots, values)
+
+
+def _covariance(law: TokenLaw, ours: Function, others: Function) -> float:
+    """The covariance of two values of a key's token; both are 0 if it is not reported."""
+    a, b = ours(law.cells), others(law.cells)
+    m, n = law.probabilities @ a, law.probabilities @ b
+    return float(law.probabilities @ ((a - m) * (b - n)) + law.not_reported * m * n)

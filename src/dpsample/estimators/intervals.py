@@ -1,0 +1,86 @@
+"""Intervals: the estimate of a sum with its errors, and the width of its confidence interval."""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from dpsample.estimators.tuning import TUNING, Tuning
+from dpsample.scheme.sampling import Floats
+
+
+@dataclass(frozen=True)
+class SumEstimate:
+    """The estimate of a sum over the selected keys: above the calibration threshold, and extrapolated below it.
+
+    Effective numbers of keys are squares of a sum of variances over the sum of their squares (Kish).
+    """
+
+    above: float  # the sum over keys above the threshold, nearly without bias
+    standard_error: float  # of `above`
+    bias_allowance: float = 0.0  # the bias that `above` may have
+    effective_keys: float = math.inf  # of the standard error
+    variance_keys: float = math.inf  # of the estimated variance: half its degrees of freedom
+    raw_variance_keys: float = math.inf  # the same before the variance was raised because few keys determine it
+    variance_slope: float = 0.0  # by how much the variance is larger where `above` is larger by one
+    unreported_share: float = 0.0  # share of the variance that stands for one key that may not have been reported
+    unreported_slope: float = 0.0  # and its slope; both matter above `above`, not below
+    extrapolated: float = 0.0  # the sum below the threshold; negative if keys from below it were counted above it
+    extrapolated_error: float = 0.0  # its standard error, if the density continues
+    tuning: Tuning = TUNING
+
+    @property
+    def value(self) -> float:
+        """The estimate of the sum."""
+        return self.above + self.extrapolated
+
+    @property
+    def rests_on_enough_keys(self) -> bool:
+        """Whether enough keys determine the error, and none that may not have been reported does."""
+        return (
+            self.effective_keys >= self.tuning.least_effective_keys
+            and self.raw_variance_keys >= self.tuning.least_variance_keys
+            and self.unreported_share <= self.tuning.largest_unreported_share
+        )
+
+    @property
+    def extrapolation_is_negligible(self) -> bool:
+        """Whether the extrapolation is small against the standard error."""
+        return abs(self.extrapolated) <= self.tuning.negligible_extrapolation * self.standard_error
+
+    def overcount(self, level: float) -> tuple[float, float]:
+        """Return how much of `above` keys from below the threshold contribute: an estimate, and an upper bound."""
+        estimate = max(-self.extrapolated, 0.0)
+        error = NormalDist().inv_cdf(0.5 + level / 2) * self.extrapolated_error * (estimate > 0)
+        return estimate, self.tuning.overcount_factor * estimate + error
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return bounds of the sum: the range below the threshold may hold nothing, or as much as is extrapolated."""
+        low, high = self.interval_above(level)
+        if self.extrapolation_is_negligible:
+            return low, high
+        if self.extrapolated < 0:
+            return low - self.overcount(level)[1], high
+        return low, high + self.extrapolated + NormalDist().inv_cdf(0.5 + level / 2) * self.extrapolated_error
+
+    def interval_above(self, level: float) -> tuple[float, float]:
+        """Return bounds of the sum over keys above the threshold: a test inverted, as in Wilson's interval of a share.
+
+        If few keys happened to be reported, both `above` and its standard error are too small. So a sum that is larger
+        by d is tested with the variance to be expected then, ``standard_error**2 + variance_slope * d``. The error of
+        the variance is met by Student's distribution with two degrees of freedom for each effective key.
+        """
+        t = float(student_quantile(0.5 + level / 2, np.array(2 * self.variance_keys)))
+        down = t * t * self.variance_slope / 2
+        up = t * t * (self.variance_slope + self.unreported_slope) / 2
+        squared = (t * self.standard_error) ** 2
+        low = self.above + down - math.sqrt(squared * (1 - self.unreported_share) + down**2)
+        high = self.above + up + math.sqrt(squared + up**2)
+        return low - self.bias_allowance, high + self.bias_allowance
+
+
+def student_quantile(probability: float, degrees_of_freedom: Floats) -> Floats:
+    """A quantile of Student's distribution, by its expansion around the normal one."""
+    z, n = NormalDist().inv_cdf(probability), np.maximum(degrees_of_freedom, 2.0)
+    return np.asarray(z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2))
