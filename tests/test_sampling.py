@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -14,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import FUZZ, PRECISE, decimals, refused, relative, schemes, true_q
-from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Sampling
+from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.exact import MAX_FREQUENCY
+from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.sampling import as_frequencies
 
 TAUS = ["1e-15", "3.7e-9", "1e-6", "0.001", "1/3", "0.9999999", "1", "10"]
@@ -310,8 +312,9 @@ def test_a_function_is_asked_once_for_each_frequency() -> None:
     [
         (lambda i: "1.1", "q must lie in [0, 1]"),
         (lambda i: -0.1, "q must lie in [0, 1]"),
-        (lambda i: "x", "q must be a finite number"),
-        (lambda i: None, "q must be an int"),
+        (lambda i: "x", "q must be a number at every frequency"),
+        (lambda i: None, "q must be a number at every frequency"),
+        (lambda i: {}[i], "q must be a number at every frequency"),
         (lambda i: Fraction(1, i), "q must not decrease"),
     ],
 )
@@ -340,6 +343,67 @@ def test_a_refused_function_stays_refused(bad: str) -> None:
         sampling.q([5])
     with refused("q must"):
         sampling.q([5])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda i: Fraction(i + 41, 41),
+        lambda i: -i,
+        lambda i: Fraction(1, i),
+        lambda i: f"{i} is wrong",
+        lambda i: {}[i],
+        lambda i: [i],
+    ],
+)
+def test_what_a_function_returns_or_raises_is_not_shown(function: Any) -> None:
+    """It was called with a private frequency, and what it returns may be as good as that."""
+    with refused("q must", hidden=[4177, 4178, 4241]) as refusal:
+        CustomSampling(function).q([4177, 4241])
+    assert refusal.value.__cause__ is None
+    assert refusal.value.__context__ is None
+
+
+THRESHOLD = 1  # what `from_threshold` reads; a notebook's global
+
+
+def from_threshold(i: int) -> int:
+    return int(i >= THRESHOLD)
+
+
+def test_what_a_function_returned_before_is_not_used_for_a_new_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pi of a scheme in which all keys are kept must not serve one that keeps them from frequency 30 on."""
+    privacy = Privacy(1, "1e-6")
+    kept, first = CustomSampling(from_threshold), reporting_probabilities([29, 30], KeepAll(), privacy).tolist()
+    assert reporting_probabilities([29, 30], kept, privacy).tolist() == pytest.approx(first)
+    monkeypatch.setitem(globals(), "THRESHOLD", 30)
+    changed = CustomSampling(from_threshold)
+    assert changed != kept
+    assert changed == changed
+    assert reporting_probabilities([29, 30], changed, privacy).tolist() == pytest.approx([0, 1e-6])
+    # the first one still is what it was, or refuses: it has seen a larger q below 30
+    assert reporting_probabilities([29, 30], kept, privacy).tolist() == pytest.approx(first)
+    monkeypatch.setitem(globals(), "THRESHOLD", 10**6)
+    with refused("q must not decrease"):
+        kept.q([20_000])  # beyond what was looked up, and called now
+
+
+def test_a_copy_of_a_function_s_scheme_shares_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unpickled where the function is another one, as on a worker that is used again, it has a pi of its own."""
+    privacy = Privacy(1, "1e-6")
+    sampling = CustomSampling(from_threshold)
+    reporting_probabilities([30], sampling, privacy)
+    sent = pickle.dumps(sampling)
+    assert pickle.loads(sent) != pickle.loads(sent)
+    monkeypatch.setitem(globals(), "THRESHOLD", 30)
+    copy = pickle.loads(sent)
+    assert copy not in (sampling, pickle.loads(sent))
+    assert reporting_probabilities([29, 30], copy, privacy).tolist() == pytest.approx([0, 1e-6])
+    # nor does it take along which frequencies there were
+    sampling.q([4177])
+    assert 4177 not in pickle.loads(pickle.dumps(sampling))._seen
+    values = CustomSampling(["0.1", "0.2"])
+    assert pickle.loads(pickle.dumps(values)) == values
 
 
 def test_a_function_cannot_be_written() -> None:

@@ -7,7 +7,7 @@ integers of any precision for single frequencies; the latter carry the proofs.
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -22,6 +22,10 @@ from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 MAX_WIDTH = 16  # units that the bounds of q are apart, at most; a certificate rests on it
 _ULP = 2.0**-53
 _LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
+
+_WITHIN = "q must lie in [0, 1]"
+_ASCENDING = "q must not decrease as the frequency grows"
+_AS_DRAWN = "state the probabilities with which the sample was drawn"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -298,13 +302,14 @@ class Priority(_ByWeight):
         return min(one, max(0, scaled - 1)), min(one, scaled + 2)
 
 
-@dataclass(frozen=True, init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class CustomSampling(Sampling):
     """Any non-decreasing q: a sequence ``[q_1, q_2, ...]`` or a function of the frequency.
 
     A sequence ends at its last frequency: larger ones are refused, since nothing is known of how they
-    were sampled. A function is called with one frequency at a time; its values must lie in [0, 1] and
-    not decrease, which is checked on every frequency that is used.
+    were sampled. A function is called with one frequency at a time, and once for each; its values must lie in [0, 1]
+    and not decrease, which is checked on every frequency that is used. Schemes of functions are equal only if they are
+    the same object: one function may return different values at different times, or in different processes.
 
     >>> CustomSampling([0.1, 0.1, 0.5]).q([1, 3])
     array([0.1, 0.5])
@@ -318,8 +323,8 @@ at 1; state the probabilities with which the sample was drawn
     name: ClassVar[str] = "custom"
     values: tuple[Fraction, ...] | None
     function: Callable[[int], Number] | None
-    _seen: dict[int, Fraction] = field(compare=False)
-    _order: list[int] = field(compare=False)  # the frequencies in `_seen`, ascending
+    _seen: dict[int, Fraction]
+    _order: list[int]  # the frequencies in `_seen`, ascending
 
     def __init__(self, q: Iterable[Number] | Callable[[int], Number]) -> None:
         function = q if callable(q) else None
@@ -333,7 +338,23 @@ at 1; state the probabilities with which the sample was drawn
         if values is not None:
             if not values:
                 raise InvalidValue("q must have at least one value", "none", "give [q_1, q_2, ...] or a function")
-            _check(range(1, len(values) + 1), values)
+            if place := _misplaced(values):
+                i, v = place, values[place - 1]
+                if not 0 <= v <= 1:
+                    raise InvalidValue(_WITHIN, f"{text(v)} at frequency {i}", "state the probabilities of the sampler")
+                raise InvalidValue(_ASCENDING, f"a smaller q at frequency {i} than at {i - 1}", _AS_DRAWN)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CustomSampling):
+            return NotImplemented
+        return self is other or (self.values is not None and self.values == other.values)
+
+    def __hash__(self) -> int:
+        return object.__hash__(self) if self.values is None else hash(self.values)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what was called belongs to this object, and to frequencies that stay where they are
+        return {**self.__dict__, "_seen": {}, "_order": []}
 
     @property
     def largest(self) -> int:  # noqa: D102
@@ -367,13 +388,26 @@ at 1; state the probabilities with which the sample was drawn
                 )
             return [self.values[i - 1] if i else Fraction(0) for i in frequencies]
         for i in sorted({i for i in frequencies if i and i not in self._seen}):
-            assert self.function is not None
-            q, at = exact(self.function(i), "q"), bisect_left(self._order, i)
-            near = self._order[max(at - 1, 0) : at], self._order[at : at + 1]  # its neighbours so far
-            _check([*near[0], i, *near[1]], [*(self._seen[n] for n in near[0]), q, *(self._seen[n] for n in near[1])])
+            q, at = self._call(i), bisect_left(self._order, i)
+            if not 0 <= q <= 1:
+                raise InvalidValue(_WITHIN, "another value of the function", "state the probabilities of the sampler")
+            lower, higher = self._order[max(at - 1, 0) : at], self._order[at : at + 1]  # its neighbours so far
+            if _misplaced([*(self._seen[n] for n in lower), q, *(self._seen[n] for n in higher)]):
+                raise InvalidValue(_ASCENDING, "a function that does", _AS_DRAWN)
             self._seen[i] = q
             self._order.insert(at, i)
         return [self._seen[i] if i else Fraction(0) for i in frequencies]
+
+    def _call(self, frequency: int) -> Fraction:
+        """Call the function. What it returns or raises may show the frequency, so no message shows that."""
+        assert self.function is not None
+        try:
+            return exact(self.function(frequency), "q")
+        except InvalidValue:
+            problem = "a function that returns something else"
+        except Exception as error:
+            problem = f"a function that raises {type(error).__name__}"
+        raise InvalidValue("q must be a number at every frequency", problem, "call the function for what may occur")
 
     def _floats(self, frequencies: ArrayLike, complement: bool) -> Floats:
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
@@ -391,22 +425,14 @@ at 1; state the probabilities with which the sample was drawn
         return _floor(q, bits), -_floor(-q, bits)
 
 
-def _check(frequencies: Iterable[int], values: Iterable[Fraction]) -> None:
-    before, last = 0, Fraction(0)
-    for i, v in zip(frequencies, values, strict=True):
-        if not 0 <= v <= 1:
-            raise InvalidValue(
-                "q must lie in [0, 1]",
-                f"{text(v)} at frequency {i}",
-                "state the probabilities of the sampler",
-            )
-        if v < last:
-            raise InvalidValue(
-                "q must not decrease as the frequency grows",
-                f"a smaller q at frequency {i} than at {before}",
-                "state the probabilities with which the sample was drawn",
-            )
-        before, last = i, v
+def _misplaced(values: Iterable[Fraction]) -> int | None:
+    """The place, from 1, of the first value that is no probability, or smaller than the one before it."""
+    before = Fraction(0)
+    for place, v in enumerate(values, 1):
+        if not before <= v <= 1:
+            return place
+        before = v
+    return None
 
 
 def _floor(value: Fraction, bits: int) -> int:
