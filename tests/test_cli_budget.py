@@ -16,6 +16,7 @@ import dpsample
 from dpsample.cli import cli, main
 from dpsample.cli.ledger import ledger_commands
 
+pytestmark = pytest.mark.chance("odds 1e-11: one of the few keys that a single user keeps shows, at delta 1e-12")
 PROGRAM = [sys.executable, "-m", "dpsample"]
 RELEASE = ["release", "clicks.parquet", "-k", "page", "-e", "1", "-d", "1e-12"]
 USERS = ["--user", "who", "--max-keys-per-user", "3"]

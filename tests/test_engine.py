@@ -975,6 +975,7 @@ print(keys, total, peak[1])
 
 
 class TestMemory:
+    @pytest.mark.chance("certain: frequencies are counted, nothing is drawn")
     def test_the_limit_holds(self, tmp_path: Path) -> None:
         path = str(tmp_path / "a.parquet")
         query = "SELECT 'user-' || hash(range % 2000000) AS k FROM range(3000000)"

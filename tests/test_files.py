@@ -30,6 +30,7 @@ import dpsample.files
 from dpsample.errors import InvalidValue
 from dpsample.files import ROWS, check_output, commit_parts, kind_of, read_table, rebatch, write_table
 
+pytestmark = pytest.mark.chance("certain: the processes that are started write given rows")
 FORMATS = ["parquet", "csv", "arrow"]
 METADATA = {"format": "dpsample release", "version": 1, "note": ["é", 0.1, None]}
 CANARY = "canary-7f3a"

@@ -22,6 +22,7 @@ from dpsample import InvalidValue, Privacy, SystemFailure, new_ledger, read_ledg
 from dpsample.accounting.composition import composed_delta
 from dpsample.accounting.ledger import spend
 
+pytestmark = pytest.mark.chance("certain: what is spent does not depend on what is drawn")
 BUDGET = Privacy(2, 1e-6)
 
 
