@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test browser check format bench clean
+.PHONY: demo test audit browser check format bench clean
 
 demo: .venv/ready
 	$(BIN)/dpsample demo
 
 test: check browser
 	$(BIN)/pytest -n auto --dist loadgroup
+
+# Releases of neighbouring datasets, told apart by statistics alone: about a minute.
+audit: .venv/ready
+	$(BIN)/python tests/audit.py
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:

@@ -17,15 +17,23 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
+import chance
 import clusters
 import dpsample.privacy
 from browser import browser as browser
+from chance import fixed_coins as fixed_coins
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 
 collect_ignore = ["vectors/make.py"]  # run once, by hand
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40, print_blob=False)
 settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All tests are watched, the examples in docstrings and docs among them."""
+    config.pluginmanager.register(chance)
+
 
 DIGITS = 120
 PRECISE = Context(prec=DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)

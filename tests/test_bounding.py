@@ -22,6 +22,8 @@ from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins, SecretCoins
 from dpsample.private.source import Source
 
+pytestmark = pytest.mark.chance("certain: how many keys users keep does not depend on which")
+
 
 def kept(source: Source, limit: int, **options: Any) -> Counter[Any]:
     """The frequencies of what users keep."""
@@ -60,6 +62,7 @@ def test_each_user_keeps_the_limit_wherever_batches_end(sizes: list[int], limit:
     assert set(found) <= {key for _, key in rows}
 
 
+@pytest.mark.chance("odds 1e-9: a chi-square of ten pairs")
 def test_the_choice_is_uniform() -> None:
     # 60,000 users with the same five keys keep 2: each of ten pairs is multinomial; chi-square, odds 1e-9
     users = 60_000

@@ -21,6 +21,9 @@ from hypothesis import strategies as st
 import dpsample
 from dpsample.cli import cli
 
+pytestmark = pytest.mark.chance(
+    "odds 2e-10: one of 200 keys of one element shows, at delta 1e-12; keys of 1,000 elements are always reported"
+)
 PROGRAM = [sys.executable, "-m", "dpsample"]
 PRIVACY = ["--epsilon", "1", "--delta", "1e-12"]  # odds that one of 200 single elements shows: 2e-10
 
@@ -72,6 +75,7 @@ def test_what_is_said_of_an_output_is_true(events: Path) -> None:
     assert "no output was written" not in line
 
 
+@pytest.mark.chance("odds 1.1e-8: one of five keys of 1,000 elements is not sampled, exp(-20) each")
 def test_sample_then_sanitize(events: Path) -> None:
     scheme = ["--scheme", "ppswor", "--tau", "0.02"]  # a key of 1,000 elements is missed with odds of 2e-9
     done = run("sample", "events.parquet", "-k", "query", *scheme, "-o", "sample.parquet", cwd=events)

@@ -16,6 +16,7 @@ from dpsample import KeepAll, Privacy, Release
 from dpsample.cli import cli
 from dpsample.release.terms import Terms
 
+pytestmark = pytest.mark.chance("certain: questions are refused before anything is drawn")
 WORDS = {"\x1b[31mred": 200, "=1+1": 240, "cat": 400, "cow": 808, "dog": 160, 'q"x': 168}
 
 

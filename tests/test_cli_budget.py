@@ -23,6 +23,7 @@ from dpsample.cli import cli, main
 from dpsample.cli.ledger import ledger_commands
 from dpsample.release.terms import Terms
 
+pytestmark = pytest.mark.chance("odds 1e-11: one of the few keys that a single user keeps shows, at delta 1e-12")
 PROGRAM = [sys.executable, "-m", "dpsample"]
 RELEASE = ["release", "clicks.parquet", "-k", "page", "-e", "1", "-d", "1e-12"]
 USERS = ["--user", "who", "--max-keys-per-user", "3"]

@@ -281,6 +281,7 @@ class TestRefusals:
 
 
 @READ
+@pytest.mark.chance("certain: numbers of kept keys do not depend on which")
 class TestUsers:
     def kept(self, engine: Engine, source: Source, limit: int) -> dict[Any, int]:
         bounded = engine.bounded(source, limit, engine.new_coins())

@@ -1250,6 +1250,7 @@ print(keys, total, peak[1])
 
 
 class TestMemory:
+    @pytest.mark.chance("certain: frequencies are counted, nothing is drawn")
     def test_the_limit_holds(self, tmp_path: Path) -> None:
         """Of the whole process. Without a limit it takes about 600 MB."""
         path = str(tmp_path / "a.parquet")

@@ -39,6 +39,7 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import command, python
 
+pytestmark = pytest.mark.chance("certain: a plan and a release's terms do not depend on what is drawn")
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 

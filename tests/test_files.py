@@ -32,6 +32,7 @@ from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.files import ROWS, check_not_input, check_output, commit_parts, kind_of, rebatch, write_table
 
 read_table = partial(dpsample.files.read_table, newest=2)
+pytestmark = pytest.mark.chance("certain: the processes that are started write given rows")
 FORMATS = ["parquet", "csv", "arrow"]
 METADATA = {"format": "dpsample release", "version": 1, "note": ["é", 0.1, None]}
 CANARY = "canary-7f3a"

@@ -16,6 +16,9 @@ from dpsample import Ppswor
 from dpsample.private.derived_coins import KeyedCoins, Secret, encoded
 from dpsample.private.sanitizer import picked
 
+pytestmark = pytest.mark.chance(
+    "odds 1e-11: agreement of 64,000 fair bits or 4,000 coins beyond 8 standard deviations, a binomial tail of 1e-12"
+)
 KEY = bytes(range(32))
 
 

@@ -29,6 +29,7 @@ from dpsample.accounting.composition import composed_delta
 from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, spend, verify_releases
 from dpsample.private.prepare import terms_of
 
+pytestmark = pytest.mark.chance("certain: what is spent does not depend on what is drawn")
 BUDGET = Privacy(2, 1e-6)
 SAMPLING = dpsample.Ppswor("0.5", cap=10)
 HALF = Charge(Privacy("0.5", "1e-7"), "element", "half.parquet")

@@ -12,6 +12,8 @@ from scipy import stats
 from dpsample.private.noise import _below, _exponential_coin, discrete_laplace
 from dpsample.private.randomness import Coins, GivenCoins, SecretCoins, Words
 
+pytestmark = pytest.mark.chance("odds 1e-9: some 25 counts, each refused if a binomial tail is below 1e-11")
+
 
 class _Batched(Coins):
     """Secret coins, drawn in bulk: one call for each word would take most of a test's time."""

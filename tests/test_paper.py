@@ -34,6 +34,8 @@ from dpsample.paper.figures import curve, titles
 from dpsample.presentation import charts
 from dpsample.scheme import concordance, kendall_tau, steps_to_one, token_laws
 
+pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
+
 TESTS = Path(__file__).parent
 SETS = {"two sizes": {3: 900, 70: 100}, "many sizes": dict.fromkeys(range(1, 400), 5)}
 

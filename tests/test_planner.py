@@ -113,6 +113,7 @@ def test_what_is_no_histogram_is_refused_without_its_content(content: str, tmp_p
         Frequencies.read(Path(__file__))
 
 
+@pytest.mark.chance("certain: numbers of kept keys do not depend on which")
 def test_counting_is_private_and_right() -> None:
     found = count_frequencies(["a"] * 5 + ["b"] * 5 + ["c"])
     assert (found.values.tolist(), found.keys.tolist(), repr(found)) == ([1, 5], [1, 2], "Frequencies(private)")
@@ -378,6 +379,7 @@ def test_mle_between_some_frequencies(monkeypatch: pytest.MonkeyPatch) -> None:
 # settings are those of real releases
 
 
+@pytest.mark.chance("odds 3e-9: noise beyond 20 scales")
 def test_a_setting_spends_as_a_release_does() -> None:
     table = pa.table({"u": [i % 500 for i in range(4000)], "k": [f"key {i % 37}" for i in range(4000)]})
     privacy = Privacy(1, "1e-8")
@@ -564,6 +566,7 @@ def test_a_plan_of_data_says_loudly_that_it_is_not_private(clicks: Path) -> None
     assert pages["keys"] == pytest.approx(20 + 300 * 1e-5, rel=1e-6)  # a single element shows with probability delta
 
 
+@pytest.mark.chance("certain: a release's terms do not depend on what is drawn")
 def test_the_suggested_command_runs_and_does_what_was_planned(clicks: Path) -> None:
     users = ["--user", "who", "--max-keys-per-user", "21", "--delta", "1e-7", "--goal", "keys>=20"]
     scheme = ["--scheme", "priority", "--sample-size", "6000", "--with-total"]
@@ -581,6 +584,7 @@ def test_the_suggested_command_runs_and_does_what_was_planned(clicks: Path) -> N
     assert (release.unit, release.total is not None) == ("user", True)
 
 
+@pytest.mark.chance("certain: numbers of kept keys do not depend on which")
 def test_a_plan_for_users_has_a_table_for_each_limit(clicks: Path) -> None:
     told = run(str(clicks / "clicks.parquet"), "-k", "page", "--user", "who", "--max-keys-per-user", "3,21", "-e", "1")
     assert "up to 3 keys" in told
@@ -627,6 +631,7 @@ def test_a_histogram_is_as_private_as_it_is(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
+@pytest.mark.chance("certain: plans are refused before anything is drawn")
 def test_bad_plans_are_one_line_and_exit_code_2(arguments: list[str], clicks: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dpsample", "plan", *arguments], cwd=clicks, capture_output=True, text=True, check=False

@@ -9,6 +9,8 @@ import pytest
 
 from dpsample.private.randomness import GivenCoins, SecretCoins
 
+pytestmark = pytest.mark.chance("odds 4e-8: two of 2**20 uniform words of 64 bits coincide; all else is far rarer")
+
 
 def test_two_secrets_share_no_word() -> None:
     # two of 2 * 10**5 uniform 64-bit words coincide with odds of 1e-9

@@ -158,6 +158,7 @@ def data(page: str, name: str) -> Any:
     return json.loads(found[1])
 
 
+@pytest.mark.chance("certain: the page is compared with the release")
 def test_users_sizes_totals_and_ledgers_are_told(users: Release) -> None:
     text = seen(make_report(users).html)
     assert "each user (all rows of one person), who counts in up to 4 keys" in text
@@ -380,6 +381,9 @@ def test_lines_can_be_seen_on_their_ground() -> None:
 # What the page tells to run.
 
 
+@pytest.mark.chance(
+    "odds 1e-9: five keys of 1,200 users are reported, and noise beyond 20 scales leaves too few to ask about"
+)
 def test_what_the_page_tells_to_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: Release) -> None:
     monkeypatch.chdir(tmp_path)
     for n, release in enumerate((words(), users)):

@@ -13,6 +13,8 @@ from dpsample.private.randomness import GivenCoins, SecretCoins
 from dpsample.private.sanitizer import Sanitizer, picked, sampled
 from dpsample.scheme import integer_law, reporting_probabilities, token_law
 
+pytestmark = pytest.mark.chance("odds 6e-8: some 3,000 counts, each refused if a binomial tail is below 1e-11")
+
 SCHEMES = [
     KeepAll(),
     Ppswor(1e-3),

@@ -54,7 +54,11 @@ from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, terms_of, usable_strategy
 from dpsample.private.request import Strategy
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.usefixtures("spark"),
+    pytest.mark.chance("odds 4e-9: the laws of test_run; elsewhere a given secret, or keys that are surely reported"),
+]
 
 PRIVACY = Privacy(0.5, 1e-3)
 KEY = bytes(range(100, 132))

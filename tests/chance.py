@@ -1,0 +1,163 @@
+"""No test fails by chance: a test that draws secret coins states its odds of a false alarm, and they are below 1e-7.
+
+A pytest plugin. It counts how often the library asks the operating system for a secret key: in this process and in
+those that are forked from it, for they share the counter. A Python process that a test starts cannot be watched: to
+start one counts as a draw. A test that draws, or uses a fixture that does, fails unless it, its class or its module is
+marked:
+
+    @pytest.mark.chance("certain: ...")      no assertion depends on the coins, and why
+    @pytest.mark.chance("odds 3e-9: ...")    an assertion is false with at most these odds, and why
+
+Other tests inject coins: as data, or, where a door takes none, with the fixture `fixed_coins`. Doctests carry no marks;
+those that draw are in `DOCTESTS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dpsample.private import randomness
+
+HIGHEST = 1e-7
+
+DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file's
+    "README.md": "odds 1e-8: the key of one element shows, at delta 1e-8; from frequency 38 on all are reported",
+    "accuracy.md": "odds 1e-9: the mean error of 1,000 bounded tokens exceeds 5 %; by Hoeffding far less",
+    "budget.md": "odds 2e-10: a key of one user shows, at delta 1e-10; noise beyond 45 scales",
+    "python.md": "odds 3e-10: a key of one element shows, at delta 1e-10; one of 4,000 is not sampled, exp(-40)",
+    "report.md": "certain: all 199 keys are reported, and tokens change the page by less than a percent",
+    "dpsample.private.bounding.choose": "certain: the number of kept keys does not depend on which",
+    "dpsample.private.count.count_frequencies": "certain: nothing is drawn about elements",
+    "dpsample.private.derived_coins.Secret": "certain: coins are compared with themselves",
+    "dpsample.private.noise.discrete_laplace": "odds 9e-18: noise beyond 40 scales",
+    "dpsample.private.run.release": "odds 1e-10: a key of one element shows, at delta 1e-10",
+    "dpsample.private.run.sample": "odds 1e-100: a key of 400 is not sampled, exp(-400)",
+    "dpsample.private.run.sanitize": "odds 1e-10: a key of one element shows, at delta 1e-10",
+}
+
+_counter = mmap.mmap(-1, 8)  # shared with forked processes
+_drew = pytest.StashKey[int]()
+
+
+def draws() -> int:
+    """How often secrets were drawn so far."""
+    return int.from_bytes(_counter, "little")
+
+
+def note_draw() -> None:
+    _counter[:] = (draws() + 1).to_bytes(8, "little")
+
+
+def _urandom(size: int) -> bytes:
+    note_draw()
+    return os.urandom(size)
+
+
+def _is_python(command: Any) -> bool:
+    program = os.fspath(command if isinstance(command, str | bytes | os.PathLike) else next(iter(command), ""))
+    return os.path.basename(os.fsdecode(program).split(" ")[0]).startswith(("python", "dpsample")) or (
+        program == sys.executable
+    )
+
+
+def odds(statement: str) -> float:
+    """The odds that a statement names; 0 if it says that the outcome is certain.
+
+    >>> odds("odds 3e-9: thirty scales of noise"), odds("certain: only the columns are looked at")
+    (3e-09, 0.0)
+    """
+    found = re.fullmatch(r"(?:(certain)|odds (\d\S*)): \S.*", statement, re.DOTALL)
+    if found is None:
+        raise ValueError(f"write 'certain: why' or 'odds 1e-9: why'; found {statement!r}")
+    stated = 0.0 if found[1] else float(found[2])
+    if not stated < HIGHEST:
+        raise ValueError(f"the odds of a false alarm are below {HIGHEST:g}; found {stated:g}")
+    return stated
+
+
+def statement_of(item: pytest.Item) -> str | None:
+    """What a test says about chance: the nearest of its own mark, its class's and its module's."""
+    if isinstance(item, pytest.DoctestItem):
+        return DOCTESTS.get(item.name)
+    mark = item.get_closest_marker("chance")
+    return None if mark is None else str(mark.args[0])
+
+
+@pytest.fixture
+def fixed_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secret keys are the hashes of 0, 1, 2, ...: coins are the same in every run.
+
+    What they decide is the same too if rows come in one batch, or in one order.
+    """
+    keys = iter(range(10**9))
+    fixed = SimpleNamespace(
+        urandom=lambda size: hashlib.shake_256(str(next(keys)).encode()).digest(size), getpid=os.getpid
+    )
+    monkeypatch.setattr(randomness, "os", fixed)
+
+
+# ---- hooks
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "chance(statement): the odds that a test which draws secret coins fails by chance"
+    )
+    setattr(randomness, "os", SimpleNamespace(urandom=_urandom, getpid=os.getpid))  # noqa: B010
+    start = subprocess.Popen.__init__
+
+    def started(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+        if _is_python(args):
+            note_draw()
+        start(self, args, *rest, **options)
+
+    subprocess.Popen.__init__ = started  # type: ignore[method-assign]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        statement = statement_of(item)
+        if statement is not None:
+            try:
+                odds(statement)
+            except ValueError as error:
+                raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any) -> Generator[None, Any, Any]:
+    before = draws()
+    try:
+        return (yield)
+    finally:
+        fixturedef.draws = draws() > before
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.stash[_drew] = draws()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    report = yield
+    if call.when == "call" and report.passed and statement_of(item) is None and _draws(item):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} draws secret coins and does not state its odds of a false alarm: {__doc__}"
+    return report
+
+
+def _draws(item: pytest.Item) -> bool:
+    fixtures: dict[str, Any] = getattr(getattr(item, "_request", None), "_fixture_defs", {})
+    return draws() > item.stash[_drew] or any(getattr(f, "draws", False) for f in fixtures.values())
