@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +22,8 @@ from dpsample.scheme.sampling import Floats, Ints
 from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
+    import duckdb
+
     from dpsample.release.release import Release
 
 Where = str | Callable[[pa.Table], Any] | Iterable[Any] | None
@@ -40,8 +41,10 @@ _AS_TEXT = 64  # bytes of a number or a date as text; of each byte of a list
 _VECTOR = 2048  # rows that DuckDB computes at once
 
 
-def connect(tables: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+def connect(tables: Mapping[str, pa.Table]) -> "duckdb.DuckDBPyConnection":
     """Open a DuckDB that sees these tables and nothing else; one thread, so that equal questions add up equally."""
+    import duckdb  # late: most of the library does without it
+
     connection = duckdb.connect()
     connection.execute(
         "SET enable_external_access = false; SET autoload_known_extensions = false; "
@@ -55,6 +58,8 @@ def connect(tables: Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
 
 def syntax(statement: str) -> str:
     """Return the syntax tree of a statement as JSON, without running it; empty if DuckDB fails to read it."""
+    import duckdb
+
     with connect({}) as connection:
         try:
             [(tree,)] = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
@@ -258,6 +263,8 @@ class Selection:
         run: Callable[[Any], Any] = lambda result: result.to_arrow_table(),
     ) -> Any:
         """Run a query over the selected `rows`, which have the columns that are used, and the internal ones."""
+        import duckdb
+
         own = pa.table(self._own)
         for name in self._keys.column_names:
             if self._joined or name in self._used:  # only these are read
