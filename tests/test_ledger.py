@@ -24,15 +24,23 @@ import dpsample.accounting.ledger_file
 from conftest import refused
 from dpsample import InvalidValue, Privacy, SystemFailure, new_ledger, read_ledger
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.charges import Charge, scheme_form
+from dpsample.accounting.charges import Charge, Entry, scheme_form
 from dpsample.accounting.composition import composed_delta
-from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, spend, verify_releases
+from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, verify_releases
 from dpsample.private.prepare import terms_of
 
 pytestmark = pytest.mark.chance("certain: what is spent does not depend on what is drawn")
 BUDGET = Privacy(2, 1e-6)
 SAMPLING = dpsample.Ppswor("0.5", cap=10)
 HALF = Charge(Privacy("0.5", "1e-7"), "element", "half.parquet")
+
+
+def spend(path: Path | str, privacy: Privacy, unit: str, release: str) -> Entry:
+    """Reserve and confirm."""
+    with reserve_budget(path, Charge(privacy, unit, release)) as reservation:
+        reservation.mark_drawn()
+        reservation.confirm()
+    return read_ledger(path).entries[-1]
 
 
 def fill(path: Path, *amounts: tuple[str, str]) -> None:

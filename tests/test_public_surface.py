@@ -260,13 +260,13 @@ def test_the_docstring_of_a_package_is_the_map_of_its_modules(path: Path) -> Non
 
 LIBRARIES = {
     "duckdb": ["private/engine/duckdb", "questions/selection.py"],
-    "pyspark": ["private/engine/spark", "spark.py"],
+    "pyspark": ["private/engine/spark"],
 }
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_libraries_of_the_engines_are_imported_in_one_place_each(library: str) -> None:
-    """The first is the engine. The other DuckDB runs questions; `spark.py` is the door to a user's session."""
+    """The first is the engine. The other DuckDB runs questions."""
     importing = {
         path.relative_to(FOLDER).as_posix()
         for path in FILES

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from dpsample import Ledger, Privacy, Release, Sample, read_ledger, read_release, read_sample
-from dpsample.accounting.ledger import spend
+from dpsample.accounting.charges import Charge
+from dpsample.accounting.ledger import reserve_budget
 from dpsample.exact import text
 from dpsample.files import kind_of
 
@@ -124,7 +125,7 @@ def test_a_ledger_reads_as_it_was_written_and_goes_on(name: str, tmp_path: Path)
     copy = tmp_path / name
     copy.write_bytes((FOLDER / name).read_bytes())
     small = Privacy(Fraction(1, 1000), Fraction(1, 10**12))
-    spend(copy, small, ledger.unit, "next.parquet")
+    reserve_budget(copy, Charge(small, ledger.unit, "next.parquet")).confirm()
     grown = read_ledger(copy)
     assert grown.entries[:-1] == ledger.entries
     assert grown.entries[-1].privacy == small

@@ -270,14 +270,6 @@ def reserve_budget(path: PathLike, charge: Charge) -> Reservation:
         return Reservation(target, hash)
 
 
-def spend(path: PathLike, privacy: Privacy, unit: str, release: str) -> Entry:
-    """Reserve and confirm in one step, for a release that is drawn and goes on to be written."""
-    with locked_ledger(path) as target:
-        data, hash = _reserved(target, Charge(privacy, unit, release))
-        write_lines(target, with_line(data, {"kind": "confirm", "entry": hash, "sha256": None})[0])
-        return _read(target)[1].entries[-1]
-
-
 @dataclass(frozen=True)
 class Match:
     """A release that is in a ledger: its file, and the number of its entry."""

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -314,17 +314,13 @@ def _write(folder: str, columns: pa.Schema, terms: Terms) -> Kernel:
                     yield int(part[start]), rows.slice(start, end - start)
 
         for part, group in groupby((piece for piece in pieces() if piece[1].num_rows), key=itemgetter(0)):
-            count = 0
-
-            def rows() -> Batches:
-                nonlocal count
-                estimated = append_estimates((piece for _, piece in group), terms)  # noqa: B023 - used up at once
-                for batch in checked_rows(rebatch(estimated, columns), terms):
-                    count += batch.num_rows
-                    yield batch
-
-            write_table(
-                Path(folder, _name(part)), rows(), columns, {"format": "dpsample part", "version": 1}, force=True
+            count = write_table(
+                Path(folder, _name(part)),
+                append_estimates((piece for _, piece in group), terms),
+                columns,
+                {"format": "dpsample part", "version": 1},
+                check=partial(checked_rows, terms=terms),
+                force=True,
             )
             yield pa.record_batch({"part": pa.array([part], pa.int32()), "rows": pa.array([count], pa.int64())})
 
