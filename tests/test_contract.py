@@ -19,11 +19,11 @@ from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, 
 from dpsample.planning.setting import Setting
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
+from dpsample.private.draw import draw_release
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.prepare import prepare
 from dpsample.private.request import Request, Strategy
-from dpsample.private.run import draw_release
 
 CANARY = "SECRET-canary"
 WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\ `a.b` {k}'  # a column name that breaks what does not quote

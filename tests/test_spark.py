@@ -47,11 +47,12 @@ from dpsample import (
 from dpsample.accounting.budget import Budget
 from dpsample.cli import cli
 from dpsample.private.charge import NoLedger
+from dpsample.private.checks import usable_strategy
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark, jobs
 from dpsample.private.engine.spark.engine import received
 from dpsample.private.engine.spark.jobs import Job
-from dpsample.private.prepare import Counting, terms_of, usable_strategy
+from dpsample.private.prepare import Counting, terms_of
 from dpsample.private.request import Strategy
 
 pytestmark = [

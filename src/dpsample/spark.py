@@ -20,11 +20,12 @@ from typing import Any, Unpack
 from dpsample.files import PathLike
 from dpsample.privacy import Privacy
 from dpsample.private.charge import IN_MEMORY, charge_of, reserve
+from dpsample.private.checks import check_source
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.frames import read_parquet
 from dpsample.private.engine.spark.jobs import Job, release_to_driver, write_release_to
 from dpsample.private.engine.spark.session import session
-from dpsample.private.prepare import Counting, check_source, prepare_sample, terms_of
+from dpsample.private.prepare import Counting, prepare_sample, terms_of
 from dpsample.private.request import Options, Request, Strategy, check_users
 from dpsample.private.sample import Sample
 from dpsample.private.source import Source

@@ -11,9 +11,11 @@ noise           discrete Laplace noise, drawn exactly
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private
 request         what a release is to be, checked before any data are read
+checks          what is refused of a request before any cost
 charge          what a release costs is reserved first, and confirmed when it is written
 prepare         the one plan of a release: users bounded, totals bought, terms fixed
-run             release, sample, sanitize, on one machine
+draw            keys are counted, sampled and sanitized, on one machine
+run             release, sample, sanitize: the stages put together, on one machine
 progress        how long work reports its progress
 count           frequencies for a plan, as private as the data
 engine          moves data, knows no mathematics; DuckDB is the embedded one, Spark the distributed one

@@ -15,14 +15,13 @@ import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.totals import RealizedSize, Total
-from dpsample.errors import InvalidValue
+from dpsample.private.checks import check_source, rereads, usable_strategy
 from dpsample.private.engine import Engine
 from dpsample.private.noise import discrete_laplace
 from dpsample.private.progress import Progress, no_progress
 from dpsample.private.randomness import Coins, CoinSource
-from dpsample.private.request import Request, Strategy, strategy_of
+from dpsample.private.request import Request, Strategy
 from dpsample.private.source import Source
-from dpsample.release.rows import check_key_types
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import default_grid
@@ -63,8 +62,8 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     setting, source = request.setting, request.source
     size, budget = setting.size, setting.budget
     if setting.max_keys_per_user is not None:
-        rereads = _rereads(request) or request.strategy == "two-pass"
-        source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=rereads)
+        again = rereads(request) or request.strategy == "two-pass"
+        source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=again)
     noise = coins.fresh()
     count_elements = cache(lambda: engine.total(source))  # two totals of elements need one count
     counted, sampling, realized, total = None, setting.sampling, None, None
@@ -82,21 +81,6 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     return Plan(Counting(source, keys, sampling, strategy, counted), terms)
 
 
-def check_source(engine: Engine, request: Request) -> pa.Schema:
-    """Refuse, before any cost, what can be refused without reading rows; return the schema of the key."""
-    keys = engine.check(request.source)
-    check_key_types(keys, request.source.key)
-    if _rereads(request):
-        _require_repeatable(engine, request.source, "leave totals and sizes out")
-    usable_strategy(engine, request.source, request.setting.sampling, request.strategy)
-    return keys
-
-
-def _rereads(request: Request) -> bool:
-    """Whether rows are read for a total or a size, and again for the keys."""
-    return request.setting.size is not None or request.setting.budget.total > 0
-
-
 def prepare_sample(
     engine: Engine,
     source: Source,
@@ -111,23 +95,6 @@ def prepare_sample(
     if max_keys is not None:
         source = engine.bounded(source, max_keys, coins, rereads=chosen == "two-pass")
     return Counting(source, keys, sampling, chosen)
-
-
-def usable_strategy(engine: Engine, source: Source, sampling: Sampling, strategy: Strategy) -> Strategy:
-    """Choose how a sample is drawn; rows that may differ when they are read again are read once."""
-    chosen = strategy_of(source, sampling, strategy)
-    if chosen == "two-pass" and strategy == "two-pass":
-        _require_repeatable(engine, source, "leave the strategy out")
-    return chosen if chosen == "aggregate" or engine.repeatable(source) else "aggregate"
-
-
-def _require_repeatable(engine: Engine, source: Source, remedy: str) -> None:
-    if not engine.repeatable(source):
-        raise InvalidValue(
-            "what is read twice must be the same each time",
-            "a DataFrame with random columns or filters",
-            f"write it to files first, or {remedy}",
-        )
 
 
 def noisy_total(

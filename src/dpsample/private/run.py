@@ -7,8 +7,6 @@ A run looks at its input before it does any work, draws each coin once, and hand
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import chain
 from os import PathLike, fspath
 from typing import Any, Unpack
 
@@ -16,27 +14,19 @@ import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.charges import Charge, scheme_form
-from dpsample.accounting.ledger import release_sha256
 from dpsample.files import check_not_input, check_output
 from dpsample.privacy import Privacy
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
+from dpsample.private.checks import check_source
+from dpsample.private.draw import DrawnRelease, draw_release, draw_sample, sanitize_batches, then_forget
 from dpsample.private.engine import Engine
-from dpsample.private.prepare import (
-    Counting,
-    Written,
-    check_source,
-    prepare,
-    prepare_sample,
-    terms_of,
-)
-from dpsample.private.progress import Progress, no_progress, with_progress
-from dpsample.private.randomness import CoinSource, SecretCoins
+from dpsample.private.prepare import Written, prepare_sample, terms_of
+from dpsample.private.progress import Progress
+from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Options, Request, Strategy, check_users
 from dpsample.private.sample import Sample
-from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.private.source import Source
-from dpsample.release.release import Release, write_release
-from dpsample.release.rows import append_estimates, columns_of
+from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 
@@ -150,9 +140,9 @@ def sample(
     with engine_or_own(engine) as used:
         coins = used.new_coins()
         counting = prepare_sample(used, elements, max_keys, sampling, strategy, coins)
-        batches = _sampled(counting, used, coins, progress)
+        batches = draw_sample(counting, used, coins, progress)
         if max_keys is not None:
-            batches = _then_forget(batches, counting.source, used)
+            batches = then_forget(batches, counting.source, used)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))
         return Sample(pa.Table.from_batches(batches, schema), sampling, elements.key, max_keys)
 
@@ -220,9 +210,9 @@ def _reserve_for(sample: Sample, terms: Terms, ledger: str | PathLike[str] | Non
         yield payment
 
 
-def _sanitized_sample(sample: Sample, terms: Terms, engine: Engine) -> "DrawnRelease":
+def _sanitized_sample(sample: Sample, terms: Terms, engine: Engine) -> DrawnRelease:
     keys = pa.schema([field for field in sample.table.schema if field.name != "frequency"])
-    return _sanitized(iter(sample.table.to_batches()), keys, terms, engine, SecretCoins())
+    return sanitize_batches(iter(sample.table.to_batches()), keys, terms, engine, SecretCoins())
 
 
 @contextmanager
@@ -235,81 +225,3 @@ def engine_or_own(engine: Engine | None) -> Iterator[Engine]:
 
     with DuckDB() as own:
         yield own
-
-
-@dataclass(frozen=True)
-class DrawnRelease:
-    """A release that is being drawn: its terms, its columns, and its rows in the order of keys."""
-
-    terms: Terms
-    schema: pa.Schema
-    batches: Batches  # key, token, estimate
-    strategy: Strategy = "aggregate"
-
-    def in_memory(self, payment: Payment) -> Release:
-        """Return all of it, paid for."""
-        paid = self._paid(payment)
-        release = Release(pa.Table.from_batches(paid.batches, paid.schema), paid.terms)
-        payment.confirm()
-        return release
-
-    def to_file(
-        self, output: str | PathLike[str], payment: Payment, force: bool = False, format: str | None = None
-    ) -> Written:
-        """Write all of it, paid for, to an atomic file."""
-        paid = self._paid(payment)
-        keys = write_release(output, paid.batches, paid.schema, paid.terms, force=force, format=format)
-        payment.confirm(release_sha256(output)[1] if payment.hash else None)
-        return Written(keys, paid.terms, self.strategy)
-
-    def _paid(self, payment: Payment) -> "DrawnRelease":
-        """Name the entry in the terms, when all was drawn: what comes now leaves the run."""
-        first = next(self.batches, None)
-        payment.mark_drawn()
-        batches = self.batches if first is None else chain([first], self.batches)
-        return replace(self, terms=replace(self.terms, ledger=payment.hash), batches=batches)
-
-
-def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> DrawnRelease:
-    """Draw a release with these coins; nothing of it leaves the run yet."""
-    plan = prepare(engine, request, coins, progress)
-    sampled = _sampled(plan.counting, engine, coins, progress)
-    if plan.counting.source is not request.source:
-        sampled = _then_forget(sampled, plan.counting.source, engine)
-    drawn = _sanitized(sampled, plan.counting.keys, plan.terms, engine, coins)
-    return replace(drawn, strategy=plan.counting.strategy)
-
-
-def _sampled(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress | None) -> Batches:
-    """A weighted sample: key, frequency."""
-    source, sampling, show = counting.source, counting.sampling, progress or no_progress
-    if counting.strategy == "aggregate":
-        counted = counting.counted
-        if counted is None:
-            counted = with_progress(engine.aggregated(source), "counting keys", None, show)
-        for batch in counted:
-            yield sampled_batch(batch, sampling, coins.for_keys(batch.select(source.key), "sample"))
-        return
-    elements = with_progress(engine.elements(source), "picking elements", engine.rows(source), show)
-    parts = [
-        batch.take(pa.array(picked(batch.num_rows, sampling, coins.for_elements(batch, (0, n)))))
-        for n, batch in enumerate(elements)
-    ]
-    if parts:
-        keys = pa.Table.from_batches(parts).group_by(list(source.key)).aggregate([])
-        yield from with_progress(engine.count(source, keys), "counting picked keys", keys.num_rows, show)
-
-
-def _then_forget(batches: Batches, bounded: Source, engine: Engine) -> Batches:
-    """Let go of what users kept when it was read for the last time: an engine may go on to other releases."""
-    yield from batches
-    engine.forget(bounded)
-
-
-def _sanitized(sampled: Batches, keys: pa.Schema, terms: Terms, engine: Engine, coins: CoinSource) -> DrawnRelease:
-    """Sanitize a sample, and put what is reported into the order of keys."""
-    sanitizer = Sanitizer(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only)
-    tokens = pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
-    reported = (sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize")) for batch in sampled)
-    ordered = engine.sort(reported, tokens, terms.keys)
-    return DrawnRelease(terms, columns_of(keys, terms), append_estimates(ordered, terms))

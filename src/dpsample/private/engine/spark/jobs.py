@@ -28,11 +28,12 @@ from dpsample.files import (
     write_table,
 )
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
+from dpsample.private.checks import check_source
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.engine import MESSAGES, messages, received, shaped
 from dpsample.private.engine.spark.inline import sent_inline
-from dpsample.private.prepare import Counting, Written, check_source, prepare
+from dpsample.private.prepare import Counting, Written, prepare
 from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch

@@ -1,0 +1,106 @@
+"""Draw: keys are counted, sampled and sanitized, with the coins of one release, on one machine.
+
+Plan -> key, frequency -> (sample) -> key, token -> in the order of keys, with estimates
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from os import PathLike
+
+import pyarrow as pa
+
+from dpsample.accounting.ledger import release_sha256
+from dpsample.private.charge import Payment
+from dpsample.private.engine import Engine
+from dpsample.private.prepare import Counting, Written, prepare
+from dpsample.private.progress import Progress, no_progress, with_progress
+from dpsample.private.randomness import CoinSource
+from dpsample.private.request import Request, Strategy
+from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
+from dpsample.private.source import Source
+from dpsample.release.release import Release, write_release
+from dpsample.release.rows import append_estimates, columns_of
+from dpsample.release.terms import Terms
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class DrawnRelease:
+    """A release that is being drawn: its terms, its columns, and its rows in the order of keys."""
+
+    terms: Terms
+    schema: pa.Schema
+    batches: Batches  # key, token, estimate
+    strategy: Strategy = "aggregate"
+
+    def in_memory(self, payment: Payment) -> Release:
+        """Return all of it, paid for."""
+        paid = self._paid(payment)
+        release = Release(pa.Table.from_batches(paid.batches, paid.schema), paid.terms)
+        payment.confirm()
+        return release
+
+    def to_file(
+        self, output: str | PathLike[str], payment: Payment, force: bool = False, format: str | None = None
+    ) -> Written:
+        """Write all of it, paid for, to an atomic file."""
+        paid = self._paid(payment)
+        keys = write_release(output, paid.batches, paid.schema, paid.terms, force=force, format=format)
+        payment.confirm(release_sha256(output)[1] if payment.hash else None)
+        return Written(keys, paid.terms, self.strategy)
+
+    def _paid(self, payment: Payment) -> "DrawnRelease":
+        """Name the entry in the terms, when all was drawn: what comes now leaves the run."""
+        first = next(self.batches, None)
+        payment.mark_drawn()
+        batches = self.batches if first is None else chain([first], self.batches)
+        return replace(self, terms=replace(self.terms, ledger=payment.hash), batches=batches)
+
+
+def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> DrawnRelease:
+    """Draw a release with these coins; nothing of it leaves the run yet."""
+    plan = prepare(engine, request, coins, progress)
+    sampled = draw_sample(plan.counting, engine, coins, progress)
+    if plan.counting.source is not request.source:
+        sampled = then_forget(sampled, plan.counting.source, engine)
+    drawn = sanitize_batches(sampled, plan.counting.keys, plan.terms, engine, coins)
+    return replace(drawn, strategy=plan.counting.strategy)
+
+
+def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress | None) -> Batches:
+    """A weighted sample: key, frequency."""
+    source, sampling, show = counting.source, counting.sampling, progress or no_progress
+    if counting.strategy == "aggregate":
+        counted = counting.counted
+        if counted is None:
+            counted = with_progress(engine.aggregated(source), "counting keys", None, show)
+        for batch in counted:
+            yield sampled_batch(batch, sampling, coins.for_keys(batch.select(source.key), "sample"))
+        return
+    elements = with_progress(engine.elements(source), "picking elements", engine.rows(source), show)
+    parts = [
+        batch.take(pa.array(picked(batch.num_rows, sampling, coins.for_elements(batch, (0, n)))))
+        for n, batch in enumerate(elements)
+    ]
+    if parts:
+        keys = pa.Table.from_batches(parts).group_by(list(source.key)).aggregate([])
+        yield from with_progress(engine.count(source, keys), "counting picked keys", keys.num_rows, show)
+
+
+def then_forget(batches: Batches, bounded: Source, engine: Engine) -> Batches:
+    """Let go of what users kept when it was read for the last time: an engine may go on to other releases."""
+    yield from batches
+    engine.forget(bounded)
+
+
+def sanitize_batches(
+    sampled: Batches, keys: pa.Schema, terms: Terms, engine: Engine, coins: CoinSource
+) -> DrawnRelease:
+    """Sanitize a sample, and put what is reported into the order of keys."""
+    sanitizer = Sanitizer(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only)
+    tokens = pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
+    reported = (sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize")) for batch in sampled)
+    ordered = engine.sort(reported, tokens, terms.keys)
+    return DrawnRelease(terms, columns_of(keys, terms), append_estimates(ordered, terms))
