@@ -360,6 +360,8 @@ INFERRED: dict[str, tuple[Callable[..., Source], list[Any], list[Any], dict[str,
     "an integer among SQLite's text": (sqlite_table("TEXT"), ["7"] * 60, ["7"] * 60 + [8], {}),
 }
 
+OF_ANOTHER_KIND = ("text and bytes", "an empty list", "bytes in SQLite")  # bytes, where keys are text: may be refused
+
 
 @pytest.mark.parametrize("name", INFERRED)
 def test_the_type_of_a_key_does_not_depend_on_values(name: str, engine: DuckDB, tmp_path: Path) -> None:
@@ -369,6 +371,10 @@ def test_the_type_of_a_key_does_not_depend_on_values(name: str, engine: DuckDB, 
         released(kind, [(0, key) for key in keys], tmp_path, {"ledger": True, **options}, engine, "parquet", 0)
         for keys in (one, other)
     ]
+    if name in OF_ANOTHER_KIND and both[1].refused:  # as NULL is, without a value in the message, and before it is paid
+        assert not both[1].ledger
+        assert both[1].outcome[0].startswith("InvalidValue: ")
+        return
     assert not differences(both[0], both[1]), differences(both[0], both[1])
 
 
