@@ -19,6 +19,7 @@ for bad usage or bad input.
 import os
 import signal
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -33,7 +34,7 @@ from dpsample.cli.plan import plan
 from dpsample.cli.query import quantiles, query, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import report
-from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
 __all__ = ["cli", "main"]
 
@@ -97,6 +98,12 @@ def main() -> None:
     """Run the command; what goes wrong becomes one line without private values, and an exit code."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _interrupt)
+    show = warnings.showwarning
+    warnings.showwarning = lambda message, category, *where, **more: (
+        click.echo(f"dpsample: warning: {message}", err=True)
+        if issubclass(category, PrivacyWarning)
+        else show(message, category, *where, **more)
+    )
     if sys.argv[1:2] == ["explore"]:
         with_one_thread()
     try:

@@ -30,6 +30,7 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
 from dpsample.scheme.sampling import MAX_FREQUENCY, Floats, Ints, Sampling, as_frequencies
 
+MAX_GRID = 1024  # loses less than 1e-7 of concordance; tokens of a finer one are too many for the integers' margin
 _BLOCK = 1 << 15  # boundaries times frequencies that are moved at once: what fits a core's cache
 
 
@@ -70,10 +71,14 @@ def default_grid(privacy: Privacy) -> int:
 
 
 def check_grid(grid: int, largest: int = 1) -> int:
-    """Check that a grid is a power of two, and that tokens up to `largest` fit an int64 in its units."""
-    if isinstance(grid, bool) or not isinstance(grid, int | np.integer) or grid < 1 or grid & (grid - 1):
+    """Check that a grid is a power of two up to 1024, and that tokens up to `largest` fit an int64 in its units.
+
+    Rounding costs each token a few units of the margin of 2**-50 delta, which pays for millions of tokens of a row.
+    """
+    whole = isinstance(grid, int | np.integer) and not isinstance(grid, bool)
+    if not whole or not 1 <= grid <= MAX_GRID or grid & (grid - 1):
         raise InvalidValue(
-            "grid must be a power of two: 1, 2, 4, ...",
+            f"grid must be a power of two from 1 to {MAX_GRID}: a row of more tokens would cost more than the margin",
             repr(grid),
             "leave it out for one that fits epsilon",
         )
