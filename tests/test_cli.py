@@ -75,6 +75,22 @@ def test_what_is_said_of_an_output_is_true(events: Path) -> None:
     assert "no output was written" not in line
 
 
+def test_a_warning_is_one_plain_line(events: Path) -> None:
+    done = run("certify", "--epsilon", "1", "--delta", "0.5", cwd=events)
+    assert done.returncode == 0
+    assert done.stderr.startswith("dpsample: warning: delta = 0.5 is above 0.01")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1"), ("1", "1e-300"), ("1e-300", "1e-6")])
+def test_what_is_no_privacy_or_no_scheme_is_refused(events: Path, epsilon: str, delta: str) -> None:
+    for command in (["certify"], ["release", "events.parquet", "-k", "query", "-o", "out.parquet"]):
+        done = run(*command, "--epsilon", epsilon, "--delta", delta, cwd=events)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.match(r"dpsample: (delta|epsilon) must be ", done.stderr)
+        assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.chance("odds 1.1e-8: one of five keys of 1,000 elements is not sampled, exp(-20) each")
 def test_sample_then_sanitize(events: Path) -> None:
     scheme = ["--scheme", "ppswor", "--tau", "0.02"]  # a key of 1,000 elements is missed with odds of 2e-9

@@ -14,7 +14,7 @@ from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Samplin
 from dpsample.comparison.accuracy import Pws
 from dpsample.estimators import biased_down, inverse_probability, mle, unbiased
 from dpsample.estimators.measures import Measure
-from dpsample.scheme import likeliest_frequencies, reporting_probabilities, token_laws
+from dpsample.scheme import likeliest_frequencies, reporting_probabilities, token_law, token_laws
 
 STAIRS = [Fraction(1, 50)] * 8 + [Fraction(1, 3)] * 12 + [Fraction(9, 10)] * 30
 
@@ -228,3 +228,16 @@ def test_the_variance_of_unbiased_is_a_number_wherever_it_estimates() -> None:
     assert errors.variance[1] > 1e12 * errors.variance[0]  # grows as exp(2 epsilon i)
     with refused("must exist"):
         Pws(KeepAll(), privacy, unbiased, 1).errors([400])
+
+
+def test_the_likeliest_frequency_lies_within_a_sequence_of_q() -> None:
+    """A release of a frequency near the end of the sequence failed by chance, once its tokens were drawn."""
+    sampling, privacy = CustomSampling(["0.5"] * 40), Privacy(1, "0.001")
+    laws = [token_law(i, sampling, privacy, 2) for i in range(1, 41)]
+    cells = sorted({int(cell) for law in laws for cell, p in zip(law.cells, law.probabilities, strict=True) if p > 0})
+    likeliest = likeliest_frequencies(cells, sampling, privacy, 2)
+    assert max(cells) == 80
+    for cell, frequency in zip(cells, likeliest.tolist(), strict=True):
+        column = [dict(zip(law.cells.tolist(), law.probabilities.tolist(), strict=True)).get(cell, 0.0) for law in laws]
+        assert column[frequency - 1] >= max(column) * (1 - 1e-9)
+    assert np.isfinite(mle(np.array(cells), sampling, privacy, 2)).all()

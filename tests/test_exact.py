@@ -79,8 +79,19 @@ def test_what_is_no_finite_number_is_refused(value: Any) -> None:
     ids=str,
 )
 def test_what_no_float_could_follow_is_refused(value: Any) -> None:
-    with refused("tau must be a finite number, and between 1e-300 and 1e300"):
+    with refused("tau must be a finite number, 0 or between 1e-300 and 1e300 in magnitude"):
         exact(value, "tau")
+
+
+@pytest.mark.parametrize("value", [0, -1, "-1e300", "-1e-300", 1e-300, "0e-999"], ids=str)
+def test_zero_and_negative_numbers_are_numbers(value: Any) -> None:
+    assert exact(value, "x") == Fraction(str(value) if value != "0e-999" else 0)
+
+
+def test_a_number_of_many_digits_is_not_repeated() -> None:
+    with refused("x must be a finite number") as refusal:
+        exact(Fraction(1, 10**400), "x")
+    assert len(str(refusal.value)) < 200
 
 
 fractions = st.one_of(

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import refused
-from dpsample import Privacy, PrivacyWarning
+from dpsample import KeepAll, Privacy, PrivacyWarning
+from dpsample.scheme import reporting_probabilities
 
 
 @pytest.mark.parametrize("epsilon", [0.1, "0.1", Decimal("0.1"), Fraction(1, 10), "1/10", np.float64(0.1)], ids=repr)
@@ -27,9 +28,21 @@ def test_every_way_to_write_a_number_is_the_same_privacy(epsilon: Any, delta: An
 
 def test_the_ends_of_the_ranges_are_allowed() -> None:
     assert Privacy(20, "0.01").epsilon == 20  # and no warning, which would be an error here
-    assert Privacy("1e-30", "1e-300").delta == Fraction(1, 10**300)
+    assert Privacy("1e-12", "1e-200").delta == Fraction(1, 10**200)
     with pytest.warns(PrivacyWarning):
-        assert Privacy(1, 1).delta == 1
+        assert Privacy(1, "0.99").delta < 1
+
+
+@pytest.mark.parametrize("values", [("1e-300", "1e-6"), (1, "1e-300"), ("9e-13", "1e-6"), (1, "9e-201")], ids=repr)
+def test_what_the_integers_of_a_scheme_cannot_hold_is_refused(values: tuple[Any, Any]) -> None:
+    with refused("epsilon must be at least 1e-12 and delta at least 1e-200"):
+        Privacy(*values)
+
+
+@pytest.mark.parametrize("values", [("1e-12", "1e-6"), (1, "1e-200"), (64, "1e-200"), (20, "1e-6")], ids=repr)
+@pytest.mark.filterwarnings("ignore::dpsample.PrivacyWarning")
+def test_a_scheme_exists_at_the_ends(values: tuple[Any, Any]) -> None:
+    assert reporting_probabilities([1], KeepAll(), Privacy(*values))[0] == pytest.approx(float(Fraction(values[1])))
 
 
 @pytest.mark.parametrize("epsilon", [0, 0.0, -0.0, "0", Fraction(0), Decimal(0), -1, -1e-300, "-1/3"], ids=repr)
@@ -45,9 +58,9 @@ def test_delta_0_is_refused_with_the_reason(delta: Any) -> None:
     assert "a release of keys would be empty" in str(refusal.value)
 
 
-@pytest.mark.parametrize("delta", [-1e-9, -1, 1.0000001, 2, "1e300", Fraction(11, 10)], ids=repr)
+@pytest.mark.parametrize("delta", [-1e-9, -1, 1, "1.0", 1.0000001, 2, "1e300", Fraction(11, 10)], ids=repr)
 def test_delta_must_be_a_probability(delta: Any) -> None:
-    with refused("delta must be above 0 and at most 1"):
+    with refused("delta must be above 0 and below 1"):
         Privacy(1, delta)
 
 
@@ -74,13 +87,13 @@ def test_different_values_are_different() -> None:
 
 
 positive = st.one_of(
-    st.fractions(min_value=Fraction(1, 10**30), max_value=20),
-    st.decimals(min_value=Decimal("1e-40"), max_value=20, allow_nan=False).map(Fraction),
+    st.fractions(min_value=Fraction(1, 10**12), max_value=20),
+    st.decimals(min_value=Decimal("1e-12"), max_value=20, allow_nan=False).map(Fraction),
 )
 small = st.one_of(
     st.fractions(min_value=Fraction(1, 10**60), max_value=Fraction(1, 100), max_denominator=10**70),
     st.decimals(min_value=Decimal("1e-60"), max_value=Decimal("0.01"), allow_nan=False).map(Fraction),
-    st.floats(min_value=1e-300, max_value=0.01),
+    st.floats(min_value=1e-200, max_value=0.01),
 )
 
 

@@ -162,6 +162,23 @@ def test_power_must_not_be_negative(scheme: Any) -> None:
         scheme(1, "-0.5")
 
 
+@pytest.mark.parametrize("power", ["64.1", 65, "1e5", "10000000.1"], ids=repr)
+def test_power_is_bounded(scheme: Any, power: Any) -> None:
+    with refused("power must be at most 64: with a larger one floats are too far from the certified integers"):
+        scheme("0.0005", power)
+
+
+@pytest.mark.parametrize("power", ["63.9", "64", "191/3"])
+def test_with_the_largest_power_floats_are_close_to_the_integers(scheme: Any, power: str) -> None:
+    """Within 2**-40, a thousandth of the distance from a cut within which the sanitizer decides in integers."""
+    for tau in ("1e-70", "1e-40", "1e-20", "0.0005"):  # a reference has 120 digits
+        sampling = scheme(tau, power)
+        for i in (1, 2, 3, 5, 7, 97, 255, 1000, 49_999):
+            q, _ = true_q(sampling, i)
+            for found in (float(sampling.q([i])[0]), float(sampling.q([i], toward_privacy=True)[0])):
+                assert relative(found, q) < 2.0**-40
+
+
 @pytest.mark.parametrize("cap", [0, -1, 2**63, True, 2.0, "5"], ids=repr)
 def test_cap_must_be_a_frequency(scheme: Any, cap: Any) -> None:
     with refused("cap must be an integer from 1 to 2**63 - 1, or None"):

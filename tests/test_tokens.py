@@ -307,7 +307,7 @@ def test_many_rows_in_little_memory() -> None:
 # Checks.
 
 
-@pytest.mark.parametrize("grid", [0, -1, 3, 6, 12, True, 2.0, "8", None, np.float64(4)], ids=repr)
+@pytest.mark.parametrize("grid", [0, -1, 3, 6, 12, 2048, 2**40, True, 2.0, "8", None, np.float64(4)], ids=repr)
 def test_a_grid_is_a_power_of_two(grid: Any) -> None:
     with refused("grid must be a power of two"):
         token_law(5, KeepAll(), Privacy(1, "1e-6"), grid)

@@ -123,7 +123,7 @@ def test_powers_above_1_need_a_cap() -> None:
         SampleSize(100, power=2)
     assert "cap" in str(info.value)
     assert SampleSize(100, power=2, cap=10).sensitivity >= 100 - 81
-    with refused("a sample size goes with a power up to 64"):
+    with refused("power must be at most 64"):
         SampleSize(100, power="1e9", cap=10)
     assert SampleSize(100, power=64, cap=10**6).total(np.array([10**6])) == 10**384 << 16
     with refused("two passes need raw elements"):

@@ -27,6 +27,7 @@ def exact(value: Any, name: str) -> Fraction:
     """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
         value = value.item()
+    shown = repr(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise InvalidValue(
             f"{name} must be an int, float, decimal string, Decimal or Fraction",
@@ -36,7 +37,7 @@ def exact(value: Any, name: str) -> Fraction:
     try:
         if isinstance(value, float | str | Decimal) and "/" not in str(value):
             decimal = Decimal(repr(value) if isinstance(value, float) else value)
-            if abs(decimal.adjusted()) > _LARGEST_EXPONENT:
+            if decimal and abs(decimal.adjusted()) > _LARGEST_EXPONENT:
                 raise ValueError
             value = Fraction(decimal)
         number = Fraction(value)
@@ -45,8 +46,9 @@ def exact(value: Any, name: str) -> Fraction:
         return number
     except (ValueError, ArithmeticError):
         raise InvalidValue(
-            f"{name} must be a finite number, and between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT}",
-            repr(value),
+            f"{name} must be a finite number, 0 or between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT} in "
+            "magnitude",
+            shown if len(shown) <= 60 else "one of many digits",
             f"write it as a number or a string such as {name}='0.1'",
         ) from None
 

@@ -8,6 +8,8 @@ from typing import Any
 from dpsample.errors import InvalidValue, PrivacyWarning
 from dpsample.exact import Number, exact, text
 
+_LEAST_EPSILON = Fraction(1, 10**12)  # less, and the integers of a scheme hardly tell exp(epsilon) from 1
+_LEAST_DELTA = Fraction(1, 10**200)  # less, and they are longer than what a float can hold
 _warned: set[str] = set()
 
 
@@ -49,8 +51,19 @@ reported, so neither may any other key, and a release of keys would be empty
                 "the data only because of one element may never be reported, so neither may any other key, and a "
                 "release of keys would be empty",
             )
-        if not 0 < delta <= 1:
-            raise InvalidValue("delta must be above 0 and at most 1", text(delta), "choose one such as 1e-8")
+        if not 0 < delta < 1:
+            raise InvalidValue(
+                "delta must be above 0 and below 1",
+                text(delta),
+                "choose one such as 1e-8; with delta = 1 nothing is private",
+            )
+        if epsilon < _LEAST_EPSILON or delta < _LEAST_DELTA:
+            raise InvalidValue(
+                f"epsilon must be at least {text(_LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, or integers "
+                "cannot hold the scheme",
+                f"epsilon = {text(epsilon)}, delta = {text(delta)}",
+                "choose larger ones; of a user's privacy each key has a part",
+            )
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
         if epsilon > 20:

@@ -159,8 +159,6 @@ class SampleSize:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        if self.power > 64:
-            raise InvalidValue("a sample size goes with a power up to 64", text(self.power), "choose a smaller one")
         if self.power > 1 and self.cap is None:
             raise InvalidValue(
                 "a sample size needs weights that one element changes by a bounded amount",

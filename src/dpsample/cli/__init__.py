@@ -20,6 +20,7 @@ for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify 
 import os
 import signal
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -34,7 +35,7 @@ from dpsample.cli.plan import plan
 from dpsample.cli.query import quantiles, query, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import report
-from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
 __all__ = ["cli", "main"]
 
@@ -98,6 +99,12 @@ def main() -> None:
     """Run the command. An error becomes one line without private values, and an exit code."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _interrupt)
+    show = warnings.showwarning
+    warnings.showwarning = lambda message, category, *where, **more: (
+        click.echo(f"dpsample: warning: {message}", err=True)
+        if issubclass(category, PrivacyWarning)
+        else show(message, category, *where, **more)
+    )
     if sys.argv[1:2] == ["explore"]:
         with_one_thread()
     try:

@@ -23,7 +23,7 @@ from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.lemma import check_steps, delta_bound
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import check_grid, default_grid, lifetime
+from dpsample.scheme.tokens import chosen_grid, lifetime
 
 _RATIO_BITS = 256
 _WORK = 1 << 20  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
@@ -131,7 +131,7 @@ def certify(
       every other pair: 8.9e-16 of it or more is unused, by the lemma of docs/theory.md, section 5
       every frequency is covered
     """
-    grid = check_grid(default_grid(privacy) if grid is None else grid)
+    grid = chosen_grid(grid, privacy)
     reporting = Reporting.of(sampling, privacy)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
     window = lifetime(privacy)
@@ -232,7 +232,7 @@ def _bound(reporting: Reporting, grid: int, largest: int) -> Fraction | None:
 
 
 def _steady(reporting: Reporting, grid: int, largest: int) -> int | None:
-    """The first row from which on all are proved shifts: all that is older than the constant pi has died out."""
+    """The first row from which on all are proved shifts: no token from before pi was constant is in it."""
     constant = i = reporting.constant_from
     if constant >= largest or not reporting.sampling.monotone:
         return None

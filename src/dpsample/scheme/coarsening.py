@@ -18,6 +18,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tokens import lifetime
@@ -50,14 +51,18 @@ class Strided(Sampling):
         return self.sampling.bounds(self.k * frequency, bits)
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
-        raise NotImplementedError  # nothing is released with it
+        raise InvalidValue(
+            "a scheme that is written is one that keys are sampled by",
+            f"every {self.k}-th frequency of one, which is for predictions",
+            "write the scheme itself",
+        )
 
     def _of(self, frequencies: ArrayLike) -> Ints:
         return self.k * as_frequencies(frequencies)
 
 
 def strided(sampling: Sampling, privacy: Privacy, rows: int) -> tuple[Sampling, Privacy, int]:
-    """Return the scheme at every k-th frequency, and k: such that tokens live for about so many rows, or 1.
+    """Return the scheme at every k-th frequency, and k: such that the support of a token is about `rows` long, or 1.
 
     >>> from dpsample import KeepAll
     >>> from dpsample.scheme.reporting import reporting_probabilities

@@ -5,7 +5,7 @@ v uniformly below 2**bits: the key gets the highest token whose cut lies above v
 none does. Drawing is integer comparison, and every probability an exact rational number.
 
 The rows follow the tail map of `tokens` in integers, end to end, rounded toward privacy; a cut is then divided by
-an upper bound of q_i. A cut depends on its own birth and on pi alone, so it is the same number wherever a
+an upper bound of q_i. A cut depends on its first frequency and on pi alone, so it is the same number wherever a
 computation starts.
 """
 
@@ -18,9 +18,9 @@ import numpy as np
 
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import Reporting, reporting
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import check_grid, default_grid, lifetime
+from dpsample.scheme.tokens import check_grid, chosen_grid, lifetime
 
 
 @dataclass(frozen=True)
@@ -74,30 +74,30 @@ def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int | N
     if isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1:
         raise InvalidValue("a sampled key has a frequency of at least 1", "something else", "count its elements")
     first = int(first)
-    grid = check_grid(default_grid(privacy) if grid is None else grid, first)
-    rows = reporting(sampling, privacy)
+    grid = chosen_grid(grid, privacy, first)
+    reporting = Reporting.of(sampling, privacy)
     window = lifetime(privacy)
     while True:
         i = max(first - window, 0)
         tails = [0]
         while i < first:
             i += 1
-            tails = advance(tails, i, rows, grid)
-        if tails[-1] == rows.pi(i):  # everything older has died out
+            tails = advance(tails, i, reporting, grid)
+        if tails[-1] == reporting.pi(i):  # the support of everything older has ended
             break
         window *= 2
     while True:
-        high = max(sampling.bounds(i, rows.bits)[1], 1)
-        yield IntegerLaw(i, grid, rows.bits, tuple((t << rows.bits) // high for t in tails[1:]))
+        high = max(sampling.bounds(i, reporting.bits)[1], 1)
+        yield IntegerLaw(i, grid, reporting.bits, tuple((t << reporting.bits) // high for t in tails[1:]))
         i += 1
         check_grid(grid, i)
-        tails = advance(tails, i, rows, grid)
+        tails = advance(tails, i, reporting, grid)
 
 
-def advance(tails: list[int], i: int, rows: Reporting, grid: int) -> list[int]:
+def advance(tails: list[int], i: int, reporting: Reporting, grid: int) -> list[int]:
     """Row i from row i - 1: S at x = i, i - 1/grid, ..., ascending, up to the first that has reached pi_i."""
-    before, pi, one, delta = rows.pi(i - 1), rows.pi(i), rows.one, rows.delta
-    E, inverse, shift = rows.E, rows.inverse, rows.ratio_bits
+    before, pi, one, delta = reporting.pi(i - 1), reporting.pi(i), reporting.one, reporting.delta
+    E, inverse, shift = reporting.E, reporting.inverse, reporting.ratio_bits
     # shrinking: the gap to `top`, less delta, divided by E; measured from pi, or from 1 where that says more
     from_pi, from_one = before - delta, one - delta
     if (one - pi) - ((one - before - delta) * inverse >> shift) < (delta * inverse >> shift):
@@ -107,10 +107,10 @@ def advance(tails: list[int], i: int, rows: Reporting, grid: int) -> list[int]:
     # below this, E S + delta is the smaller term
     switch = ((top - delta - (start * inverse >> shift)) << shift) // (E - inverse)
     m = bisect_right(tails, switch)
-    moved = [(E * t >> shift) + delta for t in tails[:m]]
-    moved += [top - ((start - t) * inverse >> shift) for t in tails[m:]]
-    alive = bisect_left(moved, pi)
-    if alive < len(moved):
-        moved[alive:] = [pi]
-    birth = min(delta, pi)
-    return [k * birth // grid for k in range(grid)] + moved
+    advanced = [(E * t >> shift) + delta for t in tails[:m]]
+    advanced += [top - ((start - t) * inverse >> shift) for t in tails[m:]]
+    below = bisect_left(advanced, pi)
+    if below < len(advanced):
+        advanced[below:] = [pi]
+    new = min(delta, pi)
+    return [k * new // grid for k in range(grid)] + advanced

@@ -1,7 +1,7 @@
 """The token of a single key, without its row.
 
 A row costs O(L**2); where few keys share a frequency it is cheaper to go back from the drawn number to the row at which
-its token was born, in O(L), and then forward again from that token's two boundaries to see that the number lies between
+its token is new, in O(L), and then forward again from that token's two boundaries to see that the number lies between
 them. The way forward is the same arithmetic as that of `tokens`, so both give the same boundaries.
 """
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import lifetime, moved
+from dpsample.scheme.tokens import advance, lifetime
 
 _BLOCK = 1 << 18  # rows times keys at once
 
 
-def locate(frequencies: Ints, v: Floats, rows: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
+def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
     """For each key, the token (in units of 1/grid) whose boundaries enclose v, and these: S above the token, and above
     the next lower one.
 
@@ -23,28 +23,28 @@ def locate(frequencies: Ints, v: Floats, rows: Reporting, grid: int) -> tuple[In
     """
     cells = np.empty(frequencies.shape, np.int64)
     above, upto = np.empty_like(v), np.empty_like(v)
-    window = lifetime(rows.privacy) + 32
+    window = lifetime(reporting.privacy) + 32
     size = max(1, _BLOCK // window)
     for start in range(0, len(frequencies), size):
         part = slice(start, start + size)
-        cells[part], above[part], upto[part] = _locate(frequencies[part], v[part], rows, grid, window)
+        cells[part], above[part], upto[part] = _locate(frequencies[part], v[part], reporting, grid, window)
     return cells, above, upto
 
 
-def _locate(i: Ints, v: Floats, rows: Reporting, grid: int, window: int) -> tuple[Ints, Floats, Floats]:
-    E, delta = rows.growth + 1, float(rows.privacy.delta)
-    pi, a, c, d = rows.slacks(np.maximum(i - np.arange(window, -1, -1, dtype=np.int64)[:, None], 0))
+def _locate(i: Ints, v: Floats, reporting: Reporting, grid: int, window: int) -> tuple[Ints, Floats, Floats]:
+    E, delta = reporting.growth + 1, float(reporting.privacy.delta)
+    pi, a, c, d = reporting.slacks(np.maximum(i - np.arange(window, -1, -1, dtype=np.int64)[:, None], 0))
     # back: the tail map inverted, S and gap each where it is the smaller
     S, gap = v.copy(), np.maximum(pi[-1] - v, 0)
-    back = np.full(i.shape, -1, np.int64)  # rows from i back to the token's birth
+    back = np.full(i.shape, -1, np.int64)  # rows from i back to the token's first frequency
     share = np.zeros_like(v)
     for step in range(window):
         row = window - step
-        birth = np.minimum(delta, pi[row])
-        born = (back < 0) & (birth >= S)
-        back[born] = step
+        mass = np.minimum(delta, pi[row])
+        new = (back < 0) & (mass >= S)
+        back[new] = step
         with np.errstate(invalid="ignore", divide="ignore"):
-            share[born] = (S / birth)[born]
+            share[new] = (S / mass)[new]
         if (back >= 0).all():
             break
         by_gap = gap < S
@@ -54,14 +54,14 @@ def _locate(i: Ints, v: Floats, rows: Reporting, grid: int, window: int) -> tupl
         gap = np.maximum(np.where(by_gap, older_gap, pi[row - 1] - older_S), 0)
     k = np.minimum((share * grid).astype(np.int64), grid - 1)
     back = np.maximum(back, 0)
-    boundaries = [_forward(back, (k + n) / grid, pi, d, rows, window) for n in (0, 1)]
+    boundaries = [_advance(back, (k + n) / grid, pi, d, reporting, window) for n in (0, 1)]
     return (i - back) * grid - k, boundaries[0], boundaries[1]
 
 
-def _forward(back: Ints, share: Floats, pi: Floats, d: Floats, rows: Reporting, window: int) -> Floats:
-    """S at row i of a boundary that was born `back` rows before, with that share of the new mass above it."""
-    born: Floats = np.take_along_axis(pi, (window - back)[None], 0)[0]
-    S: Floats = share * np.minimum(born, float(rows.privacy.delta))
+def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: Reporting, window: int) -> Floats:
+    """S at row i of a boundary that was new `back` rows before, with that share of the new mass above it."""
+    first: Floats = np.take_along_axis(pi, (window - back)[None], 0)[0]
+    S: Floats = share * np.minimum(first, float(reporting.privacy.delta))
     for row in range(window - int(back.max(initial=0)) + 1, window + 1):
-        S = np.where(window - row < back, moved(S, rows, pi[row], d[row - 1]), S)
+        S = np.where(window - row < back, advance(S, reporting, pi[row], d[row - 1]), S)
     return S

@@ -98,10 +98,10 @@ class Reporting:
         ends_q, ends_absent = q(ends), absent(ends)
         low, low_q, low_absent = ends[:1], ends_q[:1], ends_absent[:1]
         high, high_q, high_absent = ends[1:], ends_q[1:], ends_absent[1:]
-        found: list[int] = []
+        candidates: list[int] = []
         while len(low):
             wide = (high_q > half * low_q + little) | (low_absent > half * high_absent + little)
-            found.extend(high[wide & (high - low == 1)].tolist())
+            candidates.extend(high[wide & (high - low == 1)].tolist())
             wide &= high - low > 1
             low, low_q, low_absent = low[wide], low_q[wide], low_absent[wide]
             high, high_q, high_absent = high[wide], high_q[wide], high_absent[wide]
@@ -113,7 +113,7 @@ class Reporting:
                 np.append(low_absent, middle_absent),
                 np.append(middle_absent, high_absent),
             )
-        return sorted(found)
+        return sorted(candidates)
 
     def _walk(self, i: int) -> None:
         """Follow the privacy terms from frequency i until q is reached again."""
@@ -149,8 +149,8 @@ class Reporting:
 
     def pi(self, i: int) -> int:
         """pi_i over 2**bits, rounded down."""
-        found = self._bound.get(i)
-        return self.q(i) if found is None else found
+        bound = self._bound.get(i)
+        return self.q(i) if bound is None else bound
 
     def _tabulate(self) -> None:
         bound = [self._bound[i] for i in self.binding.tolist()]
@@ -281,13 +281,13 @@ def frequency_reaching(level: float, sampling: Sampling, privacy: Privacy) -> in
     >>> [frequency_reaching(level, KeepAll(), Privacy(1, 1e-6)) for level in (0.1, 0.5, 0.99)]
     [13, 14, 18]
     """
-    rows = reporting(sampling, privacy)
+    reporting = Reporting.of(sampling, privacy)
     low, high = 0, sampling.largest
-    if rows.probabilities([high])[0] < level:
+    if reporting.probabilities([high])[0] < level:
         return None
     while high - low > 1:  # pi does not decrease
         middle = (low + high) // 2
-        if rows.probabilities([middle])[0] < level:
+        if reporting.probabilities([middle])[0] < level:
             low = middle
         else:
             high = middle

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 
+MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
 MAX_WIDTH = 16  # units that the bounds of q are apart, at most; a certificate rests on it
 _ULP = 2.0**-53
 _LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
@@ -154,7 +155,11 @@ class KeepAll(Sampling):
 
 @dataclass(frozen=True, init=False, repr=False)
 class _ByWeight(Sampling):
-    """q as a function of ``x = tau * min(frequency, cap) ** power``."""
+    """q as a function of ``x = tau * min(frequency, cap) ** power``.
+
+    The power is at most 64. An error of a power's last bit is multiplied by the power. With a much larger one, floats
+    would no longer lead to the same decisions as the certified integers.
+    """
 
     tau: Fraction
     power: Fraction
@@ -173,6 +178,12 @@ class _ByWeight(Sampling):
                 "power must be at least 0",
                 text(power),
                 "0 samples keys uniformly, 1 by frequency, 2 by its square; a negative one would favour rare keys",
+            )
+        if power > MAX_POWER:
+            raise InvalidValue(
+                f"power must be at most {MAX_POWER}: with a larger one floats are too far from the certified integers",
+                text(power),
+                "choose a smaller one",
             )
         if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= MAX_FREQUENCY):
             raise InvalidValue("cap must be an integer from 1 to 2**63 - 1, or None", repr(cap), "leave it out")
@@ -211,12 +222,11 @@ class _ByWeight(Sampling):
     def _x_real(self, frequency: int, bits: int) -> Decimal:
         """The real x, with an error far below 2**-bits as long as x < bits."""
         i = frequency if self.cap is None else min(frequency, self.cap)
-        context = _context(bits, len(str(int(self.power))))
-        if self.power.denominator == 1 and self.power <= 64:
+        context = _context(bits)
+        if self.power.denominator == 1:
             weight = Decimal(i ** int(self.power))
         else:
-            exponent = context.multiply(_decimal(self.power, context), context.ln(Decimal(i)))
-            weight = context.exp(min(exponent, Decimal(10**6)))  # far above what any tau can make up for
+            weight = context.exp(context.multiply(_decimal(self.power, context), context.ln(Decimal(i))))
         return context.multiply(_decimal(self.tau, context), weight)
 
 
@@ -253,7 +263,7 @@ class Ppswor(_ByWeight):
         x = self._x_real(frequency, bits)
         if x > bits:  # exp(-bits) < 2**-bits
             return one - 1, one
-        context = _context(bits, 0)
+        context = _context(bits)
         absent = int(context.multiply(context.exp(context.minus(x)), Decimal(one)))  # within one unit
         return max(0, one - absent - 2), min(one, one - absent + 1)
 
@@ -295,10 +305,10 @@ class Priority(_ByWeight):
         if frequency == 0:
             return 0, 0
         one = 1 << bits
-        if self.power.denominator == 1 and self.power <= 64:
+        if self.power.denominator == 1:
             x = self.tau * (frequency if self.cap is None else min(frequency, self.cap)) ** int(self.power)
             return min(one, _floor(x, bits)), min(one, -_floor(-x, bits))
-        scaled = int(_context(bits, 0).multiply(min(self._x_real(frequency, bits), Decimal(2)), Decimal(one)))
+        scaled = int(_context(bits).multiply(min(self._x_real(frequency, bits), Decimal(2)), Decimal(one)))
         return min(one, max(0, scaled - 1)), min(one, scaled + 2)
 
 
@@ -444,10 +454,10 @@ def _decimal(value: Fraction, context: Context) -> Decimal:
 
 
 @lru_cache
-def _context(bits: int, extra: int) -> Context:
+def _context(bits: int) -> Context:
     """Return a decimal context in which a few operations stay good to well beyond `bits`.
 
-    The decimal module rounds exp and ln correctly; an exponent of at most 10**6 loses at most 7 of the
-    30 spare digits.
+    The decimal module rounds exp and ln correctly; the exponent of a weight, at most 64 * ln(2**63), loses at most 4 of
+    the 30 spare digits.
     """
-    return Context(prec=bits * 302 // 1000 + 30 + extra, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    return Context(prec=bits * 302 // 1000 + 30, Emax=MAX_EMAX, Emin=MIN_EMIN)

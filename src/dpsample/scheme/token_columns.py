@@ -1,4 +1,4 @@
-"""The life of a token: its probability in each row, from its birth until it has died out.
+"""Token columns: the probability of one token at each frequency of its support.
 
 `tokens` goes along a row, all tokens of one frequency; this goes along a column, all frequencies of one token. The map
 is the same.
@@ -10,31 +10,31 @@ import numpy as np
 
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import lifetime, moved
+from dpsample.scheme.tokens import advance, first_frequency, lifetime
 
 _BLOCK = 1 << 19  # rows times tokens at once
 
 
-def lives(rows: Reporting, grid: int, last: int) -> Iterator[tuple[int, Floats, Floats]]:
-    """Yield for each token, from 1 to `last` units of 1/grid, the row of its birth and two arrays: from there on, its
-    probability in each row, and this as a multiple of the probability of all tokens above it (0 if there is none).
+def lives(reporting: Reporting, grid: int, last: int) -> Iterator[tuple[int, Floats, Floats]]:
+    """Yield for each token, from 1 to `last` units of 1/grid, its first frequency and two arrays: from there on, its
+    probability at each one, and this as a multiple of the probability of all tokens above it (0 if there is none).
     """
-    window = lifetime(rows.privacy)
+    window = lifetime(reporting.privacy)
     size = max(64, _BLOCK // window)
     for start in range(1, last + 1, size):
         cells = np.arange(start, min(start + size, last + 1), dtype=np.int64)
-        mass, above, place = _whole(cells, rows, grid, window)
+        mass, above, place = _whole(cells, reporting, grid, window)
         odds = np.divide(mass, above, out=np.zeros_like(mass), where=above > 0).T.copy()
         length = (np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(axis=0).tolist()
         mass = mass.T.copy()
         for cell, n in zip(cells.tolist(), place.tolist(), strict=True):
-            birth = -(-cell // grid)
-            rest = min(length[n], rows.sampling.largest - birth + 1)
-            yield birth, mass[n, :rest], odds[n, :rest]
+            first = first_frequency(cell, grid)
+            rest = min(length[n], reporting.sampling.largest - first + 1)
+            yield first, mass[n, :rest], odds[n, :rest]
 
 
-def life(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats]:
-    """Return, for any n tokens, the frequencies [n, m] from its birth on, and its probability under each [n, m].
+def life(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats]:
+    """Return, for any n tokens, the frequencies [n, m] from its first one on, and its probability under each [n, m].
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.scheme.reporting import reporting
@@ -42,16 +42,16 @@ def life(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats]:
     >>> int(frequencies[0, mass[0].argmax()])
     1000000013
     """
-    mass, _, place = _whole(cells, rows, grid, lifetime(rows.privacy))
+    mass, _, place = _whole(cells, reporting, grid, lifetime(reporting.privacy))
     mass = mass[: int((np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(initial=1))].T[place]
-    frequencies = -(-cells // grid)[:, None] + np.arange(mass.shape[1], dtype=np.int64)
-    defined = frequencies <= rows.sampling.largest
-    return np.where(defined, frequencies, rows.sampling.largest), np.where(defined, mass, 0.0)
+    frequencies = first_frequency(cells, grid)[:, None] + np.arange(mass.shape[1], dtype=np.int64)
+    defined = frequencies <= reporting.sampling.largest
+    return np.where(defined, frequencies, reporting.sampling.largest), np.where(defined, mass, 0.0)
 
 
-def beyond(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
-    """Return, for any n tokens, the frequencies [n, m] from its birth on, and two probabilities that a reported key of
-    each has a token above it, or at least it [n, m]. Both grow with the frequency, to 1.
+def beyond(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
+    """Return, for any n tokens, the frequencies [n, m] from its first one on, and two probabilities that a reported key
+    of each has a token above it, or at least it [n, m]. Both grow with the frequency, to 1.
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.scheme.reporting import reporting
@@ -59,38 +59,38 @@ def beyond(cells: Ints, rows: Reporting, grid: int) -> tuple[Ints, Floats, Float
     >>> int(frequencies[0, np.argmax(from_it[0] >= 0.025)])  # of rarer keys, tokens are hardly ever as large
     40
     """
-    mass, above, place = _whole(cells, rows, grid, lifetime(rows.privacy))
+    mass, above, place = _whole(cells, reporting, grid, lifetime(reporting.privacy))
     last = int((np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(initial=1))
-    frequencies = -(-cells // grid)[:, None] + np.arange(last, dtype=np.int64)
-    frequencies = np.minimum(frequencies, rows.sampling.largest)
-    pi = np.maximum(rows.probabilities(frequencies), 1e-300)
+    frequencies = first_frequency(cells, grid)[:, None] + np.arange(last, dtype=np.int64)
+    frequencies = np.minimum(frequencies, reporting.sampling.largest)
+    pi = np.maximum(reporting.probabilities(frequencies), 1e-300)
     shares = (np.minimum(part[:last].T[place] / pi, 1.0) for part in (above, above + mass))
     return frequencies, *shares
 
 
-def _whole(cells: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats, Ints]:
-    """As `_lives`, until all have died out; and where each token is found in it."""
-    # born where pi is constant: a shift of the first such row
-    shift = np.maximum(-(-cells // grid) - rows.constant_from, 0)
+def _whole(cells: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats, Ints]:
+    """As `_lives`, over all of their support; and where each token is found in it."""
+    # new where pi is constant: a shift of the first such row
+    shift = np.maximum(first_frequency(cells, grid) - reporting.constant_from, 0)
     walked, place = np.unique(cells - shift * grid, return_inverse=True)
-    mass, above = _lives(walked, rows, grid, window)
+    mass, above = _lives(walked, reporting, grid, window)
     while mass[-1].any():
         window *= 2
-        mass, above = _lives(walked, rows, grid, window)
+        mass, above = _lives(walked, reporting, grid, window)
     return mass, above, place
 
 
-def _lives(cells: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
-    """For ascending tokens, the probability of each in row birth + k and that of all above it: shape (k, tokens)."""
-    delta, E, end = float(rows.privacy.delta), rows.growth + 1, rows.sampling.largest
-    birth = -(-cells // grid)
-    spans = np.flatnonzero(np.diff(birth, prepend=birth[:1] - window - 2) > window)  # rows that nobody reaches between
-    ends = np.append(birth[spans[1:] - 1], birth[-1:]) + window
-    reached = np.concatenate([np.arange(a, b + 1) for a, b in zip(birth[spans].tolist(), ends.tolist(), strict=True)])
-    pis, *slacks = rows.slacks(np.minimum(reached, end))
-    share = (birth * grid - cells) / grid
+def _lives(cells: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
+    """For ascending tokens, the probability of each, k rows after its first, and of all above it: shape (k, tokens)."""
+    delta, E, end = float(reporting.privacy.delta), reporting.growth + 1, reporting.sampling.largest
+    first = first_frequency(cells, grid)
+    spans = np.flatnonzero(np.diff(first, prepend=first[:1] - window - 2) > window)  # rows that nobody reaches between
+    ends = np.append(first[spans[1:] - 1], first[-1:]) + window
+    reached = np.concatenate([np.arange(a, b + 1) for a, b in zip(first[spans].tolist(), ends.tolist(), strict=True)])
+    pis, *slacks = reporting.slacks(np.minimum(reached, end))
+    share = (first * grid - cells) / grid
     # of both boundaries, (2, tokens): S and, where that is the smaller, the gap to pi; as in `tokens`
-    at = np.searchsorted(reached, birth)
+    at = np.searchsorted(reached, first)
     pi = pis[at]
     S = np.array([share, share + 1 / grid]) * np.minimum(delta, pi)
     gap = pi - S
@@ -99,8 +99,8 @@ def _lives(cells: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats
     for k in range(1, window + 1):
         a, c, d = (slack[at + k - 1] for slack in slacks)
         pi = pis[at + k]
-        S = moved(S, rows, pi, d)
-        kept = np.maximum(gap + (gap * rows.growth - a), rows.stay * gap - (gap * rows.rate + c))
+        S = advance(S, reporting, pi, d)
+        kept = np.maximum(gap + (gap * reporting.growth - a), reporting.stay * gap - (gap * reporting.rate + c))
         gap = np.where((pi - S) * E > S, pi - S, np.maximum(kept, 0))
         mass[k] = np.where(S[1] <= gap[0], S[1] - S[0], gap[0] - gap[1])
         above[k] = S[0]

@@ -1,8 +1,8 @@
 """Token laws: with what a key of frequency i is reported. One local map, the tail map.
 
 Let ``S_i(x)`` be the probability that a key of frequency i is reported with a token above x, and
-``gap_i(x) = pi_i - S_i(x)`` that it is reported with one of at most x. Tokens in (i-1, i] are born
-at row i, with mass min(delta, pi_i) spread evenly; for older ones, x <= i-1,
+``gap_i(x) = pi_i - S_i(x)`` that it is reported with one of at most x. Tokens in (i-1, i] are new
+in row i, with mass min(delta, pi_i) spread evenly; for older ones, x <= i-1,
 
     S_i   = min(pi_i, E S_{i-1} + delta, S_{i-1} / E + d_i)
     gap_i = max(0,    E gap_{i-1} - a_i, gap_{i-1} / E - c_i)
@@ -13,14 +13,15 @@ at row i, with mass min(delta, pi_i) spread evenly; for older ones, x <= i-1,
 
 Both lines are the same map. S always keeps its relative precision. The gap does where it shrinks, which begins at
 E gap = S; before that it is pi_i - S_i. At integers x this is Algorithm 4 of the paper, at all real x Algorithm 5, the
-optimum (corrected); a grid of 1/grid steps is a coarsening of the latter. A token has died out about 2 L rows after
-its birth, so a row needs only that many rows before it, wherever it is.
+optimum (corrected); a grid of 1/grid steps is a coarsening of the latter. The support of a token is
+about 2 L rows long, so a row needs only that many rows before it, wherever it is.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,10 +29,11 @@ from numpy.typing import ArrayLike, NDArray
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import Reporting, reporting, steps_to_one
+from dpsample.scheme.reporting import Reporting, steps_to_one
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
-_BLOCK = 1 << 15  # boundaries times frequencies that are moved at once: what fits a core's cache
+MAX_GRID = 1024  # loses less than 1e-7 of concordance; tokens of a finer one are too many for the integers' margin
+_BLOCK = 1 << 15  # boundaries times frequencies that are advanced at once: what fits a core's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +73,14 @@ def default_grid(privacy: Privacy) -> int:
 
 
 def check_grid(grid: int, largest: int = 1) -> int:
-    """Check that a grid is a power of two, and that tokens up to `largest` fit an int64 in its units."""
-    if isinstance(grid, bool) or not isinstance(grid, int | np.integer) or grid < 1 or grid & (grid - 1):
+    """Check that a grid is a power of two up to 1024, and that tokens up to `largest` fit an int64 in its units.
+
+    Rounding costs each token a few units of the margin of 2**-50 delta, which pays for millions of tokens of a row.
+    """
+    whole = isinstance(grid, int | np.integer) and not isinstance(grid, bool)
+    if not whole or not 1 <= grid <= MAX_GRID or grid & (grid - 1):
         raise InvalidValue(
-            "grid must be a power of two: 1, 2, 4, ...",
+            f"grid must be a power of two from 1 to {MAX_GRID}: a row of more tokens would cost more than the margin",
             repr(grid),
             "leave it out for one that fits epsilon",
         )
@@ -87,14 +93,35 @@ def check_grid(grid: int, largest: int = 1) -> int:
     return int(grid)
 
 
+def chosen_grid(grid: int | None, privacy: Privacy, largest: int = 1) -> int:
+    """Return the grid, checked; the default one if there is none."""
+    return check_grid(default_grid(privacy) if grid is None else grid, largest)
+
+
+@overload
+def first_frequency(cells: int, grid: int) -> int: ...
+@overload
+def first_frequency(cells: Ints, grid: int) -> Ints: ...
+def first_frequency(cells: int | Ints, grid: int) -> int | Ints:
+    """Return the first frequency at which a token, in units of 1/grid, has positive probability: it is rounded up.
+
+    >>> [first_frequency(cell, 4) for cell in (1, 4, 5)]
+    [1, 1, 2]
+    """
+    return -(-cells // grid)
+
+
 def lifetime(privacy: Privacy) -> int:
-    """Return how many rows a token lives at most once pi is constant, and nearly always; computations check it."""
+    """Return how long the support of a token is at most once pi is constant, and nearly always.
+
+    Computations check it. `lemma.support_bound` always holds.
+    """
     return 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
 
 
-def steady_from(rows: Reporting) -> int:
+def steady_from(reporting: Reporting) -> int:
     """Return the frequency from which on all rows are shifts of one another."""
-    return min(rows.constant_from + lifetime(rows.privacy), MAX_FREQUENCY)
+    return min(reporting.constant_from + lifetime(reporting.privacy), MAX_FREQUENCY)
 
 
 def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 1) -> TokenLaw:
@@ -123,9 +150,9 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gri
     """
     flat = as_frequencies(frequencies).reshape(-1)
     grid = check_grid(grid, int(flat.max(initial=0)))
-    rows = reporting(sampling, privacy)
+    reporting = Reporting.of(sampling, privacy)
     window = lifetime(privacy)
-    steady = steady_from(rows)
+    steady = steady_from(reporting)
     template: TokenLaw | None = None
     start = 0
     while start < flat.size:
@@ -134,7 +161,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gri
         walked, place = np.unique(np.minimum(block, steady), return_inverse=True)
         if walked[-1] == steady and template is not None:
             walked = walked[:-1]
-        laws = list(_laws(walked, rows, grid, window)) if walked.size else []
+        laws = list(_laws(walked, reporting, grid, window)) if walked.size else []
         if laws and laws[-1].frequency == steady:
             template = laws[-1]
         for i, at in zip(block.tolist(), place.tolist(), strict=True):
@@ -148,66 +175,66 @@ def _shifted(law: TokenLaw, frequency: int) -> TokenLaw:
     return TokenLaw(frequency, law.grid, law.cells + by, law.probabilities, law.not_reported)
 
 
-def tails(frequencies: Ints, rows: Reporting, grid: int) -> Iterator[tuple[int, Floats]]:
+def tails(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[tuple[int, Floats]]:
     """Yield for each of the ascending frequencies S_i at x = i, i - 1/grid, ... up to where it reaches pi_i."""
-    window = lifetime(rows.privacy)
+    window = lifetime(reporting.privacy)
     size = max(1, _BLOCK // (window * grid))
     for start in range(0, len(frequencies), size):
         block = frequencies[start : start + size]
-        above, gap = _whole_tails(block, rows, grid, window)
+        above, gap = _whole_tails(block, reporting, grid, window)
         for n, i in enumerate(block.tolist()):
             yield i, above[: int(np.count_nonzero(gap[:, n])) + 1, n]
 
 
-def _whole_tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
+def _whole_tails(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
     while True:
-        above, gap = _tails(frequencies, rows, grid, window)
-        if not gap[-1].any():  # the oldest boundary has died out everywhere, so all older ones have
+        above, gap = _tails(frequencies, reporting, grid, window)
+        if not gap[-1].any():  # the oldest boundary has reached pi everywhere, so all older ones have
             return above, gap
         window *= 2
 
 
-def _laws(frequencies: Ints, rows: Reporting, grid: int, window: int) -> Iterator[TokenLaw]:
-    above, gap = _whole_tails(frequencies, rows, grid, window)
+def _laws(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> Iterator[TokenLaw]:
+    above, gap = _whole_tails(frequencies, reporting, grid, window)
     # boundary k is at x = frequency - k / grid; between k and k + 1 lies the cell frequency * grid - k
     mass = np.where(above[1:] <= gap[:-1], above[1:] - above[:-1], gap[:-1] - gap[1:])
-    absent = rows.probabilities(frequencies, complement=True)
+    absent = reporting.probabilities(frequencies, complement=True)
     for n, i in enumerate(frequencies.tolist()):
         cells = np.arange(i * grid, max(i * grid - len(mass), 0), -1, dtype=np.int64)
         masses = mass[: len(cells), n]
-        alive = masses > 0
-        yield TokenLaw(i, grid, cells[alive][::-1], masses[alive][::-1], float(absent[n]))
+        positive = masses > 0
+        yield TokenLaw(i, grid, cells[positive][::-1], masses[positive][::-1], float(absent[n]))
 
 
-def moved(S: Floats, rows: Reporting, pi: Floats, d: Floats) -> Floats:
+def advance(S: Floats, reporting: Reporting, pi: Floats, d: Floats) -> Floats:
     """S one row later: ``min(pi, E S + delta, S / E + d)``.
 
     E S is computed as S + (E - 1) S, so that the rounding of E does not add up over the rows.
     """
-    grown = S + (S * rows.growth + float(rows.privacy.delta))
-    shrunk = rows.stay * S - (S * rows.rate - d)
+    grown = S + (S * reporting.growth + float(reporting.privacy.delta))
+    shrunk = reporting.stay * S - (S * reporting.rate - d)
     return np.minimum(np.minimum(grown, shrunk), pi)
 
 
-def _tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
+def _tails(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
     """S and gap at the boundaries x = frequency - k/grid: arrays of shape (k, frequency)."""
-    delta, E = float(rows.privacy.delta), rows.growth + 1
-    grow, rate = rows.growth, rows.rate
+    delta, E = float(reporting.privacy.delta), reporting.growth + 1
+    grow, rate = reporting.growth, reporting.rate
     above = np.zeros((window * grid + 1, frequencies.size))
     gap = np.zeros_like(above)
     spare, other = np.empty_like(above), np.empty_like(above)
     share = (np.arange(grid) / grid)[:, None]
     span = frequencies - np.arange(window, -1, -1, dtype=np.int64)[:, None]  # rows i - window .. i
-    pi, a, c, d = rows.slacks(np.maximum(span, 0))
+    pi, a, c, d = reporting.slacks(np.maximum(span, 0))
     for step in range(window):
         back = window - 1 - step  # this row is i - back
         p = pi[step + 1]
         old = slice((back + 1) * grid, None)
         S, g, t, u = above[old], gap[old], spare[old], other[old]
-        # as in `moved`, in place: S = min(p, E S + delta, S / E + d)
+        # as in `advance`, in place: S = min(p, E S + delta, S / E + d)
         np.multiply(S, rate, out=t)
         t -= d[step]
-        np.subtract(S if rows.stay else 0.0, t, out=t)
+        np.subtract(S if reporting.stay else 0.0, t, out=t)
         np.multiply(S, grow, out=u)
         u += delta
         S += u
@@ -216,7 +243,7 @@ def _tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[
         # gap = max(0, E gap - a, gap / E - c)
         np.multiply(g, rate, out=t)
         t += c[step]
-        np.subtract(g if rows.stay else 0.0, t, out=t)
+        np.subtract(g if reporting.stay else 0.0, t, out=t)
         np.multiply(g, grow, out=u)
         u -= a[step]
         g += u
@@ -225,7 +252,7 @@ def _tails(frequencies: Ints, rows: Reporting, grid: int, window: int) -> tuple[
         np.subtract(p, S, out=t)
         np.multiply(t, E, out=u)
         np.copyto(g, t, where=u > S)
-        born = slice(back * grid, (back + 1) * grid)
-        above[born] = share * np.minimum(p, delta)
-        gap[born] = p - above[born]
+        new = slice(back * grid, (back + 1) * grid)
+        above[new] = share * np.minimum(p, delta)
+        gap[new] = p - above[new]
     return above, gap
