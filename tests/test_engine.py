@@ -1385,6 +1385,7 @@ class TestSort:
         assert result["k"].to_pylist() == sorted(KEYS, key=str.encode)
 
 
+@pytest.mark.chance("certain: nothing is drawn")
 class TestClosing:
     def spilled(self, engine: DuckDB) -> Iterator[pa.RecordBatch]:
         """Start work that leaves files in the temporary folder."""

@@ -16,6 +16,7 @@ from conftest import refused
 from dpsample import InvalidValue, Privacy, Source
 from dpsample.cli import cli
 
+pytestmark = pytest.mark.chance("certain: everything is refused, before anything is drawn but a sample of one key")
 PRIVACY = Privacy(1, "1e-9")
 RULE = "an output is another file than every input"
 

@@ -246,6 +246,7 @@ def test_any_metadata_give_a_sample_or_an_error_of_ours(
     assert CANARY not in str(caught.value)
 
 
+@pytest.mark.chance("odds 3e-39: two random identities of 128 bits are the same; the rest is certain")
 class TestOnce:
     """Two releases of one sample share its sampling coins: at 2 epsilon they spend up to 1,850 times 2 delta."""
 

@@ -32,5 +32,5 @@ def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: Privacy
     for start in range(0, len(walked), size):
         frequencies, mass = life(walked[start : start + size], reporting, grid)
         likeliest[start : start + size] = frequencies[np.arange(len(mass)), mass.argmax(1)]
-    # probabilities rise up to the likeliest frequency: where a sequence of q ends before it, its last one is the likeliest
+    # probabilities rise up to the likeliest frequency; where a sequence of q ends before it, its last one is that
     return np.minimum(likeliest[place] + shift, sampling.largest)[back].reshape(np.shape(cells))
