@@ -287,3 +287,27 @@ def test_what_the_mathematics_rests_on_is_as_pure(name: str) -> None:
 
 def test_there_are_files_to_check() -> None:
     assert {"certify", "integer", "ordinal", "reporting", "sampling", "tokens"} <= {path.stem for path in SCHEME_FILES}
+
+
+MAY_SEE_DATA = [
+    path
+    for path in FILES
+    if place(path) in {"private", "files", "scheme"} or path.name in {"errors.py", "frequencies.py"}
+]
+NAMES_ONLY = {  # errors that hold a file's name, a module's name, or a public parameter, and no data
+    "except OSError",
+    "except FileExistsError",
+    "except ImportError",
+    "except TypeError",  # the fields of a scheme's JSON
+    "except (ValueError, TypeError, ArithmeticError)",  # the numbers of a table to certify
+}
+
+
+@pytest.mark.parametrize("path", MAY_SEE_DATA, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_no_error_is_raised_inside_a_handler(path: Path) -> None:
+    """It would keep the other error, which may quote the data, as its `__context__`, also with `from None`."""
+    for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(handler, ast.ExceptHandler) and handler.type is not None:
+            caught = f"except {ast.unparse(handler.type)}"
+            raised = [node for node in ast.walk(handler) if isinstance(node, ast.Raise) and node.exc is not None]
+            assert not raised or caught in NAMES_ONLY, f"line {handler.lineno}: {caught}"

@@ -50,6 +50,8 @@ class PrivacyWarning(UserWarning):
 def attempt(work: Callable[[], _T], refusal: DpsampleError, *errors: type[Exception]) -> _T:
     """Return what `work` returns, or raise the refusal instead of its errors: outside of the handler.
 
+    So the refusal keeps no other error as its context, which might quote the data. An error of ours passes.
+
     >>> refusal = InvalidValue("a number is written in digits", "another character", "write digits")
     >>> try:
     ...     attempt(lambda: int("secret"), refusal, ValueError)
@@ -59,6 +61,8 @@ def attempt(work: Callable[[], _T], refusal: DpsampleError, *errors: type[Except
     """
     try:
         return work()
+    except DpsampleError:
+        raise
     except errors:
         pass
     raise refusal

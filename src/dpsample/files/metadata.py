@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.errors import DpsampleError, InvalidValue, SystemFailure
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Metadata: TypeAlias = dict[str, Any]
@@ -78,9 +78,14 @@ def failures(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = SystemFailure if error.errno in _SYSTEM else InvalidValue
-        raise kind(
-            f"{str(target)!r} must be accessible",
-            os.strerror(error.errno) if error.errno else "a failure of the file system",
-            "check the path, its permissions and the space left; an output that failed leaves nothing behind",
-        ) from None
+        raise failure(target, error) from None
+
+
+def failure(target: Path, error: OSError) -> DpsampleError:
+    """Return our own error for one of the operating system."""
+    kind = SystemFailure if error.errno in _SYSTEM else InvalidValue
+    return kind(
+        f"{str(target)!r} must be accessible",
+        os.strerror(error.errno) if error.errno else "a failure of the file system",
+        "check the path, its permissions and the space left; an output that failed leaves nothing behind",
+    )

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from dpsample.files.metadata import (
     Metadata,
     PathLike,
     canonical,
+    failure,
     failures,
     format_of,
     metadata_in,
@@ -35,23 +35,34 @@ def read_table(path: PathLike, kind: str, newest: int, *, format: str | None = N
     target = resolved(path)
     if not os.path.exists(target):
         raise InvalidValue(f"a {kind} must exist to be read", f"nothing at {str(target)!r}", "check the path")
-    with _intact(target):
-        if target.is_dir():
-            return _read_parts(target, kind, newest)
-        if not target.is_file():
-            raise InvalidValue(f"a {kind} is a file or a folder", f"neither at {str(target)!r}", "check the path")
-        form = format_of(path, format)
-        if form == "parquet":
-            table, metadata, file = _read_parquet(target, kind, newest)
-        else:
-            table, metadata, file = _read_pair(target, form, kind, newest)
-        content = ContentHash(table.schema)
-        for batch in table.to_batches():
-            check_batch(batch, table.schema)
-            content.update(batch)
-        if (content.rows, content.hexdigest()) != (file["rows"], file["content_sha256"]):
-            raise _damaged(target, "rows that were changed")
-        return table, metadata
+    form = None if target.is_dir() else format_of(path, format)
+    refusal: DpsampleError = _damaged(target, "one that cannot be read, or not in this memory")
+    try:
+        return _read(target, form, kind, newest)
+    except DpsampleError:
+        raise
+    except Exception as error:  # of any library
+        if isinstance(error, OSError) and error.errno:
+            refusal = failure(target, error)
+    raise refusal  # outside of the handler: another library's error may quote a sample
+
+
+def _read(target: Path, form: str | None, kind: str, newest: int) -> tuple[pa.Table, Metadata]:
+    if form is None:
+        return _read_parts(target, kind, newest)
+    if not target.is_file():
+        raise InvalidValue(f"a {kind} is a file or a folder", f"neither at {str(target)!r}", "check the path")
+    if form == "parquet":
+        table, metadata, file = _read_parquet(target, kind, newest)
+    else:
+        table, metadata, file = _read_pair(target, form, kind, newest)
+    content = ContentHash(table.schema)
+    for batch in table.to_batches():
+        check_batch(batch, table.schema)
+        content.update(batch)
+    if (content.rows, content.hexdigest()) != (file["rows"], file["content_sha256"]):
+        raise _damaged(target, "rows that were changed")
+    return table, metadata
 
 
 def kind_of(path: PathLike) -> str | None:
@@ -114,20 +125,6 @@ def _read_parts(folder: Path, kind: str, newest: int) -> tuple[pa.Table, Metadat
     for batch in table.to_batches():
         check_batch(batch, schema)
     return table, metadata
-
-
-@contextlib.contextmanager
-def _intact(target: Path) -> Iterator[None]:
-    """Turn any error of any library, raised while a file is read, into the refusal of a damaged file."""
-    try:
-        yield
-    except DpsampleError:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno:
-            with failures(target):
-                raise
-        raise _damaged(target, "one that cannot be read, or not in this memory") from None
 
 
 def _checked(sealed: Any, kind: str, newest: int, target: Path) -> tuple[Metadata, Metadata]:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -97,14 +98,12 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for n, field in enumerate(schema):
         chunks = [batch.column(n) for batch in batches]
-        try:
-            columns.append(pa.concat_arrays([*chunks, chunks[0][:0]]))
-        except pa.ArrowInvalid:
-            raise InvalidValue(
-                f"{ROWS} rows of a column must be below 2 GiB",
-                f"more in column {field.name!r}",
-                f"cast it to large_{field.type}",
-            ) from None
+        refusal = InvalidValue(
+            f"{ROWS} rows of a column must be below 2 GiB",
+            f"more in column {field.name!r}",
+            f"cast it to large_{field.type}",
+        )
+        columns.append(attempt(partial(pa.concat_arrays, [*chunks, chunks[0][:0]]), refusal, pa.ArrowInvalid))
     return pa.record_batch(columns, schema=schema)
 
 

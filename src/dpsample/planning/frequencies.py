@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.errors import InvalidValue, attempt
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.files import read_foreign
 from dpsample.scheme.sampling import Floats, Ints, as_frequencies
@@ -140,13 +140,8 @@ class Frequencies:
             raise InvalidValue("a histogram must exist to be read", f"no file at {name!r}", "check the path")
         if not name.lower().endswith(_FORMATS):
             raise InvalidValue(f"a histogram's file ends with {', '.join(_FORMATS)}", repr(name), "rename it")
-        try:
-            columns = _columns(name)
-            return _summed(*columns, private)
-        except DpsampleError:
-            raise
-        except Exception:  # messages of other libraries may quote the file
-            raise _no_histogram(name) from None
+        # messages of other libraries may quote the file
+        return attempt(lambda: _summed(*_columns(name), private), _no_histogram(name), Exception)
 
 
 def _columns(name: str) -> tuple[Any, Any]:

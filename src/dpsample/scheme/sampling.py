@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpsample.errors import InvalidValue
+from dpsample.errors import InvalidValue, attempt
 from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 
 MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
@@ -44,10 +44,8 @@ def as_frequencies(values: ArrayLike) -> Ints:
 count the elements of each key, or convert whole numbers with .astype('int64')
     """
     rule = "frequencies must be integers from 0 to 2**63 - 1"
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise InvalidValue(rule, "lists of different lengths", "give one list of frequencies") from None
+    refusal = InvalidValue(rule, "lists of different lengths", "give one list of frequencies")
+    array = attempt(lambda: np.asarray(values), refusal, ValueError)
     if isinstance(values, list | tuple) and any(isinstance(v, bool) for v in values):
         raise InvalidValue(rule, "values of type bool", "count the elements of each key")
     if array.size == 0:
