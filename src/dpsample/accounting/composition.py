@@ -151,9 +151,9 @@ def per_key(whole: Privacy, keys: int) -> Privacy:
     candidates = [basic]
     for share in range(1, _SHARES if keys > 1 else 0):
         delta = figures_below(whole.delta * share / (_SHARES * keys), _FIGURES)
-        found = _largest_epsilon(keys, float(whole.epsilon), float(whole.delta - keys * delta))
-        if found > basic.epsilon:
-            candidates.append(Privacy(figures_below(Fraction(found), _FIGURES), delta))
+        epsilon = _largest_epsilon(keys, float(whole.epsilon), float(whole.delta - keys * delta))
+        if epsilon > basic.epsilon:
+            candidates.append(Privacy(figures_below(Fraction(epsilon), _FIGURES), delta))
     most = min(steps_to_one(basic), 1.01 * min(map(steps_to_one, candidates)))
     best = max((c for c in candidates if steps_to_one(c) <= most), key=lambda c: c.epsilon)
     step = Fraction(1, 10**_FIGURES)
@@ -201,6 +201,6 @@ def _largest_epsilon(keys: int, epsilon: float, slack: float) -> float:
         last = math.ceil((keys - epsilon / middle) / 2) - 1
         l = np.arange(max(0, last - 64 * math.isqrt(keys) - 64), last + 1)  # noqa: E741 - smaller terms vanish
         size = np.exp(choose[l] + (keys - l) * middle - keys * np.logaddexp(0.0, middle))
-        found = float((size * -np.expm1(epsilon + (2 * l - keys) * middle)).sum())
-        low, high = (middle, high) if found <= slack else (low, middle)
+        spent = float((size * -np.expm1(epsilon + (2 * l - keys) * middle)).sum())
+        low, high = (middle, high) if spent <= slack else (low, middle)
     return low

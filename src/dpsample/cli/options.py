@@ -207,9 +207,9 @@ def check_engine(given: dict[str, Any], show_private: bool) -> None:
     """Refuse options of the engine that is not used."""
     if given["engine"] == "spark":
         others = ["memory_limit", "threads", "temp_dir", "table", "query"]
-        found = [name for name in others if given.get(name)] + ["show_private"] * show_private
+        unused = [name for name in others if given.get(name)] + ["show_private"] * show_private
     else:
-        found = [name for name in ("master", "partitions") if given[name] is not None]
-    if found:
-        name = f"--{found[0].replace('_', '-')}"
+        unused = [name for name in ("master", "partitions") if given[name] is not None]
+    if unused:
+        name = f"--{unused[0].replace('_', '-')}"
         raise click.UsageError(f"{name} does not go with --engine {given['engine']}; leave {name} out")

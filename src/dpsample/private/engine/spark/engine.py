@@ -167,10 +167,10 @@ class Spark:
 
     def session(self) -> Any:
         """Return the session, or refuse if there is none."""
-        found = self._session or SparkSession.getActiveSession()
-        if found is None:
+        session = self._session or SparkSession.getActiveSession()
+        if session is None:
             raise InvalidValue("Spark needs a session", "none that is active", "start one, or hand one in")
-        return found
+        return session
 
     def frame(self, source: Source) -> Frame:
         """Return a source as Spark has it, made and checked the first time."""
