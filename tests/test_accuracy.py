@@ -162,9 +162,9 @@ def test_the_gain_in_reported_keys_over_sampled_sbh(alpha: float, tight: bool, g
 
 
 def test_the_ratio_of_reported_keys_without_sampling() -> None:
-    ratios = [1.71, 3.14, 2.84, 1.97, 1.55, 1.38, 1.29, 1.24, 1.20]
+    ratios = [3.14, 2.84, 1.97, 1.55, 1.38, 1.29, 1.24, 1.20]
     frequencies = zipf(10**5, 1)
-    for k, ratio in enumerate(ratios):
+    for k, ratio in enumerate(ratios, 1):
         with warnings.catch_warnings(action="ignore"):  # a delta above 0.01 is not for use
             privacy = Privacy("0.1", f"1e-{k}")
         ours, theirs = (

@@ -532,7 +532,7 @@ class TestSpark:
             seen = observe(by_spark(source, total=True), tmp_path / "output")
             assert "InvalidValue: each file is read once" in str(seen.outcome)
             seen = observe(partial(self.release, cluster, source.paths), tmp_path / "output")
-            assert "each file is read once" in seen.printed[1]
+            assert "InvalidValue: each file is read once" in str(seen.outcome)
 
     def test_the_type_of_a_partition_is_not_inferred(self, cluster: Cluster, tmp_path: Path) -> None:
         both = []

@@ -64,7 +64,6 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     if setting.max_keys_per_user is not None:
         again = rereads(request) or request.strategy == "two-pass"
         source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=again)
-    noise = coins.fresh()
     count_elements = cache(lambda: engine.total(source))  # two totals of elements need one count
     counted, sampling, realized, total = None, setting.sampling, None, None
     if size is not None:
@@ -72,10 +71,10 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
             weights = count_elements()
         else:
             counted, weights = engine.weighed(source, size.total, progress or no_progress)
-        noisy_weights = noisy_total(weights, budget, size.share, noise, size.sensitivity, size.unit)
+        noisy_weights = noisy_total(weights, budget, size.share, coins.fresh(), size.sensitivity, size.unit)
         sampling, realized = size.sampling(noisy_weights), RealizedSize(size.size, noisy_weights)
     if budget.total:
-        total = noisy_total(count_elements(), budget, budget.total, noise)
+        total = noisy_total(count_elements(), budget, budget.total, coins.fresh())
     terms = terms_of(budget, sampling, source.key, request.keys_only, request.grid, realized, total)
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
     return Plan(Counting(source, keys, sampling, strategy, counted), terms)
