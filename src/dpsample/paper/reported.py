@@ -6,6 +6,7 @@ Each function returns a table with the columns ``panel, line, x, y``, exactly wh
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from dpsample.comparison.accuracy import Method, Pws, coverage
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.comparison.reporting_curve import OPEN, PWS, SBH, TIGHT
 from dpsample.errors import PrivacyWarning
-from dpsample.exact import text
+from dpsample.exact import exact, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Sampling
 
@@ -26,12 +27,15 @@ SCHEMA = pa.schema([("panel", pa.string()), ("line", pa.string()), ("x", pa.floa
 def study(epsilon: str, delta: object) -> Privacy:
     """Return the privacy of a figure, without a warning: a delta that is too large for use is fine to study.
 
-    >>> study("0.1", "1").delta
-    Fraction(1, 1)
+    A delta of 1, which is no privacy, stands for one that is as close to it as no figure shows.
+
+    >>> study("0.1", "0.5").delta, float(1 - study("0.1", "1").delta)
+    (Fraction(1, 2), 1e-15)
     """
+    below = min(exact(delta, "delta"), 1 - Fraction(1, 10**15))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return Privacy(epsilon, delta)  # type: ignore[arg-type]
+        return Privacy(epsilon, below)
 
 
 def spread(frequencies: Ints) -> dict[int, int]:
