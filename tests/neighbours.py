@@ -150,7 +150,7 @@ def observe(work: Callable[[Path], Any], folder: Path, ledger: str | None = None
         seen.printed = [_masked_text(text, release) for text in (result.stdout, result.stderr)]
     seen.files = {path.name: _layout(path) for path in sorted(folder.iterdir()) if path.name != "ledger"}
     if ledger is not None:
-        entries = dpsample.read_ledger(folder / "ledger").entries
+        entries = dpsample.read_ledger(folder / "ledger").charged
         seen.ledger = [f"{entry.privacy} {entry.release}" for entry in entries]
     return seen
 

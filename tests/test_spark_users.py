@@ -205,12 +205,13 @@ class TestLedger:
 
     def test_it_is_spent_when_all_is_drawn(self, clicks: Path, tmp_path: Path, monkeypatch: Any) -> None:
         book, source = tmp_path / "book", Source(clicks, "k")
-        dpsample.new_ledger(book, "clicks", Privacy(1, 1e-2))
+        dpsample.new_ledger(book, "clicks", Privacy(2, 1e-2))
         monkeypatch.setattr("dpsample.private.engine.spark.jobs._drafted", faults.elsewhere)
         with pytest.raises(SystemFailure) as early:
             dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
-        assert not getattr(early.value, "__notes__", [])
-        assert dpsample.read_ledger(book).entries == ()
+        # tokens were drawn, and lie where nobody can remove them
+        assert early.value.__notes__ == ["its privacy is spent: it stays in the ledger"]
+        assert [entry.status for entry in dpsample.read_ledger(book).entries] == ["reserved"]
         monkeypatch.undo()
 
         def full(*_: Any) -> None:
@@ -221,7 +222,7 @@ class TestLedger:
         with pytest.raises(InvalidValue) as late:
             dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=PRIVACY, ledger=book)
         assert late.value.__notes__ == ["its privacy is spent: it stays in the ledger"]
-        assert len(dpsample.read_ledger(book).entries) == 1
+        assert [entry.status for entry in dpsample.read_ledger(book).entries] == ["reserved", "reserved"]
         assert {path.name for path in tmp_path.iterdir()} == {"book", "out"}
 
 

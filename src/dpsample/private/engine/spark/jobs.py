@@ -63,7 +63,7 @@ def write_release_to(output: PathLike, request: Request, force: bool = False, pa
     check_not_input(output, request.inputs())
     check_folder(output) if folder else check_output(output, force=force)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
-    with _paid_job(request, os.fspath(output), partitions) as (job, terms, payment):
+    with _paid_job(request, os.fspath(output).rstrip("/"), partitions) as (job, terms, payment):
         if folder:
             keys = job.release_to_folder(output, terms, payment)
         else:
