@@ -12,7 +12,6 @@ frequencies are counted by a second pass, which never holds the other keys. If s
 a worker, they are picked again, by the same coins.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -68,7 +67,7 @@ def release_to_folder(
     appears complete or not at all. `dpsample.read_release` and everything else opens it like any other release.
     """
     request = Request.of(data, key, frequency, privacy=privacy, **options)
-    return write_release_to(os.path.join(folder, ""), request, partitions=partitions).keys
+    return write_release_to(folder, request, partitions=partitions, folder=True).keys
 
 
 def sample(

@@ -57,13 +57,15 @@ def release_to_driver(request: Request, partitions: int | None = None) -> Releas
         return release
 
 
-def write_release_to(output: PathLike, request: Request, force: bool = False, partitions: int | None = None) -> Written:
-    """Carry out a request: into a folder if the output's name ends with a slash, else, by the driver, into a file."""
-    folder = os.fspath(output).endswith("/")
+def write_release_to(
+    output: PathLike, request: Request, force: bool = False, partitions: int | None = None, folder: bool | None = None
+) -> Written:
+    """Carry out a request: into a `folder`, by default if the output's name ends with a slash; else into a file."""
+    folder = os.fspath(output).endswith("/") if folder is None else folder
     check_not_input(output, request.inputs())
     check_folder(output) if folder else check_output(output, force=force)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
-    with _paid_job(request, os.fspath(output).rstrip("/"), partitions) as (job, terms, payment):
+    with _paid_job(request, os.fspath(output), partitions) as (job, terms, payment):
         if folder:
             keys = job.release_to_folder(output, terms, payment)
         else:
