@@ -6,8 +6,7 @@ Every variant answers the same simulated releases (common random numbers), so th
 
 sums        error: NRMSE of sums and numbers of keys over that of the default, geometric mean over settings, and the
             farthest from 1 (errors below 0.001 count as 0.001); coverage: of their 95 % intervals, in percent, in all
-            releases and where guaranteed, and how often they were guaranteed. The default's coverage is in the first
-            line.
+            releases and where guaranteed, and how often they were guaranteed.
 quantiles   error: mean width of the intervals of quantiles over that of the default; coverage likewise.
 predictions error: predicted NRMSE over that of the default, geometric mean and the farthest from 1.
 
@@ -86,7 +85,7 @@ class Outcome:
 
 
 def sums(tuning: Tuning, releases: int) -> Outcome:
-    """Return the NRMSE of sums; the coverage where all keys are above the threshold, or are counted there."""
+    """Return NRMSEs of sums; and coverage where all keys are above the detection threshold, or those are counted."""
     errors: list[float] = []
     held: list[bool] = []
     guaranteed: list[bool] = []

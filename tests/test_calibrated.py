@@ -171,6 +171,15 @@ def test_the_smallest_defect_is_that_of_the_binomial_law() -> None:
     assert sum(math.comb(200, k) * p**k * (1 - p) ** (200 - k) for k in range(190, 201)) == pytest.approx(0.01)
 
 
+def test_the_docs_have_the_effect_of_each_tuned_number() -> None:
+    """docs/tuning.md has the table that benchmarks/tuning.py prints, with the current values."""
+    table = (Path(__file__).parent.parent / "docs" / "tuning.md").read_text(encoding="utf-8")
+    for name, value in asdict(TUNING).items():
+        if name != "ranking_margin":
+            for factor in ("half", "double"):
+                assert f"| `{name}` | {value} | {factor} |" in table, name
+
+
 @pytest.mark.parametrize(("sampling", "epsilon"), [(KeepAll(), "0.2"), (KeepAll(), "1"), (Priority("0.02"), "0.5")])
 @pytest.mark.parametrize("name", COVERAGE.POPULATIONS)
 def test_intervals_of_quantiles_hold(name: str, sampling: Sampling, epsilon: str) -> None:
