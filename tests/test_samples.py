@@ -246,7 +246,7 @@ def test_any_metadata_give_a_sample_or_an_error_of_ours(
     assert CANARY not in str(caught.value)
 
 
-@pytest.mark.chance("odds 3e-39: two random identities of 128 bits are the same; the rest is certain")
+@pytest.mark.chance("odds 2e-37: two random identities of 122 bits are the same; the rest is certain")
 class TestOnce:
     """Two releases of one sample share its sampling coins: at 2 epsilon they spend up to 1,850 times 2 delta."""
 
@@ -298,6 +298,6 @@ class TestOnce:
             sanitized()
 
     def test_its_name_tells_nothing_of_its_rows(self) -> None:
-        """128 random bits; that two are the same has odds of 3e-39."""
+        """122 random bits; that two are the same has odds of 2e-37."""
         assert self.drawn().identity != self.drawn().identity
         assert len(self.drawn().identity) == 32

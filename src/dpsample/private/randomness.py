@@ -31,11 +31,6 @@ def secret_key() -> bytes:
     return os.urandom(32)
 
 
-def new_identity() -> str:
-    """Draw a name that nothing else has, and that tells nothing."""
-    return os.urandom(16).hex()
-
-
 class CoinSource(Protocol):
     """Where one release gets its coins from: `SecretCoins` on one machine, `Secret` where work may be done twice."""
 

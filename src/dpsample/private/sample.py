@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +29,6 @@ from dpsample.files import (
 from dpsample.files.metadata import format_of
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.python_objects import frame_table, is_pandas
-from dpsample.private.randomness import new_identity
 from dpsample.release.rows import ascends, check_key_types
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Sampling
@@ -82,7 +82,7 @@ class Sample:
         self._table = pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
         self._sampling, self._keys = sampling, names
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
-        self._identity, self._used = identity or new_identity(), False
+        self._identity, self._used = identity or uuid4().hex, False
         self._path: PathLike | None = None  # the file that it was read from
         self._format: str | None = None  # of that file, if it is one of dpsample's
         self._check_frequencies()
