@@ -368,7 +368,7 @@ class DuckDB:
         return rows
 
     def fill(self, table: "Table") -> None:
-        """Look through files that need it; put what is pending into its table, whole or not at all."""
+        """Look through files that need it; put what is pending into its table, atomically."""
         while table.unseen:
             table.unseen[-1]()
             table.unseen.pop()

@@ -207,7 +207,7 @@ class Spark:
     def _named(self, what: str, work: Callable[[], _T], large: bool) -> _T:
         session = self.session()
         settings = {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
-        if large and session.conf.get(_BATCH) == "10000":  # as Spark has it, unless told
+        if large and session.conf.get(_BATCH) == "10000":  # the default of Spark
             settings[_BATCH] = "65536"
         before = {name: session.conf.get(name) for name in settings}
         described = _description(session)
