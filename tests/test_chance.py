@@ -11,7 +11,9 @@ import pytest
 import chance
 from dpsample.private.derived_coins import Secret
 
-PLUGIN = """
+PLUGIN = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 import chance
 from chance import fixed_coins
 
