@@ -11,7 +11,6 @@ import textwrap
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -174,8 +173,8 @@ class TestFaults:
         frame = spark.read.parquet(f"file:{events}")
         lagging = faults.rows_of(frame, faults.lagging(str(tmp_path), 1))
         assert drawn(Source(lagging, "k"), Ppswor(0.01), "two-pass") == calm
-        attempts = Counter(path.name.split("-")[1] for path in tmp_path.glob("attempt-*"))
-        assert max(attempts.values()) > 1  # speculation did happen
+        # a second attempt ran beside the first, which may have been ended before it came to say that it is there
+        assert {path.name.rsplit("-", 1)[1] for path in tmp_path.glob("attempt-*")} >= {"1"}
 
     @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor(0.05), Priority(0.01)], ids=str)
     def test_rows_in_any_order_and_any_partitions(self, sampling: Sampling, spark: Any, events: Path) -> None:

@@ -1,6 +1,7 @@
 """What is spent, and the proof of it.
 
 composition  what the keys of one user may reveal together, and what each of them gets
+renyi        privacy as a curve of Rényi divergences, which add up
 totals       private totals, and samples of a chosen size, which a share of epsilon buys
 budget       what a release's privacy is spent on
 ledger       a dataset's budget over many releases: reserve, confirm, cancel, verify

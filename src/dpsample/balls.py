@@ -1,0 +1,66 @@
+"""Ball arithmetic: real functions with proved bounds.
+
+A ball is a midpoint and a radius that together enclose the true value, whatever was rounded (`flint.arb`). Bounds leave
+this module as integers or fractions.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+
+from flint import arb, ctx, fmpz
+
+_PRECISION = 256  # bits of a midpoint
+
+
+@contextmanager
+def precision(bits: int = _PRECISION) -> Iterator[None]:
+    """Compute with so many bits inside of the context."""
+    with ctx.workprec(bits):
+        yield
+
+
+def ball(x: Fraction | int) -> arb:
+    """Enclose a fraction."""
+    x = Fraction(x)
+    return arb(fmpz(x.numerator)) / arb(fmpz(x.denominator))
+
+
+def dyadic(n: int, bits: int) -> arb:
+    """Return n / 2**bits exactly, if n is not longer than the precision."""
+    return arb((fmpz(n), fmpz(-bits)))
+
+
+def ceiling(x: arb, bits: int) -> int:
+    """Return an integer that is proved to be at least 2**bits x."""
+    return _scaled(x.upper(), bits, up=True)
+
+
+def floor(x: arb, bits: int) -> int:
+    """Return an integer that is proved to be at most 2**bits x."""
+    return _scaled(x.lower(), bits, up=False)
+
+
+def figures_above(x: arb, figures: int = 9) -> Fraction:
+    """Round the upper bound of a number up to so many decimal figures; 0 if that is not positive.
+
+    >>> with precision():
+    ...     figures_above(ball(Fraction(2, 3)), 3)
+    Fraction(667, 1000)
+    """
+    value = Fraction(_scaled(x.upper(), _PRECISION, up=True), 1 << _PRECISION)
+    if value <= 0:
+        return Fraction(0)
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - figures + 1)
+    return -(-value // unit) * unit
+
+
+def _scaled(x: arb, bits: int, up: bool) -> int:
+    if not x.is_finite():
+        raise OverflowError("a bound must be finite")
+    mantissa, exponent = (int(part) for part in x.man_exp())
+    shift = exponent + bits
+    if shift >= 0:
+        return mantissa << shift
+    return -(-mantissa >> -shift) if up else mantissa >> -shift
