@@ -7,6 +7,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
 
     privacy       Privacy(epsilon, delta), exact and checked
     exact         how numbers are read and written exactly
+    balls         real functions with proved bounds, in ball arithmetic
     errors        what is raised, and when
     sql           how names are written in SQL
     scheme        the mathematics: sampling, reporting probabilities, token laws, certificates
