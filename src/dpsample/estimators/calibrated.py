@@ -28,7 +28,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Sampling
-from dpsample.scheme.tokens import lifetime
+from dpsample.scheme.tokens import support_length
 
 _TINY = 1e-300  # keeps ratios of zeros defined
 
@@ -48,7 +48,7 @@ def estimate_sum(
     if not len(tally.cells):
         return SumEstimate(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, tuning=tuning)
     scheme = calibration(sampling, privacy, grid, tuning)
-    largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
+    largest = 1 << (int(tally.cells[-1]) // grid + 2 * support_length(privacy)).bit_length()
     functionals = sum_functionals(scheme, of, round_up_key_count(tally.total, tuning), largest)
     total, variance = functionals.total, functionals.variance
     inside = tally.cells <= scheme.table_tokens
@@ -68,7 +68,7 @@ def estimate_sum(
     squared = np.append(functionals.squared_variance[places], far[:, 1] ** 2)
     covariance = np.append(functionals.covariance.table_values[places], far[:, 2])
     # one more key, anywhere from the threshold on to the least reported frequency, that may not have been reported
-    least = max(int(tally.cells[0]) // grid + lifetime(privacy) // 2, scheme.calibration_threshold)
+    least = max(int(tally.cells[0]) // grid + support_length(privacy) // 2, scheme.calibration_threshold)
     weight = math.sqrt(float(tally.squares.sum()) / tally.total)
     unreported, unreported_slope = (
         float(moment) for moment in weight ** np.array([2, 3]) * _unreported_moments(functionals, least)

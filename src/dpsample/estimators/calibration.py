@@ -20,10 +20,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import Reporting, reporting
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.token_columns import life
-from dpsample.scheme.tokens import TokenLaw, lifetime, steady_from, token_law, token_laws
+from dpsample.scheme.token_columns import supports
+from dpsample.scheme.tokens import TokenLaw, steady_from, support_length, token_law, token_laws
 
 _BLOCK = 1 << 21  # tokens times frequencies at once: large, since each block walks through the supports anew
 
@@ -48,13 +48,13 @@ class Calibration:
     @cached_property
     def reporting(self) -> Reporting:
         """The reporting probabilities of the scheme."""
-        return reporting(self.sampling, self.privacy)
+        return Reporting.of(self.sampling, self.privacy)
 
     @property
     def _bin_width(self) -> float:
         """The width of a bin of tokens, in frequencies."""
         spacing = self.tuning.table_spacing / float(self.privacy.epsilon)
-        return min(spacing, lifetime(self.privacy) / self.tuning.least_support_points)
+        return min(spacing, support_length(self.privacy) / self.tuning.least_support_points)
 
     @cached_property
     def spacing(self) -> int:
@@ -63,7 +63,7 @@ class Calibration:
 
     @cached_property
     def _extent(self) -> _Extent:
-        support, end = lifetime(self.privacy), self.sampling.largest
+        support, end = support_length(self.privacy), self.sampling.largest
         upto = 4 * support
         while True:  # a geometric search for where pi / q has settled
             i = np.arange(1, min(upto, end) + 1, dtype=np.int64)
@@ -116,7 +116,7 @@ class Calibration:
 
     def fits(self, grid: int) -> bool:
         """Whether the table fits into memory with this grid."""
-        return int(self.frequencies[-1]) * grid * lifetime(self.privacy) <= self.tuning.table_limit
+        return int(self.frequencies[-1]) * grid * support_length(self.privacy) <= self.tuning.table_limit
 
     @cached_property
     def _supports(self) -> tuple[Floats, Floats, Floats]:
@@ -124,7 +124,7 @@ class Calibration:
         and the sum of its probabilities from there on.
         """
         cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
-        frequencies, mass = life(cells, self.reporting, self.grid)
+        frequencies, mass = supports(cells, self.reporting, self.grid)
         pi = self.reporting.probabilities(frequencies)
         above = (mass > 0) & (frequencies >= self.calibration_threshold)
         return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=above), mass.sum(1, where=above)
@@ -186,10 +186,10 @@ class Calibration:
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi | token] under a uniform prior on the frequencies from the threshold on: [token, function]."""
         means = np.zeros((len(cells), len(functions)))
-        size = max(1, _BLOCK // lifetime(self.privacy))
+        size = max(1, _BLOCK // support_length(self.privacy))
         for start in range(0, len(cells), size):
             part = slice(start, start + size)
-            frequencies, mass = life(cells[part], self.reporting, self.grid)
+            frequencies, mass = supports(cells[part], self.reporting, self.grid)
             mass = np.where(frequencies >= self.calibration_threshold, mass, 0.0)
             total = mass.sum(1)
             pi = self.reporting.probabilities(frequencies)

@@ -222,7 +222,7 @@ class Tuning:
     # covered 100.0, 100.0 %; guaranteed 27, 7 %, covered 100.0, 100.0 %.
     least_quantile_keys: float = 30.0
     # Frequencies added to the support of a token when the competitors for a rank are chosen.
-    # Supports are longer than `lifetime` only where pi is not yet constant; more costs time alone [006369f].
+    # Supports are longer than `support_length` only where pi is not yet constant; more costs time alone [006369f].
     ranking_margin: int = 32
 
     # --- the predicted error of a plan (planning.errors)

@@ -34,7 +34,7 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.coarsening import strided
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.tokens import default_grid, lifetime
+from dpsample.scheme.tokens import default_grid, support_length
 
 
 def predicted(
@@ -62,7 +62,7 @@ def predicted(
     >>> estimator, round(accuracy.nrmse, 4)
     ('calibrated', 0.0002)
     """
-    quick = quick or lifetime(privacy) > tuning.longest_exact_support
+    quick = quick or support_length(privacy) > tuning.longest_exact_support
     scheme, k = prediction_table(sampling, privacy, quick, tuning)
     if not scheme.fits(default_grid(privacy) * k**2):
         return _by_mle(frequencies, keys, sampling, privacy, share, quick, tuning), "mle"
@@ -163,7 +163,7 @@ def prediction_table(sampling: Sampling, privacy: Privacy, quick: bool, tuning: 
 
 
 def _quick_table(sampling: Sampling, privacy: Privacy, rows: int, tuning: Tuning) -> tuple[Calibration, int]:
-    spacing = lifetime(privacy) * float(privacy.epsilon) / rows
+    spacing = support_length(privacy) * float(privacy.epsilon) / rows
     spacing = min(max(spacing, tuning.table_spacing), tuning.quick_table_spacing)
     sampling, privacy, k = strided(sampling, privacy, rows)
     grid = 1 << max(0, math.floor(math.log2(float(privacy.epsilon) / spacing)))
@@ -202,7 +202,7 @@ def _by_mle(
 
 def _mle_knots(privacy: Privacy, first: float, last: float, tuning: Tuning) -> Ints:
     """Some frequencies: dense around the detection threshold, which is about the middle of a token's support."""
-    support, outer = lifetime(privacy), tuning.mle_outer_knots
+    support, outer = support_length(privacy), tuning.mle_outer_knots
     middle = np.arange(support / 4, support, tuning.mle_knot_spacing / float(privacy.epsilon))
     ends = np.geomspace(first, max(first, middle[0]), outer), np.geomspace(min(last, middle[-1]), last, outer)
     return np.unique(np.concatenate([ends[0], middle, ends[1]]).clip(first, last).astype(np.int64))

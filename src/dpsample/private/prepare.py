@@ -24,7 +24,7 @@ from dpsample.private.request import Request, Strategy
 from dpsample.private.source import Source
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import default_grid
+from dpsample.scheme.tokens import chosen_grid
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def terms_of(
         budget.privacy,
         sampling,
         tuple(keys),
-        grid=None if keys_only else default_grid(budget.per_key) if grid is None else grid,
+        grid=None if keys_only else chosen_grid(grid, budget.per_key),
         estimator=None if keys_only else "mle",
         keys_only=keys_only,
         unit=budget.unit,

@@ -23,7 +23,7 @@ from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.lemma import check_steps, delta_bound
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import chosen_grid, lifetime
+from dpsample.scheme.tokens import chosen_grid, support_length
 
 _RATIO_BITS = 256
 _WORK = 1 << 20  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
@@ -134,7 +134,7 @@ def certify(
     grid = chosen_grid(grid, privacy)
     reporting = Reporting.of(sampling, privacy)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
-    window = lifetime(privacy)
+    window = support_length(privacy)
     bound = None if frequencies is not None else _bound(reporting, grid, largest)
     steady = _steady(reporting, grid, largest) if bound is None or window**2 * grid <= _WORK else None
     spans = _spans(reporting, steady, largest) if frequencies is None else _checked_spans(frequencies, largest)
@@ -260,7 +260,7 @@ def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
 
 def _spans(reporting: Reporting, steady: int | None, largest: int) -> tuple[range, ...]:
     """The default choice of frequencies, as disjoint ranges in ascending order."""
-    window = lifetime(reporting.privacy)
+    window = support_length(reporting.privacy)
     wanted = [range(1, 3)]
     wanted += [range(i, i + 2) for i in reporting.delicate.tolist()]
     wanted += [range(1 << k, (1 << k) + 2) for k in range(2, largest.bit_length()) if not steady or 1 << k < steady]

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.tokens import lifetime
+from dpsample.scheme.tokens import support_length
 
 _MOST = 0.01  # of delta', above which a privacy is none
 
@@ -75,7 +75,7 @@ def strided(sampling: Sampling, privacy: Privacy, rows: int) -> tuple[Sampling, 
     array([0.0043, 0.4966, 0.9678])
     """
     epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-    k = min(round(lifetime(privacy) / rows), sampling.largest)
+    k = min(round(support_length(privacy) / rows), sampling.largest)
     if k > 1:
         k = min(k, math.floor(math.log1p(_MOST * math.expm1(epsilon) / delta) / epsilon))
     if k <= 1:

@@ -20,7 +20,7 @@ from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import check_grid, chosen_grid, lifetime
+from dpsample.scheme.tokens import check_grid, chosen_grid, support_length
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int | N
     first = int(first)
     grid = chosen_grid(grid, privacy, first)
     reporting = Reporting.of(sampling, privacy)
-    window = lifetime(privacy)
+    window = support_length(privacy)
     while True:
         i = max(first - window, 0)
         tails = [0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import advance, lifetime
+from dpsample.scheme.tokens import advance, support_length
 
 _BLOCK = 1 << 18  # rows times keys at once
 
@@ -23,7 +23,7 @@ def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tup
     """
     cells = np.empty(frequencies.shape, np.int64)
     above, upto = np.empty_like(v), np.empty_like(v)
-    window = lifetime(reporting.privacy) + 32
+    window = support_length(reporting.privacy) + 32
     size = max(1, _BLOCK // window)
     for start in range(0, len(frequencies), size):
         part = slice(start, start + size)

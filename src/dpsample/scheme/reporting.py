@@ -80,9 +80,10 @@ class Reporting:
         self._tabulate()
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, sampling: Sampling, privacy: Privacy) -> "Reporting":
         """Return the (cached) reporting probabilities of a scheme."""
-        return reporting(sampling, privacy)
+        return cls(sampling, privacy)
 
     def _candidates(self) -> list[int]:
         """Every frequency i at which the step from q_{i-1} to q_i is not comfortably private.
@@ -250,12 +251,6 @@ class Reporting:
         return result.reshape(i.shape)
 
 
-@lru_cache(maxsize=64)
-def reporting(sampling: Sampling, privacy: Privacy) -> Reporting:
-    """Return the (cached) reporting probabilities of a scheme."""
-    return Reporting(sampling, privacy)
-
-
 def reporting_probabilities(
     frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, *, complement: bool = False
 ) -> Floats:
@@ -271,7 +266,7 @@ def reporting_probabilities(
     >>> reporting_probabilities([1, 10, 100, 10**12], Ppswor(tau=0.001), Privacy(0.1, 1e-3)).round(4)
     array([0.001 , 0.01  , 0.0952, 1.    ])
     """
-    return reporting(sampling, privacy).probabilities(frequencies, complement)
+    return Reporting.of(sampling, privacy).probabilities(frequencies, complement)
 
 
 def frequency_reaching(level: float, sampling: Sampling, privacy: Privacy) -> int | None:

@@ -111,7 +111,7 @@ def first_frequency(cells: int | Ints, grid: int) -> int | Ints:
     return -(-cells // grid)
 
 
-def lifetime(privacy: Privacy) -> int:
+def support_length(privacy: Privacy) -> int:
     """Return how long the support of a token is at most once pi is constant, and nearly always.
 
     Computations check it. `lemma.support_bound` always holds.
@@ -121,7 +121,7 @@ def lifetime(privacy: Privacy) -> int:
 
 def steady_from(reporting: Reporting) -> int:
     """Return the frequency from which on all rows are shifts of one another."""
-    return min(reporting.constant_from + lifetime(reporting.privacy), MAX_FREQUENCY)
+    return min(reporting.constant_from + support_length(reporting.privacy), MAX_FREQUENCY)
 
 
 def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 1) -> TokenLaw:
@@ -151,7 +151,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gri
     flat = as_frequencies(frequencies).reshape(-1)
     grid = check_grid(grid, int(flat.max(initial=0)))
     reporting = Reporting.of(sampling, privacy)
-    window = lifetime(privacy)
+    window = support_length(privacy)
     steady = steady_from(reporting)
     template: TokenLaw | None = None
     start = 0
@@ -177,7 +177,7 @@ def _shifted(law: TokenLaw, frequency: int) -> TokenLaw:
 
 def tails(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[tuple[int, Floats]]:
     """Yield for each of the ascending frequencies S_i at x = i, i - 1/grid, ... up to where it reaches pi_i."""
-    window = lifetime(reporting.privacy)
+    window = support_length(reporting.privacy)
     size = max(1, _BLOCK // (window * grid))
     for start in range(0, len(frequencies), size):
         block = frequencies[start : start + size]
