@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from flint import arb, fmpz, fmpz_poly
 
@@ -29,7 +30,8 @@ _FINE = 256  # least number of steps in a standard deviation of what is composed
 class Losses:
     """An upper bound of a privacy loss distribution: the mass at (first + n) / 2**step is masses[n] / 2**BITS.
 
-    >>> coin = Losses.of_atoms([(ball(Fraction(3, 4)), ball(Fraction(1, 4))), (ball(Fraction(1, 4)), ball(Fraction(3, 4)))])
+    >>> likely, unlikely = ball(Fraction(3, 4)), ball(Fraction(1, 4))
+    >>> coin = Losses.of_atoms([(likely, unlikely), (unlikely, likely)])
     >>> round(float(coin.delta(Fraction(0))), 6), round(float((coin ** 4).delta(Fraction(1))), 6)
     (0.5, 0.582...)
     """
@@ -71,7 +73,7 @@ class Losses:
             first = math.floor((float(square) / 2 - 13 * float(mu)) * 2**step)
             below = [_normal_tails(dyadic(i, step), mu, square) for i in range(first, last + 1)]
             cells = {first: ceiling(below[0][0], BITS)}
-            for i, (a, b) in enumerate(zip(below, below[1:], strict=False), first):
+            for i, (a, b) in enumerate(pairwise(below), first):
                 # the smaller of two tails, so that differences keep their precision
                 p, q = ((b[n] - a[n] if a[n] < b[n + 2] else a[n + 2] - b[n + 2]) for n in (0, 1))
                 for cell, mass in _divided(p, q, i, i + 1, step):

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tokens import chosen_grid, token_laws
@@ -28,7 +28,7 @@ __all__ = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accu
 
 _BLOCK = 1 << 20  # tokens at once
 _Sum = TypeVar("_Sum", "Coverage", "Accuracy")
-Estimator = Callable[[ArrayLike, Sampling, Privacy, int, Measure | str], Floats]
+Estimator = Callable[[ArrayLike, Sampling, PerKey, int, Measure | str], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Pws:
     """
 
     sampling: Sampling
-    privacy: Privacy
+    privacy: PerKey
     estimator: Estimator = mle
     grid: int | None = None
 

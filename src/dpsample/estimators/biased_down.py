@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.token_columns import consecutive_supports
@@ -19,7 +19,7 @@ _MORE = 1 << 16  # rows at once
 
 
 def biased_down(
-    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
 ) -> Floats:
     """Estimate so that the expected estimate is at most the truth, at every frequency: a lower bound, on average.
 
@@ -65,7 +65,7 @@ def grown(table: Floats, size: int, more: Callable[[Ints], Floats], largest: int
 
 
 @lru_cache(maxsize=16)
-def _table(sampling: Sampling, privacy: Privacy, grid: int, measure: Measure, last: int) -> Floats:
+def _table(sampling: Sampling, privacy: PerKey, grid: int, measure: Measure, last: int) -> Floats:
     """a_j of tokens 0 .. last; token 0, which there is not, gets 0."""
     reporting, end = Reporting.of(sampling, privacy), sampling.largest
 

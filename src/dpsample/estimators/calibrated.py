@@ -26,7 +26,7 @@ from dpsample.estimators.functional import Functional
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Sampling
 from dpsample.scheme.tokens import support_length
 
@@ -34,7 +34,7 @@ _TINY = 1e-300  # keeps ratios of zeros defined
 
 
 def estimate_sum(
-    tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Function, tuning: Tuning = TUNING
+    tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, of: Function, tuning: Tuning = TUNING
 ) -> SumEstimate:
     """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
 

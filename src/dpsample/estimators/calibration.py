@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.token_columns import supports
@@ -41,7 +41,7 @@ class Calibration:
     """The token laws of a scheme at the frequencies up to which pi changes: the table."""
 
     sampling: Sampling
-    privacy: Privacy
+    privacy: PerKey
     grid: int
     tuning: Tuning = TUNING
 
@@ -71,8 +71,8 @@ class Calibration:
             if share[-1] >= self.tuning.settled_share or upto >= min(end, 64 * support):
                 break
             upto *= 4
-        pi, unused, _, _ = self.reporting.slacks(np.append(0, i))
-        identified = (unused > self.tuning.growth_tolerance * pi[1:]) | (pi[1:] >= 0.5)
+        pi, unused = self.reporting.unused_growth(np.append(0, i))
+        identified = (unused > self.tuning.growth_tolerance * pi) | (pi >= 0.5)
         threshold = int(i[np.argmax(identified)]) if identified.any() else len(i)
         near = share[: threshold + self.tuning.unsettled_supports * support]
         unsettled = np.flatnonzero(near < self.tuning.settled_share)
@@ -237,7 +237,7 @@ def _normal_equations(scheme: Calibration, penalty: float) -> tuple[Floats, Floa
     return weight, A, np.linalg.inv(A).astype(np.float64, copy=False), scale, empty
 
 
-def calibration(sampling: Sampling, privacy: Privacy, grid: int, tuning: Tuning = TUNING) -> Calibration:
+def calibration(sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Calibration:
     """Return the calibration of a scheme, which is costly the first time that it is used."""
     return _kept(Calibration(sampling, privacy, grid, tuning))
 

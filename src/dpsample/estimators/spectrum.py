@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dpsample.estimators.calibration import Calibration, calibration
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.token_columns import exceedances, supports
@@ -98,7 +98,7 @@ class Spectrum:
         return np.asarray((np.searchsorted(upto, shares * upto[-1]) - len(law) + 1) * step)
 
 
-def spectrum(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, tuning: Tuning = TUNING) -> Spectrum:
+def spectrum(tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Spectrum:
     """Estimate how many keys have each frequency; weights do not matter.
 
     >>> from dpsample import KeepAll, Privacy

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import check_within, grown, table_size
 from dpsample.estimators.measures import Measure
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 from dpsample.scheme.token_columns import consecutive_supports
@@ -20,7 +20,7 @@ _MOST = 1e150  # so that squares are finite
 
 
 def unbiased(
-    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
 ) -> Floats:
     """Estimate without bias: the solution of ``sum over j of pi_ij a_j = g(i)`` for all i. For study, not for use.
 
@@ -58,7 +58,7 @@ def unbiased(
 
 
 @lru_cache(maxsize=16)
-def _table(sampling: Sampling, privacy: Privacy, measure: Measure, last: int) -> Floats:
+def _table(sampling: Sampling, privacy: PerKey, measure: Measure, last: int) -> Floats:
     """a_j of integer tokens 0 .. last, infinite from where there is none or it is too large; token 0 gets 0."""
     reporting, end = Reporting.of(sampling, privacy), sampling.largest
     estimates = np.full(min(last, end) + 1, np.inf)

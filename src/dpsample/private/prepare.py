@@ -75,7 +75,7 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
         sampling, realized = size.sampling(noisy_weights), RealizedSize(size.size, noisy_weights)
     if budget.total:
         total = noisy_total(count_elements(), budget, budget.total, coins.fresh())
-    terms = terms_of(budget, sampling, source.key, request.keys_only, request.grid, realized, total)
+    terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total)
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
     return Plan(Counting(source, keys, sampling, strategy, counted), terms)
 

@@ -46,7 +46,6 @@ class Request:
     source: Source
     setting: Setting
     ledger: str | PathLike[str] | None = None
-    keys_only: bool = False
     grid: int | None = None
     strategy: Strategy = "auto"
 
@@ -82,6 +81,7 @@ class Request:
             SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size,
             options.pop("max_keys_per_user", None),
             options.pop("total", False),
+            options.pop("keys_only", False),
         )
         return cls(source, setting, **options)
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
-from dpsample.privacy import Privacy
 from dpsample.private.randomness import Coins, Words
 from dpsample.scheme.integer import IntegerLaw, integer_law
 from dpsample.scheme.invert import locate
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
 from dpsample.scheme.tokens import check_grid, chosen_grid, steady_from, tails
@@ -79,7 +79,7 @@ class Sanitizer:
     """
 
     def __init__(
-        self, sampling: Sampling, privacy: Privacy, grid: int | None = None, *, keys_only: bool = False
+        self, sampling: Sampling, privacy: PerKey, grid: int | None = None, *, keys_only: bool = False
     ) -> None:
         self.sampling, self.privacy, self.keys_only = sampling, privacy, keys_only
         self.grid = chosen_grid(grid, privacy)

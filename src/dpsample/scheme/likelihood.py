@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints, Sampling, as_frequencies
 from dpsample.scheme.token_columns import supports
@@ -12,7 +12,7 @@ from dpsample.scheme.tokens import check_grid, first_frequency, support_length
 _BLOCK = 1 << 17  # rows times tokens at once
 
 
-def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1) -> Ints:
+def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1) -> Ints:
     """Return the frequency i at which each token, in units of 1/grid, has its largest probability.
 
     A token's two boundaries are followed over its support. Tokens may be as large as frequencies.

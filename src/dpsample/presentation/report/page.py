@@ -10,6 +10,7 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.exact import shown_number, text
 from dpsample.presentation.charts import Panel, page_chart
 from dpsample.presentation.explain import (
+    explain_per_key,
     explain_protected,
     explain_sampling,
     explain_size,
@@ -412,7 +413,7 @@ def _parameters(content: Content) -> Markup:
         ("epsilon, delta", f"{text(terms.privacy.epsilon)}, {text(terms.privacy.delta)}"),
     ]
     if terms.per_key != terms.privacy:
-        rows.append(("per key", f"epsilon {text(terms.per_key.epsilon)}, delta {text(terms.per_key.delta)}"))
+        rows.append(("per key", explain_per_key(terms.per_key)))
     rows.append(("sampling", explain_sampling(terms.sampling)))
     if terms.size is not None:
         rows.append(("sample size", explain_size(terms.size)))
