@@ -152,8 +152,9 @@ def _proved(
         raise PrivacyViolation("the parts must add up to what was spent; found that they do not; do not trust this")
     scheme: Certificate | KeyCertificate | None = None
     if sampling is not None:
-        by_privacy = isinstance(per_key, Privacy)
-        scheme = certify(sampling, per_key, grid) if by_privacy else certify_keys(sampling, per_key, grid)
+        scheme = (
+            certify(sampling, per_key, grid) if isinstance(per_key, Privacy) else certify_keys(sampling, per_key, grid)
+        )
     composition = None if max_keys is None else certify_many_keys(per_key, max_keys, keys)
     curve = curve_of_keys(per_key, max_keys or 1, keys)
     for _, epsilon, _ in totals:
