@@ -102,7 +102,7 @@ def test_exact_expectations(sampling: Sampling, of: str, grid: int) -> None:
 
 
 @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor("1e-3"), Priority("0.01")], ids=str)
-def test_the_life_of_a_token_is_its_column_in_the_laws(sampling: Sampling) -> None:
+def test_the_support_of_a_token_is_its_column_in_the_laws(sampling: Sampling) -> None:
     privacy, grid = Privacy("0.3", "1e-5"), 4
     tokens = np.array([1, 7, 130, 131, 4000, 4 * 10**9])
     frequencies, mass = supports(tokens, Reporting.of(sampling, privacy), grid)
