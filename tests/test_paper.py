@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 import oracles
-from conftest import refused, true_q_fractions
+from conftest import true_q_fractions
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.cli import cli
 from dpsample.comparison.accuracy import Pws, accuracy
@@ -33,6 +33,7 @@ from dpsample.paper.claims import CORRECTED, HOLDS, Finding, integral
 from dpsample.paper.figures import curve, titles
 from dpsample.presentation import charts
 from dpsample.scheme import concordance, kendall_tau, steps_to_one, token_laws
+from support import refused
 
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
 

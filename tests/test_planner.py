@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
 import dpsample
-from conftest import refused, true_pi
+from conftest import true_pi
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, SampleSize, Sampling
 from dpsample.cli import cli
 from dpsample.comparison.accuracy import Errors, Pws, accuracy, selection_accuracy
@@ -41,6 +41,7 @@ from dpsample.private.count import count_frequencies
 from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
+from support import refused
 
 ZIPF = Frequencies.zipf(1, 1000)
 PUBLIC = Frequencies.of({1: 500, 8: 40, 13: 30, 14: 20, 20: 10, 300: 2}, private=False)

@@ -21,7 +21,6 @@ from click.testing import CliRunner
 import dpsample.presentation.pages.front_end as front_end
 import dpsample.presentation.report
 import dpsample.presentation.report.content as report_content
-from conftest import refused
 from dpsample import (
     CustomSampling,
     InvalidValue,
@@ -46,6 +45,7 @@ from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
+from support import refused
 
 PRIVACY = Privacy(1, "1e-6")
 HOSTILE = sorted(

@@ -15,13 +15,13 @@ import pandas
 import pyarrow as pa
 import pytest
 
-from conftest import refused
 from dpsample import KeepAll
 from dpsample.errors import InvalidValue
 from dpsample.files import check_not_input
 from dpsample.files.tables import named_type
 from dpsample.private.sample import Sample
 from dpsample.private.source import Source
+from support import refused
 
 CANARY = "SECRET-canary"
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import refused
 from dpsample import Source
 from dpsample.files import check_not_input
 from dpsample.spark import read_parquet
+from support import refused
 
 pytestmark = pytest.mark.xdist_group("spark")
 

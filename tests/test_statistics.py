@@ -14,7 +14,6 @@ import pytest
 
 import dpsample
 import oracles
-from conftest import refused
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.accounting.totals import Total
 from dpsample.estimators.calibrated import sum_functionals
@@ -27,6 +26,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.questions import quantiles, ranking, sums
 from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
+from support import refused
 
 PRIVACY = Privacy("0.8", "0.01")
 GRID = 2
