@@ -33,13 +33,14 @@ def start(*arguments: str, cwd: Path, **environment: str) -> Completed:
     )
 
 
-def run(*arguments: str, cwd: Path) -> Completed:
+def run(*arguments: str, cwd: Path, **environment: str) -> Completed:
     """Run the command in this process, which saves the start of Python: all of it but its signal handlers."""
     out, err = io.StringIO(), io.StringIO()
     with (
         contextlib.chdir(cwd),
         mock.patch.object(sys, "argv", ["dpsample", *arguments]),
         mock.patch.object(signal, "signal"),
+        mock.patch.dict(os.environ, environment),
         warnings.catch_warnings(),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

@@ -711,8 +711,10 @@ def test_a_lock_that_is_never_let_go_ends_the_wait(tmp_path: Path, monkeypatch: 
 
 # ---- releases
 
+# what a release imports is imported once, and not by each of the processes that are killed
 _RELEASE = """
-import pyarrow
+import duckdb, pandas, pyarrow.dataset, pyarrow.parquet
+import dpsample.private.engine.duckdb.engine
 from dpsample import Privacy
 from dpsample.private.run import release_to_file
 

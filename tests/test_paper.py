@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import oracles
+import support
 from conftest import true_q_fractions
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.cli import cli
@@ -420,15 +420,8 @@ class Links(HTMLParser):
                 self.linked.append(value or "")
 
 
-def run(*arguments: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "dpsample", "paper", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "DPSAMPLE_CACHE": str(cwd / "no-such-cache"), **environment},
-    )
+def run(*arguments: str, cwd: Path) -> support.Completed:
+    return support.run("paper", *arguments, cwd=cwd, DPSAMPLE_CACHE=str(cwd / "no-such-cache"))
 
 
 def test_the_command_makes_the_whole_page(tmp_path: Path) -> None:
