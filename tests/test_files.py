@@ -983,7 +983,7 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
 def test_a_folder_that_was_changed_is_refused(tmp_path: Path) -> None:
     parts(tmp_path / "x")
 
-    def refused(change: Any, message: str) -> None:
+    def refuses_after(change: Any, message: str) -> None:
         shutil.copytree(tmp_path / "x", tmp_path / "y")
         change(tmp_path / "y")
         with pytest.raises(InvalidValue, match=message):
@@ -991,11 +991,11 @@ def test_a_folder_that_was_changed_is_refused(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "y")
 
     other = "other Parquet files in the folder than were written"
-    refused(lambda y: (y / "part-2.parquet").unlink(), other)
-    refused(lambda y: shutil.copy(y / "part-2.parquet", y / "part-3.parquet"), other)
-    refused(lambda y: shutil.copy(y / "part-2.parquet", y / "part-1.parquet"), "another SHA-256")
-    refused(lambda y: (y / "_dpsample.json").unlink(), "missing")
-    refused(lambda y: (y / "_dpsample.json").write_text("{"), "damaged")
+    refuses_after(lambda y: (y / "part-2.parquet").unlink(), other)
+    refuses_after(lambda y: shutil.copy(y / "part-2.parquet", y / "part-3.parquet"), other)
+    refuses_after(lambda y: shutil.copy(y / "part-2.parquet", y / "part-1.parquet"), "another SHA-256")
+    refuses_after(lambda y: (y / "_dpsample.json").unlink(), "missing")
+    refuses_after(lambda y: (y / "_dpsample.json").write_text("{"), "damaged")
 
 
 def test_a_folder_must_have_the_rows_and_columns_that_were_stated(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 from itertools import pairwise
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as accountant  # type: ignore[import-untyped]

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import dpsample
-from conftest import refused
 from dpsample import InvalidValue, Privacy, Source
 from dpsample.cli import cli
+from support import refused
 
 pytestmark = pytest.mark.chance("certain: everything is refused, before anything is drawn but a sample of one key")
 PRIVACY = Privacy(1, "1e-9")

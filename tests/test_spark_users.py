@@ -20,7 +20,6 @@ import dpsample.spark
 import faults
 import test_spark
 from clusters import Cluster
-from conftest import refused
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure
 from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.cli import cli
@@ -31,6 +30,7 @@ from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, prepare
 from dpsample.private.request import Request
+from support import refused
 from test_spark import KEY, PRIVACY, phases
 
 pytestmark = [

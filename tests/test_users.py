@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpsample
-from conftest import decimals, refused
+from conftest import decimals
 from dpsample import KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, SampleSize, Source
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.composition import per_key
@@ -29,6 +29,7 @@ from dpsample.private.request import Request
 from dpsample.private.run import release_to_file
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
+from support import refused
 
 pytestmark = pytest.mark.chance(
     "odds 5e-9: of 30 intervals of 90 % 16 or more miss; others state theirs, and are rarer"
