@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
+from dpsample.files.tables import check_moments
 from dpsample.private.engine.columns import shaped
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import is_out_of_memory, translated
@@ -403,7 +404,9 @@ class DuckDB:
             table = self.tables.open(source)
             schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
             for batch in produce(table):
-                yield shaped(batch, schema)
+                keys = shaped(batch, schema)
+                check_moments(keys)
+                yield keys
 
         return translated(batches, source.location, source.columns)
 
