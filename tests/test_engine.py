@@ -1253,6 +1253,14 @@ class TestMemory:
         assert (keys, total) == (2_000_000, 3_000_000)
         assert peak * 1024 < 300 * 10**6
 
+    def test_text_is_not_read_in_more_parts_than_its_size_needs(self, tmp_path: Path) -> None:
+        """Its number of rows is not known, and 65,536 distinct first keys would stand for billions."""
+        path = tmp_path / "a.csv"
+        duckdb.connect().sql("SELECT 'user-' || range AS k FROM range(200000)").write_csv(str(path))
+        with DuckDB(memory_limit="300MB") as small:  # of which DuckDB has 45 MB, less than two of its usual buffers
+            assert small._ask(Source(path, "k"), small._parts) == 1
+            assert sum(batch.num_rows for batch in small.aggregated(Source(path, "k"))) == 200_000
+
     def test_in_parts(self, tmp_path: Path) -> None:
         duckdb.connect().sql("SELECT range % 30011 AS k FROM range(100000)").write_parquet(str(tmp_path / "a.parquet"))
         expected = Counter(i % 30011 for i in range(100_000))

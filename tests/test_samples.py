@@ -4,8 +4,11 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pandas
@@ -25,6 +28,23 @@ from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from support import refused, refused_alone
 
+SANITIZE = """
+import sys, time, dpsample
+sample = dpsample.read_sample(sys.argv[1])
+write = dpsample.Sample.write
+def write_late(*arguments, **options):
+    time.sleep(0.5)
+    write(*arguments, **options)
+dpsample.Sample.write = write_late
+print("read", flush=True)
+sys.stdin.readline()
+try:
+    dpsample.sanitize(sample, privacy=dpsample.Privacy(1, "1e-9"))
+    print("released")
+except dpsample.InvalidValue as error:
+    assert str(error).startswith("a sample is sanitized once"), error
+    print("refused")
+"""
 FORMATS = ["parquet", "csv", "arrow"]
 CANARY = "canary-5d0e"
 NUMBER = 918273645
@@ -264,9 +284,47 @@ class TestOnce:
         once, other = dpsample.read_sample(path), dpsample.read_sample(path)
         assert once.identity == other.identity
         dpsample.sanitize(once, privacy=Privacy(1, "1e-9"))
-        with refused(self.RULE):
-            dpsample.sanitize(dpsample.read_sample(path), privacy=Privacy(1, "1e-9"))
+        for again in (other, dpsample.read_sample(path)):  # one that was read before, and one that is read now
+            with refused(self.RULE):
+                dpsample.sanitize(again, privacy=Privacy(1, "1e-9"))
         assert os.stat(path).st_mode & 0o777 == 0o600
+
+    def test_by_two_processes_at_once(self, tmp_path: Path) -> None:
+        """Each has read the sample before either sanitizes it, and marks it late: without the lock, both would."""
+        path = tmp_path / "s.parquet"
+        self.drawn().write(path)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", SANITIZE, path], env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True
+            )
+            for _ in range(2)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "read\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        ends = sorted((process.communicate()[0].strip(), process.returncode) for process in processes)
+        assert ends == [("refused", 0), ("released", 0)]
+        assert dpsample.read_sample(path).used
+
+    def test_a_file_that_has_changed(self, tmp_path: Path) -> None:
+        """Another sample under the same name is not replaced, and one that is gone is not written anew."""
+        path = tmp_path / "s.parquet"
+        self.drawn().write(path)
+        one = dpsample.read_sample(path)
+        self.drawn().write(path, force=True)
+        before = path.read_bytes()
+        with refused("a sample is marked as used in the file that it was read from"):
+            dpsample.sanitize(one, privacy=Privacy(1, "1e-9"))
+        assert path.read_bytes() == before
+        path.unlink()
+        with pytest.raises(dpsample.DpsampleError, match="must be"):
+            dpsample.sanitize(one, privacy=Privacy(1, "1e-9"))
+        assert list(tmp_path.iterdir()) == []
 
     def test_in_a_ledger(self, tmp_path: Path) -> None:
         """A copy of the file from before is another file, and the same sample."""
