@@ -16,7 +16,7 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
 
-VERSION: Final = 2  # the newest version of release files; a file states the oldest one that has all it needs
+VERSION: Final = 3  # the newest version of release files; a file states the oldest one that has all it needs
 
 
 def _version() -> str:
@@ -131,7 +131,7 @@ class Terms:
         optional = {name: value for name, value in optional.items() if value is not None}
         return {
             "format": "dpsample release",
-            "version": VERSION if optional else 1,
+            "version": (2 if isinstance(self.per_key, Privacy) else 3) if optional else 1,
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
             "sampling": self.sampling.to_json(),
