@@ -133,13 +133,12 @@ class RenyiBudget:
         """Read the JSON form back, and check that it proves this privacy."""
         if form["kind"] != "renyi":
             raise InvalidValue("a ledger's account is 'renyi'", "another", "upgrade dpsample")
-        budget = cls(
-            exact(form["aside"], "aside"),
-            tuple(
-                Limit(exact(order, "an order"), exact(at["delta"], "delta"), exact(at["divergence"], "a divergence"))
-                for order, at in form["orders"].items()
-            ),
-        )
+        limits = [
+            Limit(exact(order, "an order"), exact(at["delta"], "delta"), exact(at["divergence"], "a divergence"))
+            for order, at in form["orders"].items()
+        ]
+        ordered = sorted(limits, key=lambda limit: limit.order)  # canonical JSON sorts them as text
+        budget = cls(exact(form["aside"], "aside"), tuple(ordered))
         budget.check(privacy)
         return budget
 
