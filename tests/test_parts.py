@@ -222,10 +222,12 @@ def test_a_part_has_the_rows_of_its_value_alone(name: str, engine: Engine, tmp_p
     path = tmp_path / "data.parquet"
     pq.write_table(table, path, row_group_size=100)
     raw, aggregated = Source(path, "k"), Source(path, "k", "n")
-    for value in values:
+    for i, value in enumerate(values):
         part = Part("the part", text(value))
         mine = [(k, n) for k, p, n in rows if p == value and type(p) is type(value)]
         assert counted(engine.aggregated(raw.of_part(part))) == Counter(k for k, _ in mine)
+        if i > 1 and not isinstance(engine, DuckDB):
+            continue  # each job of a cluster takes a second
         sums: Counter[str] = Counter()
         for k, n in mine:
             sums[k] += n
@@ -398,7 +400,9 @@ def test_a_release_of_a_part_says_so(engine: Engine, tmp_path: Path) -> None:
     users: dict[str, Any] = {"user": "user", "max_keys_per_user": 2, "privacy": Privacy(1, "1e-8")}
     do = dpsample.release
     if not isinstance(engine, DuckDB):
-        do = dpsample.spark.release  # type: ignore[assignment]
+        from dpsample import spark
+
+        do = spark.release  # type: ignore[assignment]
     for value in DAYS:
         made = do(path, "page", ledger=ledger, part=("day", value), **users)
         assert made.table["page"].to_pylist() == [value, "all"]

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -231,10 +230,8 @@ def _in_part(part: Part, place: str, kind: T.DataType) -> Any:
     if kind.simpleString() not in _PLAIN:
         raise type_refusal(part.name, f"type {kind.simpleString().partition('<')[0]}", "", "part")
     family = part_family(part, _PLAIN[kind.simpleString()])
-    value: Any = part.value == "true" if family == "boolean" else part.value
-    if family in ("integer", "date"):
-        value = int(part.value) if family == "integer" else date.fromisoformat(part.value)
-    return F.col(place) == F.lit(value)
+    types = {"integer": "bigint", "date": "date", "boolean": "boolean"}
+    return F.col(place) == F.lit(part.value).cast(types[family])
 
 
 def _frequency(name: str, place: str, kind: T.DataType) -> Any:
