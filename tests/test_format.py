@@ -50,7 +50,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         reserve_budget(folder / "l", charge).confirm(release_sha256(folder / "r.csv")[1])
     reserve_budget(folder / "l", charge).cancel()
     dpsample.new_ledger(folder / "days", "clicks", Privacy(9, 1e-6), account="renyi", parts="day")
-    words: dict[str, Any] = {"privacy": Privacy(1, 1e-9), "ledger": folder / "days", "part_vouched": ("day", "2026-11-14")}
+    words: dict[str, Any] = {
+        "privacy": Privacy(1, 1e-9),
+        "ledger": folder / "days",
+        "part_vouched": ("day", "2026-11-14"),
+    }
     dpsample.release({1: 500, 2: 9}, **words).write(folder / "part.csv")
     return folder
 

@@ -408,6 +408,7 @@ def test_a_release_of_a_part_says_so(engine: Engine, tmp_path: Path) -> None:
         assert made.table["page"].to_pylist() == [value, "all"]
         assert made.terms.part == day(value)
         assert made.terms.protects == "user with up to 2 keys, in one day"
+        assert f"  part      day = {value}\n" in repr(made)
         made.write(tmp_path / f"{value}.csv")
     balance = read_ledger(ledger)
     assert balance.spent[0] == 1
@@ -452,6 +453,7 @@ def test_a_caller_who_vouches_is_named(tmp_path: Path) -> None:
         ({"part": ("dag", "x")}, "the column 'dag' must be in", "--part-vouched"),
         ({"part": "day=2026-11-14"}, "a part is the name of a column and a value, both as text", "--part day="),
         ({"part": ("day", datetime.date(2026, 11, 14))}, "a part is the name of a column and a value", "as text"),
+        ({"part": ("a\x1b[2J", "x")}, "a part is the name of a column and a value", "as text"),
         ({"part": ("", "x")}, "a part is the name of a column and a value", "as text"),
         ({"part": ("day", "x"), "part_vouched": ("day", "x")}, "a release is of one part", "both"),
         ({"part": ("user", "1"), "user": "user", "max_keys_per_user": 1}, "the column of a part is neither", "'user'"),

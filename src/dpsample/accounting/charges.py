@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 from dpsample.accounting.ledger_file import Line
@@ -70,7 +71,7 @@ class Charge:
             form.get("scheme"),
             form.get("sample"),
             Part.from_json(form["part"]) if "part" in form else None,
-            _curve(form["curve"]) if "curve" in form else None,
+            _curve(form["curve"]["delta"], tuple(form["curve"]["orders"].items())) if "curve" in form else None,
         )
 
     def __str__(self) -> str:
@@ -127,10 +128,11 @@ class Entry:
         return f"{spent}  {shown(self.release)}  {shown(self.time)}  {status.get(self.status, self.status)}"
 
 
-def _curve(form: Mapping[str, Any]) -> RenyiCurve:
+@lru_cache(maxsize=256)  # of many lines, most have the same curve
+def _curve(delta: str, orders: tuple[tuple[str, str], ...]) -> RenyiCurve:
     """Read a curve; canonical JSON sorts its orders as text."""
-    ordered = sorted(form["orders"].items(), key=lambda at: exact(at[0], "an order"))
-    return RenyiCurve.from_json({"delta": form["delta"], "orders": dict(ordered)})
+    ordered = sorted(orders, key=lambda at: exact(at[0], "an order"))
+    return RenyiCurve.from_json({"delta": delta, "orders": dict(ordered)})
 
 
 def scheme_form(scheme: Sampling | SampleSize) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from dpsample.accounting.ledger_file import (
     with_line,
     write_lines,
 )
+from dpsample.accounting.parts import Part
 from dpsample.accounting.rules import curve_of
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import Number
@@ -282,9 +283,7 @@ def _read(target: Path) -> tuple[bytes, Ledger]:
 
 
 def _name(parts: Any) -> str | None:
-    if parts is not None and not isinstance(parts, str):
-        raise TypeError
-    return parts
+    return None if parts is None else Part(parts, "").name  # refuses what is no name
 
 
 def _reserved(target: Path, charge: Charge) -> tuple[bytes, str]:

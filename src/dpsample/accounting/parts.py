@@ -29,7 +29,8 @@ class Part:
     vouched: bool = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and self.name and isinstance(self.value, str)):
+        named = isinstance(self.name, str) and self.name and self.name.isprintable()
+        if not named or not isinstance(self.value, str):
             raise InvalidValue(
                 "a part is the name of a column and a value, both as text",
                 "something else",
