@@ -29,6 +29,7 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.request import Request
 from neighbours import command, differences, observe
 
 PRIVACY = Privacy("0.5", "1e-8")
@@ -455,7 +456,7 @@ def test_a_caller_who_vouches_is_named(tmp_path: Path) -> None:
         ({"part": ("day", datetime.date(2026, 11, 14))}, "a part is the name of a column and a value", "as text"),
         ({"part": ("a\x1b[2J", "x")}, "a part is the name of a column and a value", "as text"),
         ({"part": ("", "x")}, "a part is the name of a column and a value", "as text"),
-        ({"part": ("day", "x"), "part_vouched": ("day", "x")}, "a release is of one part", "both"),
+        ({"part": ("day", "x"), "part_vouched": ("day", "x")}, "a release is of one part", "two"),
         ({"part": ("user", "1"), "user": "user", "max_keys_per_user": 1}, "the column of a part is neither", "'user'"),
         ({"part": ("user", "1"), "frequency": "user"}, "the column of a part is neither", "'user'"),
     ],
@@ -465,6 +466,29 @@ def test_bad_parts_are_refused(options: dict[str, Any], rule: str, found: str) -
     with refused(rule) as info:
         dpsample.release(clicks(), "page", privacy=PRIVACY, **options)
     assert found in str(info.value)
+
+
+def test_a_source_that_is_a_part_is_released_as_one(tmp_path: Path) -> None:
+    source = Source(clicks(), "page").of_part(day(DAYS[0]))
+    request = Request.of(source, privacy=PRIVACY)
+    assert request.charge("x").part == day(DAYS[0])
+    mores: list[dict[str, Any]] = [{"part": ("day", DAYS[1])}, {"part_vouched": ("day", DAYS[1])}]
+    for more in mores:
+        with refused("a release is of one part"):
+            Request.of(source, privacy=PRIVACY, **more)
+
+
+def test_what_is_left_is_told_of_the_part_of_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    new_ledger(path, "events", Privacy("0.5", "1e-6"), parts="day", account="renyi")
+    for value in ("13", "13", "14"):
+        reserve_budget(path, charge("0.13", day(value)))
+    ledger = read_ledger(path)
+    assert ledger.largest_part == "13"
+    assert ledger.more == 2
+    assert "the part that spent most; left: about 2 more releases like the last, of day = 14" in str(ledger)
+    reserve_budget(path, charge("0.13"))
+    assert read_ledger(path).more == 0  # those of 13 have no room
 
 
 def test_what_has_no_columns_has_no_part() -> None:

@@ -181,7 +181,12 @@ class Ledger:
         part = self.largest_part
         where = "" if part is None else f" of {Part(str(self.parts), part)}, the part that spent most"
         if self.account is not None:
-            left = more_in_words(self.more) if self.charged else "all"
+            left = self._left_like_the_last() if self.charged else "all"
         else:
             left = self.rule.left(self.charges(part))
         return f"  spent: {amount(epsilon, delta)} ({rule}){where}; left: {left}"
+
+    def _left_like_the_last(self) -> str:
+        last = self.charged[-1].charge
+        of_one = self._part_of(last) is not None
+        return more_in_words(self.more) + (f", of {last.part}" if of_one else "")

@@ -79,8 +79,8 @@ class Request:
         source = Source.of(
             data, key, frequency=frequency, drop_null=options.pop("drop_null", False), user=options.pop("user", None)
         )
-        part = part_of(options.pop("part", None), options.pop("part_vouched", None))
-        source = source if part is None or part.vouched else source.of_part(part)
+        part = part_of(options.pop("part", None), options.pop("part_vouched", None), source.part)
+        source = source if part is None or part.vouched or part == source.part else source.of_part(part)
         sampling, size = options.pop("sampling", None), options.pop("size", None)
         check_sampling_or_size(sampling, size)
         setting = Setting(
@@ -112,15 +112,15 @@ class Request:
         return [*self.source.inputs(), *([] if self.ledger is None else [fspath(self.ledger)])]
 
 
-def part_of(part: Any, vouched: Any) -> Part | None:
-    """Return the part that is released, if any: of a column, or one that the caller vouches for."""
-    if part is not None and vouched is not None:
+def part_of(part: Any, vouched: Any, own: Part | None = None) -> Part | None:
+    """Return the part that is released, if any: of a column, vouched for by the caller, or the source's own."""
+    if sum(given is not None for given in (part, vouched, own)) > 1:
         raise InvalidValue(
-            "a release is of one part: of a column, or vouched for", "both", "leave part or part_vouched out"
+            "a release is of one part: of a column, or vouched for", "two", "leave part or part_vouched out"
         )
-    if part is None and vouched is None:
-        return None
-    return Part.of(part) if vouched is None else Part.of(vouched, vouched=True)
+    if vouched is not None:
+        return Part.of(vouched, vouched=True)
+    return own if part is None else Part.of(part)
 
 
 def check_users(source: Source, max_keys_per_user: int | None) -> int | None:
