@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import certify, concordance, default_grid, reporting_probabilities, steps_to_one, token_laws
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.reporting import Reporting
 
 PRIVACY = Privacy("0.1", "1e-6")
 
@@ -113,12 +113,12 @@ def laws(largest: Sequence[int]) -> None:
 
 
 def count_tokens(frequencies: NDArray[np.int64], sampling: Sampling, privacy: Privacy, grid: int) -> int:
-    reporting.cache_clear()
+    Reporting.of.cache_clear()
     return sum(len(law.cells) for law in token_laws(frequencies, sampling, privacy, grid))
 
 
 def set_up_and_report(frequencies: NDArray[np.int64], sampling: Sampling) -> NDArray[np.float64]:
-    reporting.cache_clear()
+    Reporting.of.cache_clear()
     return reporting_probabilities(frequencies, sampling, PRIVACY)
 
 
@@ -154,8 +154,8 @@ def pi(n: int) -> None:
     for name, frequencies in shapes.items():
         gather = seconds(partial(table.__getitem__, np.minimum(frequencies, 10**6)), 5)
         for sampling in (KeepAll(), Ppswor("0.01"), Ppswor("1e-5"), Priority("1e-4")):
-            reporting.cache_clear()
-            start = seconds(partial(reporting, sampling, PRIVACY), 1)
+            Reporting.of.cache_clear()
+            start = seconds(partial(Reporting.of, sampling, PRIVACY), 1)
             took = seconds(partial(reporting_probabilities, frequencies, sampling, PRIVACY), 5)
             ratio = took / gather
             print(f"  {name:<17} {sampling!s:<22} {start:>7.3f}s {gather:>7.3f}s {took:>7.3f}s {ratio:>5.1f}x")
@@ -175,7 +175,7 @@ def certificates(settings: Sequence[tuple[str, str]]) -> None:
     print(f"  {'epsilon, delta':<15} {'sampling':<22} {'grid':>5} {'pairs':>7} {'seconds':>8}  every frequency")
     for epsilon, delta in settings:
         for sampling in (KeepAll(), Ppswor("0.01"), Priority("1e-6")):
-            reporting.cache_clear()
+            Reporting.of.cache_clear()
             start = time.perf_counter()
             found = certify(sampling, Privacy(epsilon, delta))
             took = time.perf_counter() - start

@@ -19,6 +19,7 @@ from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold, Stabil
 from dpsample.estimators import biased_down, mle
 from dpsample.estimators.measures import Measure
 from dpsample.scheme import default_grid
+from dpsample.scheme.per_key import PerKey
 
 PAPER = dict.fromkeys(range(1, 201), 1000)  # 1,000 keys of each frequency 1..200
 
@@ -51,7 +52,7 @@ def test_errors_are_those_of_the_exact_tables(sampling: Sampling, grid: int, of:
 
 def test_any_function_of_tokens_is_an_estimator() -> None:
     def token_itself(
-        cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int, of: object
+        cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: object
     ) -> NDArray[np.float64]:
         return np.asarray(cells) / grid
 

@@ -32,9 +32,9 @@ from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.questions.ranking import listed
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, frequency_reaching, reporting_probabilities, token_laws
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
-from dpsample.scheme.token_columns import life
+from dpsample.scheme.token_columns import supports
 
 FREQUENCY = Measure.of("frequency")
 MEASURES = ["frequency", "keys", "power:0.5", "capped:9"]
@@ -105,7 +105,7 @@ def test_exact_expectations(sampling: Sampling, of: str, grid: int) -> None:
 def test_the_life_of_a_token_is_its_column_in_the_laws(sampling: Sampling) -> None:
     privacy, grid = Privacy("0.3", "1e-5"), 4
     tokens = np.array([1, 7, 130, 131, 4000, 4 * 10**9])
-    frequencies, mass = life(tokens, reporting(sampling, privacy), grid)
+    frequencies, mass = supports(tokens, Reporting.of(sampling, privacy), grid)
     for n, token in enumerate(tokens.tolist()):
         for i, probability in list(zip(frequencies[n].tolist(), mass[n].tolist(), strict=True))[::7]:
             law = next(token_laws([i], sampling, privacy, grid))

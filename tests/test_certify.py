@@ -26,7 +26,7 @@ from dpsample import (
     Sampling,
 )
 from dpsample.scheme import IntegerLaw, certify, certify_table, default_grid, integer_law, integer_laws
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.reporting import Reporting
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_rows_are_shifts_from_where_it_says(sampling: Sampling) -> None:
 def test_every_frequency_at_which_privacy_binds_is_checked(sampling: Sampling) -> None:
     privacy = Privacy(3, "1e-8")
     certificate = certify(sampling, privacy, 1)
-    binding = reporting(sampling, privacy).binding.tolist()
+    binding = Reporting.of(sampling, privacy).binding.tolist()
     assert binding
     assert all(any(i in span for span in certificate.checked) for i in binding)
     # and beyond them pairs of all magnitudes, up to where rows are shifts of one another

@@ -350,8 +350,8 @@ MOST = 20  # keys of a user: nobody has more, so that there is nothing to choose
 
 def request(source: Source, sampling: Sampling, strategy: Strategy, keys_only: bool) -> Request:
     max_keys = MOST if source.user else None
-    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys)
-    return Request(source, setting, keys_only=keys_only, strategy=strategy)
+    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only)
+    return Request(source, setting, strategy=strategy)
 
 
 def by_duckdb(source: Source, sampling: Sampling, strategy: Strategy = "aggregate", keys_only: bool = False) -> Release:

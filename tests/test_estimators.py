@@ -27,7 +27,7 @@ def test_the_likeliest_frequency_has_the_largest_probability(sampling: Sampling,
     q = [Fraction(sampling.bounds(i, 128)[0], 1 << 128) for i in range(1, m + 1)]
     densities = oracles.algorithm_5(q, E, privacy.delta)
     rows = [oracles.cells(density, grid, i) for i, density in enumerate(densities)]
-    tokens = range(1, 20 * grid)  # these have died out before row m
+    tokens = range(1, 20 * grid)  # their supports end before row m
     assert all(len(row) <= t or row[t] == 0 for t in tokens for row in rows[m:])
     for token, i in zip(tokens, likeliest_frequencies(list(tokens), sampling, privacy, grid).tolist(), strict=True):
         column = [row[token] if token < len(row) else Fraction(0) for row in rows]
@@ -92,7 +92,7 @@ def test_biased_down_is_appendix_d(sampling: Sampling, grid: int, of: str) -> No
     privacy, m, last = Privacy("0.8", "0.01"), 40, 18
     rows = exact_rows(sampling, privacy, grid, m)
     tokens = last * grid
-    assert all(row[t] == 0 for row in rows[m:] for t in range(1, tokens + 1))  # died out before row m
+    assert all(row[t] == 0 for row in rows[m:] for t in range(1, tokens + 1))  # their supports end before row m
     g = [Fraction(float(x)) for x in Measure.of(of)(range(m + 1))]
     expected = literal_biased_down(rows, g, tokens)
     estimates = biased_down(range(1, tokens + 1), sampling, privacy, grid, of)
@@ -125,7 +125,7 @@ def test_appendix_d_may_decrease() -> None:
     rows = exact_rows(CustomSampling(STAIRS), privacy, 1, m)
     a = literal_biased_down(rows, [Fraction(0), *[Fraction(1)] * m], 18)
     assert min(a) < a[0] / 2
-    # ... and the frequency itself: the first quarter-step lives up to row 5, the second up to row 6, which needs less
+    # ... and the frequency itself: the supports of the first two quarter-steps end at rows 5 and 6, which needs less
     rows = exact_rows(Priority("2.99e-6"), Privacy("0.201", "1.86e-6"), 4, 9)
     assert [max(i for i, row in enumerate(rows[1:], start=1) if row[j] > 0) for j in (1, 2)] == [5, 6]
     a = literal_biased_down(rows, [Fraction(i) for i in range(10)], 2)
@@ -145,7 +145,7 @@ def test_unbiased_solves_the_triangular_system(sampling: Sampling, of: str) -> N
         estimates = unbiased(range(1, m + 1), sampling, privacy, 1, of)
     np.testing.assert_allclose(estimates, [float(x) for x in a[1:]], rtol=1e-9)
     assert estimates.min() < 0
-    with pytest.warns(UserWarning, match="negative"):  # finer tokens: that of the row in which they are born
+    with pytest.warns(UserWarning, match="negative"):  # finer tokens: that of their first frequency
         finer = unbiased(range(1, 4 * m + 1), sampling, privacy, 4, of)
     assert finer.tolist() == np.repeat(estimates, 4).tolist()
 

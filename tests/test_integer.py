@@ -1,8 +1,8 @@
 """The integer laws that a sanitizer draws from, against Algorithm 5 in exact fractions.
 
 The scheme is built for a delta that is smaller by one part in 2**50, so it is compared with the oracle for that delta:
-then only the rounding of the integers remains. One unit that is lost at a token's birth grows with its tail, so errors
-are relative: 2**-bits / delta, which is at most 2**-75, per step.
+then only the rounding of the integers remains. One unit that is lost at a token's first frequency grows with
+its tail, so errors are relative: 2**-bits / delta, which is at most 2**-75, per step.
 
 pi never exceeds the optimum. A single tail may, by a hair: where pi_{i-1} was rounded down, fewer of the tokens up to x
 have to be kept at i, so more of them may move above x. It is the certificate that decides about privacy.
@@ -21,7 +21,7 @@ import oracles
 from conftest import privacies, refused, schemes, true_q_fractions
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import IntegerLaw, default_grid, integer_law, integer_laws, reporting_probabilities
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.reporting import Reporting
 
 ROWS = 14
 MARGIN = 1 - Fraction(1, 2**50)
@@ -150,7 +150,7 @@ def test_far_apart_windows_agree_to_the_last_bit(sampling: Sampling, centre: int
 @pytest.mark.parametrize("sampling", [KeepAll(), Priority("0.05"), Ppswor("0.1", cap=40)], ids=repr)
 def test_where_pi_is_constant_all_rows_have_the_same_cuts(sampling: Sampling) -> None:
     privacy = Privacy("0.5", "1e-6")
-    first = reporting(sampling, privacy).constant_from + 200
+    first = Reporting.of(sampling, privacy).constant_from + 200
     expected = integer_law(first, sampling, privacy, 2).cuts
     for i in (first + 1, first + 777, 10**12, 2**61):
         assert integer_law(i, sampling, privacy, 2).cuts == expected

@@ -41,6 +41,7 @@ from dpsample.private.count import count_frequencies
 from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
+from dpsample.scheme.per_key import PerKey
 
 ZIPF = Frequencies.zipf(1, 1000)
 PUBLIC = Frequencies.of({1: 500, 8: 40, 13: 30, 14: 20, 20: 10, 300: 2}, private=False)
@@ -230,7 +231,7 @@ def test_where_keys_are_seen_it_is_the_exact_error_of_the_tokens_values(sampling
     total = Functional(scheme, Measure.of("frequency"), round_up_key_count(reported))
 
     def values(
-        cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int, of: Measure | str
+        cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str
     ) -> NDArray[np.float64]:
         return total.values(np.asarray(cells, np.int64))
 

@@ -33,7 +33,7 @@ from conftest import (
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.reporting import Reporting
 
 
 def check(
@@ -159,7 +159,7 @@ def test_privacy_binds_far_out(sampling: Sampling, meets: int, privacy: Privacy)
     # and then privacy binds
     binding = [i for i, pi, q_i in zip(frequencies, true, q[1:], strict=True) if pi < q_i * (1 - Fraction(1, 10**9))]
     assert binding
-    assert set(binding) <= set(reporting(sampling, privacy).binding.tolist())
+    assert set(binding) <= set(Reporting.of(sampling, privacy).binding.tolist())
     check(frequencies, [decimal(pi) for pi in true], sampling, privacy)
 
 
@@ -290,7 +290,7 @@ def test_outlandish_privacy_is_refused_or_right(epsilon: str, delta: str, expect
 def test_privacy_binds_at_few_frequencies(sampling: Sampling, privacy: Privacy) -> None:
     """At most 2 ceil(L), however large frequencies become."""
     most = 2 * math.ceil(steps_to_one(privacy))
-    assert len(reporting(sampling, privacy).binding) <= most
+    assert len(Reporting.of(sampling, privacy).binding) <= most
     last = min(300, sampling.largest)
     true = true_pi(sampling, privacy, last)
     with localcontext(PRECISE):
@@ -302,8 +302,8 @@ def test_privacy_binds_at_few_frequencies(sampling: Sampling, privacy: Privacy) 
 @given(schemes(length=200), privacies(epsilon=("0.05", "20")))
 def test_pi_does_not_decrease(sampling: Sampling, privacy: Privacy) -> None:
     last = min(1500, sampling.largest)
-    rows = reporting(sampling, privacy)
-    integers = [rows.pi(i) for i in range(last + 1)]
+    reporting = Reporting.of(sampling, privacy)
+    integers = [reporting.pi(i) for i in range(last + 1)]
     assert all(before <= now for before, now in pairwise(integers))
     pi = reporting_probabilities(range(last + 1), sampling, privacy)
     absent = reporting_probabilities(range(last + 1), sampling, privacy, complement=True)

@@ -10,7 +10,7 @@ from conftest import refused
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme.coarsening import Strided, strided
 from dpsample.scheme.reporting import reporting_probabilities, steps_to_one
-from dpsample.scheme.tokens import lifetime, token_law
+from dpsample.scheme.tokens import support_length, token_law
 
 
 def grown(privacy: Privacy, k: int) -> Fraction:
@@ -56,7 +56,7 @@ def test_a_token_lives_as_long_as_asked_for_unless_delta_is_large() -> None:
     for epsilon in ("0.0005", "0.004", "0.03"):
         for delta in ("1e-12", "1e-6"):
             _, less, _ = strided(KeepAll(), Privacy(epsilon, delta), 100)
-            assert 60 < lifetime(less) < 150
+            assert 60 < support_length(less) < 150
     _, less, k = strided(KeepAll(), Privacy("0.001", "0.004"), 5)
     assert k == 2
     assert less.delta <= Fraction(1, 100)

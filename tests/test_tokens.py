@@ -20,8 +20,8 @@ import oracles
 from conftest import privacies, refused, schemes, true_q_fractions, weighted
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import TokenLaw, default_grid, integer_law, integer_laws, token_law, token_laws
-from dpsample.scheme.reporting import reporting
-from dpsample.scheme.tokens import lifetime, tails
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.tokens import support_length, tails
 
 ROWS = 16  # of the oracles
 
@@ -105,7 +105,7 @@ def test_q_that_grows_a_little_faster_than_privacy_allows(grid: int) -> None:
 def test_tails_keep_their_relative_precision(sampling: Sampling, privacy: Privacy, grid: int) -> None:
     """For every epsilon: what a sanitizer compares with is good to 1e-13 of itself."""
     expected = oracle_rows(sampling, privacy, grid)
-    for i, found in tails(np.arange(1, ROWS + 1), reporting(sampling, privacy), grid):
+    for i, found in tails(np.arange(1, ROWS + 1), Reporting.of(sampling, privacy), grid):
         tail = Fraction(0)
         for k, S in enumerate(found.tolist()):
             assert abs(Fraction(S) - tail) <= tail / 10**13
@@ -229,7 +229,7 @@ def test_rows_are_the_same_alone_in_batches_and_in_any_order(sampling: Sampling,
 def test_from_where_pi_is_constant_rows_are_shifts(sampling: Sampling, grid: int) -> None:
     """Below that row each is computed on its own, above it they are shifted: no seam shows."""
     privacy = Privacy("0.5", "1e-6")
-    steady = reporting(sampling, privacy).constant_from + lifetime(privacy)
+    steady = Reporting.of(sampling, privacy).constant_from + support_length(privacy)
     first = token_law(steady - 3, sampling, privacy, grid)
     for i in (steady - 2, steady - 1, steady, steady + 1, steady + 1000, 10**12, 2**60):
         law = token_law(i, sampling, privacy, grid)
@@ -270,7 +270,7 @@ def test_large_frequencies(sampling: Sampling, frequency: int) -> None:
     ids=repr,
 )
 def test_the_smallest_epsilon_and_delta(sampling: Sampling, epsilon: str, frequency: int) -> None:
-    """Up to 6,000 tokens to a row, and as many steps from the oldest token's birth."""
+    """Up to 6,000 tokens to a row, and as many steps from the oldest token's first frequency."""
     privacy = Privacy(epsilon, "1e-15")
     check_against_integers(token_law(frequency, sampling, privacy), sampling, privacy, tolerance=2e-12)
 

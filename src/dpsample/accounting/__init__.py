@@ -1,6 +1,8 @@
 """What is spent, and the proof of it.
 
-composition  what the keys of one user may reveal together, and what each of them gets
+composition  the optimal composition theorem: what k mechanisms may reveal together
+many_keys    what each of a user's keys gets: the best of several methods, and its proof
+losses       privacy loss distributions, which convolve: what mechanisms cost exactly
 renyi        privacy as a curve of Rényi divergences, which add up
 totals       private totals, and samples of a chosen size, which a share of epsilon buys
 budget       what a release's privacy is spent on

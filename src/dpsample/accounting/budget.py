@@ -3,17 +3,19 @@
     epsilon = keys + sample size + total        delta = keys
 
 The parts are drawn independently and add up exactly (basic composition). If users are protected, the part of the keys
-is what the up to k keys of one user have together; `composition` gives the share of each.
+is what the up to k keys of one user have together; `many_keys` gives the part of each.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpsample.accounting.composition import check_keys_per_user, per_key
+from dpsample.accounting.composition import check_keys_per_user
+from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.accounting.totals import SHARE
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
 from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 
 UNITS = ("element", "user")
 
@@ -23,14 +25,16 @@ class Budget:
     """How the privacy of a release is divided; fixed before anything is read.
 
     >>> budget = Budget(Privacy(1, 1e-6), max_keys=50, total=Fraction(1, 20))
-    >>> budget.keys, budget.per_key
-    (Privacy(epsilon='0.95', delta='1e-06'), Privacy(epsilon='0.031...', delta='1...e-08'))
+    >>> print(budget.keys, budget.per_key)
+    Privacy(epsilon='0.95', delta='1e-06') bounded noise of 258 cells
     """
 
     privacy: Privacy
     max_keys: int | None = None  # the contribution bound; None if elements are protected
     size: Fraction = Fraction(0)  # share of epsilon for the sample size
     total: Fraction = Fraction(0)  # share of epsilon for the total
+    all_keys: bool = True  # whether keys are not sampled
+    keys_only: bool = False  # whether they have no tokens
 
     def __post_init__(self) -> None:
         if self.max_keys is not None:
@@ -58,6 +62,8 @@ class Budget:
         return Privacy(self.privacy.epsilon * (1 - self.size - self.total), self.privacy.delta)
 
     @property
-    def per_key(self) -> Privacy:
-        """The privacy of each key: that of the scheme by which its token is drawn."""
-        return self.keys if self.max_keys is None else per_key(self.keys, self.max_keys)
+    def per_key(self) -> PerKey:
+        """What each key has of it: that by which its token is drawn."""
+        if self.max_keys is None:
+            return self.keys
+        return chosen_per_key(self.keys, self.max_keys, self.all_keys, self.keys_only)

@@ -1,8 +1,9 @@
 """Proof: all that a release's privacy rests on, on one page that a reviewer can sign.
 
 the scheme       each key, in exact integers                      scheme.certify
-composition      up to k keys of one user together                composition
+composition      up to k keys of one user together                many_keys
 the parts        keys, sample size and total add up exactly       budget
+the curve        Rényi divergences of all of it, for ledgers      renyi
 """
 
 import re
@@ -11,14 +12,17 @@ from fractions import Fraction
 from typing import Any
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.composition import CompositionCertificate, certify_composition
+from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
+from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.presentation.explain import explain_protected, explain_sampling
 from dpsample.privacy import Privacy
 from dpsample.release.terms import Terms
-from dpsample.scheme.certify import Certificate, certify
+from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import Ppswor, Priority, Sampling
 
 Totals = tuple[tuple[str, Fraction, Fraction | None], ...]  # what, epsilon, scale of the noise if it is known
@@ -37,15 +41,26 @@ class Proof:
     privacy: Privacy
     max_keys: int | None
     keys: Privacy
-    per_key: Privacy
+    per_key: PerKey
     totals: Totals
-    scheme: Certificate | None
-    composition: CompositionCertificate | None
+    scheme: Certificate | KeyCertificate | None
+    composition: ManyKeysCertificate | None
+    curve: RenyiCurve
 
     @property
     def complete(self) -> bool:
         """Whether every frequency is covered by the scheme's certificate."""
         return self.scheme is not None and self.scheme.complete
+
+    @property
+    def _tightness(self) -> str:
+        """Where the proof leaves little room."""
+        if self.composition is None:
+            return "a key that is reported or not is as telling as any mechanism of this privacy: the curve is tight"
+        used = float(self.composition.delta / self.composition.whole.delta)
+        if isinstance(self.per_key, RenyiSteps):
+            return f"tight at order {text(self.per_key.order)} alone, at which the steps were chosen"
+        return f"tight at epsilon {text(self.keys.epsilon)}, where {used:.1%} of delta is spent"
 
     def to_json(self) -> dict[str, Any]:
         """Return the proof as JSON."""
@@ -61,6 +76,7 @@ class Proof:
             "complete": self.complete,
             "scheme": None if self.scheme is None else self.scheme.to_json(),
             "composition": None if self.composition is None else self.composition.to_json(),
+            "curve": self.curve.to_json(),
         }
 
     def __str__(self) -> str:
@@ -81,6 +97,7 @@ class Proof:
             lines += [f"Scheme:    {words}", _in_words(str(self.scheme).replace(str(sampling), "this scheme"))]
         if self.composition is not None:
             lines += ["Keys of one user together:", _in_words(str(self.composition))]
+        lines += [f"Curve:     {self.curve}", f"           {self._tightness}"]
         lines += [
             "Assumed:   secret coins; parameters that were chosen without looking at the data; what is published is",
             "           the release alone; releases of the same data add up",
@@ -126,13 +143,20 @@ def _proved(
     privacy: Privacy,
     max_keys: int | None,
     keys: Privacy,
-    per_key: Privacy,
+    per_key: PerKey,
     totals: Totals,
     sampling: Sampling | None,
     grid: int | None,
 ) -> Proof:
     if keys.epsilon + sum((epsilon for _, epsilon, _ in totals), Fraction(0)) != privacy.epsilon:
         raise PrivacyViolation("the parts must add up to what was spent; found that they do not; do not trust this")
-    scheme = None if sampling is None else certify(sampling, per_key, grid)
-    composition = None if max_keys is None else certify_composition(per_key, max_keys, keys)
-    return Proof(privacy, max_keys, keys, per_key, totals, scheme, composition)
+    scheme: Certificate | KeyCertificate | None = None
+    if sampling is not None:
+        scheme = (
+            certify(sampling, per_key, grid) if isinstance(per_key, Privacy) else certify_keys(sampling, per_key, grid)
+        )
+    composition = None if max_keys is None else certify_many_keys(per_key, max_keys, keys)
+    curve = curve_of_keys(per_key, max_keys or 1, keys)
+    for _, epsilon, _ in totals:
+        curve += RenyiCurve.of_epsilon(epsilon)
+    return Proof(privacy, max_keys, keys, per_key, totals, scheme, composition, curve)

@@ -54,6 +54,11 @@ class RenyiCurve:
         return _of_privacy(privacy.epsilon, privacy.delta)
 
     @classmethod
+    def of_epsilon(cls, epsilon: Fraction) -> "RenyiCurve":
+        """Bound every mechanism that is epsilon-private without a delta."""
+        return _of_privacy(epsilon, Fraction(0))
+
+    @classmethod
     def of_gaussian(cls, square: Fraction, delta: Fraction = Fraction(0)) -> "RenyiCurve":
         """Return the curve of Gaussian noise; `square` is mu**2, with mu the sensitivity over the deviation."""
         return cls(delta, tuple(order * square / 2 for order in ORDERS))
@@ -67,6 +72,12 @@ class RenyiCurve:
         with precision():
             logs = [(p.log(), q.log()) for p, q in atoms]
             return cls(delta, tuple(figures_above(_divergence(logs, order)) for order in ORDERS))
+
+    @classmethod
+    def of_order(cls, order: Fraction, divergence: Fraction, otherwise: "RenyiCurve") -> "RenyiCurve":
+        """Lower a curve by what is known at one order: divergences do not decrease with the order."""
+        pairs = zip(ORDERS, otherwise.divergences, strict=True)
+        return cls(otherwise.delta, tuple(min(d, divergence) if o <= order else d for o, d in pairs))
 
     @classmethod
     def none(cls) -> "RenyiCurve":
@@ -99,6 +110,11 @@ class RenyiCurve:
                 f"delta must exceed what is set aside, {text(self.delta)}", text(delta), "choose a larger delta"
             )
         return min((d + conversion(order, left), order) for d, order in zip(self.divergences, ORDERS, strict=True))
+
+    def __str__(self) -> str:
+        shown = {order: d for order, d in zip(ORDERS, self.divergences, strict=True) if order in (2, 8, 32, 128)}
+        parts = ", ".join(f"{float(d):.4g} at order {text(order)}" for order, d in shown.items())
+        return f"Rényi divergence at most {parts}; delta {float(self.delta):.4g} is set aside"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form: decimals that are exact as they stand."""

@@ -19,16 +19,16 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.tokens import check_grid, default_grid, token_laws
+from dpsample.scheme.tokens import chosen_grid, token_laws
 
 __all__ = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage", "selection_accuracy"]
 
 _BLOCK = 1 << 20  # tokens at once
 _Sum = TypeVar("_Sum", "Coverage", "Accuracy")
-Estimator = Callable[[ArrayLike, Sampling, Privacy, int, Measure | str], Floats]
+Estimator = Callable[[ArrayLike, Sampling, PerKey, int, Measure | str], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Pws:
     """
 
     sampling: Sampling
-    privacy: Privacy
+    privacy: PerKey
     estimator: Estimator = mle
     grid: int | None = None
 
@@ -87,7 +87,7 @@ class Pws:
         """Bias and variance, summed over the tokens of each distinct frequency."""
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         back = back.reshape(np.shape(frequencies))
-        g, grid = Measure.of(of)(i), default_grid(self.privacy) if self.grid is None else check_grid(self.grid)
+        g, grid = Measure.of(of)(i), chosen_grid(self.grid, self.privacy)
         pi, bias, variance = np.zeros(i.shape), -g, np.zeros(i.shape)
         laws = token_laws(i, self.sampling, self.privacy, grid)
         done = 0

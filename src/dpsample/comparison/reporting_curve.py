@@ -11,6 +11,7 @@ from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 
@@ -20,8 +21,10 @@ PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and 
 LIKELY = 0.5  # the reporting probability at the detection threshold
 
 
-def histograms(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
-    """Yield the stability-based histograms, if they are defined for the sampling."""
+def histograms(sampling: Sampling, privacy: PerKey) -> Iterator[tuple[str, Method]]:
+    """Yield the stability-based histograms, if they are defined for the sampling, and for one key at a time."""
+    if not isinstance(privacy, Privacy):
+        return
     with suppress(InvalidValue):
         yield SBH, StabilityHistogram(privacy, sampling)
         yield TIGHT, StabilityHistogram(privacy, sampling, tight=True)
@@ -55,7 +58,7 @@ class Curve:
     sampled: Floats  # q, the largest that any method can have
 
 
-def curve(sampling: Sampling, privacy: Privacy, points: int = 200) -> Curve:
+def curve(sampling: Sampling, privacy: PerKey, points: int = 200) -> Curve:
     """Return the reporting probabilities at frequencies in equal ratios, up to ten times the middle of the rise.
 
     `privacy` is that of one key, as `per_key` of a release.

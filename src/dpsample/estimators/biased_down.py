@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
-from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.token_columns import lives
+from dpsample.scheme.token_columns import consecutive_supports
 from dpsample.scheme.tokens import check_grid
 
 LIMIT = 1 << 22  # tokens, in units of 1/grid
@@ -19,7 +19,7 @@ _MORE = 1 << 16  # rows at once
 
 
 def biased_down(
-    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
 ) -> Floats:
     """Estimate so that the expected estimate is at most the truth, at every frequency: a lower bound, on average.
 
@@ -65,21 +65,21 @@ def grown(table: Floats, size: int, more: Callable[[Ints], Floats], largest: int
 
 
 @lru_cache(maxsize=16)
-def _table(sampling: Sampling, privacy: Privacy, grid: int, measure: Measure, last: int) -> Floats:
+def _table(sampling: Sampling, privacy: PerKey, grid: int, measure: Measure, last: int) -> Floats:
     """a_j of tokens 0 .. last; token 0, which there is not, gets 0."""
-    rows, end = reporting(sampling, privacy), sampling.largest
+    reporting, end = Reporting.of(sampling, privacy), sampling.largest
 
     def at_first(i: Ints) -> Floats:
-        pi = rows.probabilities(i)
+        pi = reporting.probabilities(i)
         ratio: Floats = np.divide(measure(i), pi, out=np.full(i.shape, np.inf), where=pi > 0)
         return ratio
 
     estimates = np.zeros(min(last, end * grid) + 1)
     need = np.empty(0)  # r of the rows from 1 on
-    for j, (birth, mass, odds) in enumerate(lives(rows, grid, len(estimates) - 1), start=1):
-        to = birth - 1 + len(mass)
+    for j, (first, mass, odds) in enumerate(consecutive_supports(reporting, grid, len(estimates) - 1), start=1):
+        to = first - 1 + len(mass)
         need = grown(need, to, at_first, end)
-        r = need[birth - 1 : to]
+        r = need[first - 1 : to]
         if len(r):
             estimates[j] = r.min()
             r += (r - estimates[j]) * odds  # never less, so nothing cancels

@@ -26,15 +26,16 @@ from dpsample.estimators.functional import Functional
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.privacy import Privacy
+from dpsample.scheme.noise import KeyNoise
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Sampling
-from dpsample.scheme.tokens import lifetime
+from dpsample.scheme.tokens import support_length
 
 _TINY = 1e-300  # keeps ratios of zeros defined
 
 
 def estimate_sum(
-    tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Function, tuning: Tuning = TUNING
+    tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, of: Function, tuning: Tuning = TUNING
 ) -> SumEstimate:
     """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
 
@@ -48,7 +49,7 @@ def estimate_sum(
     if not len(tally.cells):
         return SumEstimate(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, tuning=tuning)
     scheme = calibration(sampling, privacy, grid, tuning)
-    largest = 1 << (int(tally.cells[-1]) // grid + 2 * lifetime(privacy)).bit_length()
+    largest = 1 << (int(tally.cells[-1]) // grid + 2 * support_length(privacy)).bit_length()
     functionals = sum_functionals(scheme, of, round_up_key_count(tally.total, tuning), largest)
     total, variance = functionals.total, functionals.variance
     inside = tally.cells <= scheme.table_tokens
@@ -68,7 +69,7 @@ def estimate_sum(
     squared = np.append(functionals.squared_variance[places], far[:, 1] ** 2)
     covariance = np.append(functionals.covariance.table_values[places], far[:, 2])
     # one more key, anywhere from the threshold on to the least reported frequency, that may not have been reported
-    least = max(int(tally.cells[0]) // grid + lifetime(privacy) // 2, scheme.calibration_threshold)
+    least = max(int(tally.cells[0]) // grid + support_length(privacy) // 2, scheme.calibration_threshold)
     weight = math.sqrt(float(tally.squares.sum()) / tally.total)
     unreported, unreported_slope = (
         float(moment) for moment in weight ** np.array([2, 3]) * _unreported_moments(functionals, least)
@@ -124,7 +125,7 @@ class SumFunctionals:
 @lru_cache(maxsize=64)
 def sum_functionals(scheme: Calibration, of: Function, keys: int, largest: int) -> SumFunctionals:
     """Return the functionals of a sum, which are costly and the same for all tallies of about as many keys."""
-    total = Functional(scheme, of, keys)
+    total = _least_error(scheme, of, keys)
     variance_at, keys_of_variance = total.covariance(total, largest), scheme.tuning.variance_penalty_factor * keys
     variance = Functional(scheme, lambda i: np.maximum(variance_at(i), 0.0), keys_of_variance)
     covariance = Functional(scheme, total.covariance(variance, largest), keys_of_variance)
@@ -138,6 +139,25 @@ def sum_functionals(scheme: Calibration, of: Function, keys: int, largest: int) 
         bias_allowance=scheme.posterior_mean_table(residual_bias),
         kernels=kernels_of(total, keys),
     )
+
+
+def _least_error(scheme: Calibration, of: Function, keys: int) -> Functional:
+    """The functional of a sum. For bounded noise, which is nearly normal, it trades bias for variance.
+
+    To undo normal noise costs ever more variance the sharper the function is, so there the bias that is left in is
+    chosen by the width of the interval, of which it is a part, for keys that are distributed by Zipf's law.
+    """
+    if not isinstance(scheme.privacy, KeyNoise):
+        return Functional(scheme, of, keys)
+    above = ~scheme.below
+    weights = scheme.frequencies[above] ** -2.0
+    weights *= keys / weights.sum()
+
+    def width(total: Functional) -> float:
+        variance, bias = np.maximum(total.variances[above], 0), np.abs(total.bias[above])
+        return float(2 * math.sqrt(weights @ variance) + weights @ bias)
+
+    return min((Functional(scheme, of, keys * factor) for factor in scheme.tuning.normal_noise_penalties), key=width)
 
 
 def _unreported_moments(functionals: SumFunctionals, least: int) -> Floats:

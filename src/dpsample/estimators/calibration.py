@@ -19,11 +19,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import Reporting, reporting
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.token_columns import life
-from dpsample.scheme.tokens import TokenLaw, lifetime, steady_from, token_law, token_laws
+from dpsample.scheme.token_columns import supports
+from dpsample.scheme.tokens import TokenLaw, steady_from, support_length, token_law, token_laws
 
 _BLOCK = 1 << 21  # tokens times frequencies at once: large, since each block walks through the supports anew
 
@@ -41,20 +41,20 @@ class Calibration:
     """The token laws of a scheme at the frequencies up to which pi changes: the table."""
 
     sampling: Sampling
-    privacy: Privacy
+    privacy: PerKey
     grid: int
     tuning: Tuning = TUNING
 
     @cached_property
     def reporting(self) -> Reporting:
         """The reporting probabilities of the scheme."""
-        return reporting(self.sampling, self.privacy)
+        return Reporting.of(self.sampling, self.privacy)
 
     @property
     def _bin_width(self) -> float:
         """The width of a bin of tokens, in frequencies."""
         spacing = self.tuning.table_spacing / float(self.privacy.epsilon)
-        return min(spacing, lifetime(self.privacy) / self.tuning.least_support_points)
+        return min(spacing, support_length(self.privacy) / self.tuning.least_support_points)
 
     @cached_property
     def spacing(self) -> int:
@@ -63,7 +63,7 @@ class Calibration:
 
     @cached_property
     def _extent(self) -> _Extent:
-        support, end = lifetime(self.privacy), self.sampling.largest
+        support, end = support_length(self.privacy), self.sampling.largest
         upto = 4 * support
         while True:  # a geometric search for where pi / q has settled
             i = np.arange(1, min(upto, end) + 1, dtype=np.int64)
@@ -71,8 +71,8 @@ class Calibration:
             if share[-1] >= self.tuning.settled_share or upto >= min(end, 64 * support):
                 break
             upto *= 4
-        pi, unused, _, _ = self.reporting.slacks(np.append(0, i))
-        identified = (unused > self.tuning.growth_tolerance * pi[1:]) | (pi[1:] >= 0.5)
+        pi, unused = self.reporting.unused_growth(np.append(0, i))
+        identified = (unused > self.tuning.growth_tolerance * pi) | (pi >= 0.5)
         threshold = int(i[np.argmax(identified)]) if identified.any() else len(i)
         near = share[: threshold + self.tuning.unsettled_supports * support]
         unsettled = np.flatnonzero(near < self.tuning.settled_share)
@@ -116,7 +116,7 @@ class Calibration:
 
     def fits(self, grid: int) -> bool:
         """Whether the table fits into memory with this grid."""
-        return int(self.frequencies[-1]) * grid * lifetime(self.privacy) <= self.tuning.table_limit
+        return int(self.frequencies[-1]) * grid * support_length(self.privacy) <= self.tuning.table_limit
 
     @cached_property
     def _supports(self) -> tuple[Floats, Floats, Floats]:
@@ -124,7 +124,7 @@ class Calibration:
         and the sum of its probabilities from there on.
         """
         cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
-        frequencies, mass = life(cells, self.reporting, self.grid)
+        frequencies, mass = supports(cells, self.reporting, self.grid)
         pi = self.reporting.probabilities(frequencies)
         above = (mass > 0) & (frequencies >= self.calibration_threshold)
         return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=above), mass.sum(1, where=above)
@@ -186,10 +186,10 @@ class Calibration:
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi | token] under a uniform prior on the frequencies from the threshold on: [token, function]."""
         means = np.zeros((len(cells), len(functions)))
-        size = max(1, _BLOCK // lifetime(self.privacy))
+        size = max(1, _BLOCK // support_length(self.privacy))
         for start in range(0, len(cells), size):
             part = slice(start, start + size)
-            frequencies, mass = life(cells[part], self.reporting, self.grid)
+            frequencies, mass = supports(cells[part], self.reporting, self.grid)
             mass = np.where(frequencies >= self.calibration_threshold, mass, 0.0)
             total = mass.sum(1)
             pi = self.reporting.probabilities(frequencies)
@@ -237,7 +237,7 @@ def _normal_equations(scheme: Calibration, penalty: float) -> tuple[Floats, Floa
     return weight, A, np.linalg.inv(A).astype(np.float64, copy=False), scale, empty
 
 
-def calibration(sampling: Sampling, privacy: Privacy, grid: int, tuning: Tuning = TUNING) -> Calibration:
+def calibration(sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Calibration:
     """Return the calibration of a scheme, which is costly the first time that it is used."""
     return _kept(Calibration(sampling, privacy, grid, tuning))
 

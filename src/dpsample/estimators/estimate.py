@@ -16,7 +16,7 @@ from dpsample.estimators.mle import mle
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.unbiased import unbiased
 from dpsample.exact import shown_number
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Sampling
 
@@ -88,7 +88,7 @@ def check_estimator(estimator: str | None) -> str:
 
 
 def estimate(
-    tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, of: Measure, estimator: str, level: float
+    tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, of: Measure, estimator: str, level: float
 ) -> Estimate:
     """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys, reported or not.
 
@@ -136,7 +136,7 @@ def _extrapolation_note(estimate: SumEstimate, threshold: int) -> str:
     )
 
 
-def _largest_unreported_sum(sampling: Sampling, privacy: Privacy, of: Measure, level: float) -> float:
+def _largest_unreported_sum(sampling: Sampling, privacy: PerKey, of: Measure, level: float) -> float:
     """The largest sum over keys of one frequency that are all unreported with probability 1 - level."""
     start = calibration(sampling, privacy, 1).calibration_threshold
     largest = min(sampling.largest, max(1 << 40, 2 * start))

@@ -4,14 +4,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.estimators.measures import Measure
-from dpsample.privacy import Privacy
 from dpsample.scheme.likelihood import likeliest_frequencies
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 
 
 def mle(
-    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
 ) -> Floats:
     """Estimate by maximum likelihood, the paper's estimator: ``g(i) / pi_i`` at the likeliest i.
 

@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 from dpsample.estimators.calibration import Calibration, calibration
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.token_columns import beyond, life
+from dpsample.scheme.token_columns import exceedances, supports
+from dpsample.scheme.tokens import first_frequency
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Spectrum:
         It has the frequencies that neither one-sided test of level (1 - level) / 2 rejects: tokens as large, and tokens
         as small, have at least that probability for a reported key.
         """
-        frequencies, above, at_least = beyond(
+        frequencies, above, at_least = exceedances(
             as_frequencies(cells).reshape(-1), self.scheme.reporting, self.scheme.grid
         )
         n, tail = np.arange(len(frequencies)), (1 - level) / 2
@@ -97,7 +98,7 @@ class Spectrum:
         return np.asarray((np.searchsorted(upto, shares * upto[-1]) - len(law) + 1) * step)
 
 
-def spectrum(tally: Tally, sampling: Sampling, privacy: Privacy, grid: int, tuning: Tuning = TUNING) -> Spectrum:
+def spectrum(tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Spectrum:
     """Estimate how many keys have each frequency; weights do not matter.
 
     >>> from dpsample import KeepAll, Privacy
@@ -138,7 +139,7 @@ def _posterior_beyond_table(scheme: Calibration, cells: Ints) -> tuple[Ints, Flo
     at = np.unique(np.searchsorted(upto, (np.arange(points) + 0.5) / points * upto[-1]))
     mass = np.diff((upto[at[1:] - 1] + upto[at[:-1]]) / 2, prepend=0.0, append=upto[-1])
     offsets = frequencies[0, at] - int(frequencies[0, 0])
-    first = -(-cells // scheme.grid)
+    first = first_frequency(cells, scheme.grid)
     return first[:, None] + offsets, np.broadcast_to(mass, (len(cells), len(at)))
 
 
@@ -146,7 +147,7 @@ def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
     """The posterior of each token; one that comes only from below the threshold has a uniform prior there."""
     if not len(cells):
         return np.zeros((0, 1), np.int64), np.zeros((0, 1))
-    frequencies, mass = life(cells, scheme.reporting, scheme.grid)
+    frequencies, mass = supports(cells, scheme.reporting, scheme.grid)
     above = np.where(frequencies >= scheme.calibration_threshold, mass, 0.0)
     mass = np.where(above.any(1, keepdims=True), above, mass)
     return frequencies, mass / mass.sum(1, keepdims=True)

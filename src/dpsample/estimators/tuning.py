@@ -55,6 +55,10 @@ class Tuning:
     # Chosen by benchmark: the bias stays small against the standard error wherever keys are [ed19b54].
     # Half, double: no effect measured.
     bias_penalty: float = 50.0
+    # Multiples of it among which sums from bounded noise choose by the width of their interval.
+    # Wide enough for sums (0.1) and for numbers of keys from a frequency on (0.0001), by benchmark.
+    # Half, double: not measured.
+    normal_noise_penalties: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 0.0001)
     # The same for the variance and its slope, as a multiple.
     # Chosen by coverage: a biased standard error costs more than a noisy one [895ee97].
     # Half, double: no effect measured.
@@ -222,7 +226,7 @@ class Tuning:
     # covered 100.0, 100.0 %; guaranteed 27, 7 %, covered 100.0, 100.0 %.
     least_quantile_keys: float = 30.0
     # Frequencies added to the support of a token when the competitors for a rank are chosen.
-    # Supports are longer than `lifetime` only where pi is not yet constant; more costs time alone [006369f].
+    # Supports are longer than `support_length` only where pi is not yet constant; more costs time alone [006369f].
     ranking_margin: int = 32
 
     # --- the predicted error of a plan (planning.errors)

@@ -9,18 +9,18 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import check_within, grown, table_size
 from dpsample.estimators.measures import Measure
-from dpsample.privacy import Privacy
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
-from dpsample.scheme.token_columns import lives
-from dpsample.scheme.tokens import check_grid
+from dpsample.scheme.token_columns import consecutive_supports
+from dpsample.scheme.tokens import check_grid, first_frequency
 
 LIMIT = 1 << 22  # rows
 _MOST = 1e150  # so that squares are finite
 
 
 def unbiased(
-    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
 ) -> Floats:
     """Estimate without bias: the solution of ``sum over j of pi_ij a_j = g(i)`` for all i. For study, not for use.
 
@@ -39,10 +39,10 @@ def unbiased(
     """
     wanted = as_frequencies(cells)
     grid = check_grid(grid)
-    born = -(-wanted // grid)
-    last = int(born.max(initial=1))
+    first = first_frequency(wanted, grid)
+    last = int(first.max(initial=1))
     check_within(last, min(LIMIT, sampling.largest), "unbiased")
-    estimate = _table(sampling, privacy, Measure.of(of), table_size(last, LIMIT))[born]
+    estimate = _table(sampling, privacy, Measure.of(of), table_size(last, LIMIT))[first]
     if not np.isfinite(estimate).all():
         raise InvalidValue(
             "an unbiased estimate must exist and be at most 1e150",
@@ -58,13 +58,13 @@ def unbiased(
 
 
 @lru_cache(maxsize=16)
-def _table(sampling: Sampling, privacy: Privacy, measure: Measure, last: int) -> Floats:
+def _table(sampling: Sampling, privacy: PerKey, measure: Measure, last: int) -> Floats:
     """a_j of integer tokens 0 .. last, infinite from where there is none or it is too large; token 0 gets 0."""
-    rows, end = reporting(sampling, privacy), sampling.largest
+    reporting, end = Reporting.of(sampling, privacy), sampling.largest
     estimates = np.full(min(last, end) + 1, np.inf)
     estimates[0] = 0
     left = np.empty(0)  # g(i) less what the tokens so far bring, for the rows from 1 on
-    for j, (_, mass, _) in enumerate(lives(rows, 1, len(estimates) - 1), start=1):
+    for j, (_, mass, _) in enumerate(consecutive_supports(reporting, 1, len(estimates) - 1), start=1):
         left = grown(left, max(j - 1 + len(mass), j), measure, end)
         wanted = left[j - 1]
         if wanted and (not len(mass) or abs(wanted) > mass[0] * _MOST):

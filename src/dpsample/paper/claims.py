@@ -19,7 +19,7 @@ from dpsample.paper.ordered import losses
 from dpsample.paper.reported import gain, study, zipf
 from dpsample.privacy import Privacy
 from dpsample.scheme.ordinal import concordance
-from dpsample.scheme.reporting import closed_form, reporting, reporting_probabilities, steps_to_one
+from dpsample.scheme.reporting import Reporting, closed_form, reporting_probabilities, steps_to_one
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.tokens import token_laws
 
@@ -102,7 +102,7 @@ def few_positions() -> Finding:
     """Count the frequencies at which privacy binds."""
     privacy = study("1.6", "0.0031")
     L = steps_to_one(privacy)
-    binding = len(reporting(KeepAll(), privacy).binding)
+    binding = len(Reporting.of(KeepAll(), privacy).binding)
     return Finding(
         f"{binding} at ε = 1.6, δ = 0.0031, where L = {L:.2f} and 2L + 1 = {2 * L + 1:.2f}; 2⌈L⌉ in every case",
         HOLDS if binding <= 2 * L + 1 else CORRECTED,

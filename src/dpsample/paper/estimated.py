@@ -21,6 +21,7 @@ from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.paper.reported import Spread, decades, line, study
 from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Ints, Priority, Sampling
 from dpsample.scheme.tokens import default_grid, token_laws
 
@@ -32,7 +33,7 @@ Fitted = Callable[[Ints, Sampling, Privacy, int], float]
 
 
 def seen_part(
-    cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int, of: Measure | str = "frequency"
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str = "frequency"
 ) -> Floats:
     """Estimate by the part of the default estimator that is linear in the tokens, for as many keys as `SELECTION`."""
     return Functional(calibration(sampling, privacy, grid), Measure.of(of), 10**5).values(np.asarray(cells))

@@ -13,7 +13,7 @@ from dpsample.comparison.reporting_curve import SBH, TIGHT
 from dpsample.paper.reported import line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Sampling
-from dpsample.scheme.tokens import default_grid, token_laws
+from dpsample.scheme.tokens import chosen_grid, default_grid, token_laws
 
 ALGORITHM_4, ALGORITHM_5 = "PWS, Algorithm 4", "PWS, Algorithm 5"
 DEFAULT = "PWS, default steps"
@@ -84,7 +84,7 @@ def _laws(i: Ints, sampling: Sampling, privacy: Privacy) -> dict[str, Floats]:
 
 
 def _pws(i: Ints, sampling: Sampling, privacy: Privacy, grid: int | None) -> Floats:
-    grid = default_grid(privacy) if grid is None else grid
+    grid = chosen_grid(grid, privacy)
     laws = np.zeros((len(i), int(i.max()) * grid + 1))
     for row, law in zip(laws, token_laws(i, sampling, privacy, grid), strict=True):
         row[0], row[law.cells] = law.not_reported, law.probabilities

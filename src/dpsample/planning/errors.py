@@ -30,18 +30,18 @@ from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.privacy import Privacy
 from dpsample.scheme.coarsening import strided
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.tokens import default_grid, lifetime
+from dpsample.scheme.tokens import default_grid, support_length
 
 
 def predicted(
     frequencies: Ints,
     keys: Floats,
     sampling: Sampling,
-    privacy: Privacy,
+    privacy: PerKey,
     share: float = 1.0,
     quick: bool = False,
     tuning: Tuning = TUNING,
@@ -62,7 +62,7 @@ def predicted(
     >>> estimator, round(accuracy.nrmse, 4)
     ('calibrated', 0.0002)
     """
-    quick = quick or lifetime(privacy) > tuning.longest_exact_support
+    quick = quick or support_length(privacy) > tuning.longest_exact_support
     scheme, k = prediction_table(sampling, privacy, quick, tuning)
     if not scheme.fits(default_grid(privacy) * k**2):
         return _by_mle(frequencies, keys, sampling, privacy, share, quick, tuning), "mle"
@@ -151,7 +151,7 @@ def _normal_nodes(dimensions: int, nodes: int) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=1)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it
-def prediction_table(sampling: Sampling, privacy: Privacy, quick: bool, tuning: Tuning) -> tuple[Calibration, int]:
+def prediction_table(sampling: Sampling, privacy: PerKey, quick: bool, tuning: Tuning) -> tuple[Calibration, int]:
     """Return the table of a prediction, and the number of frequencies that each of its own stands for."""
     if not quick:
         return Calibration(sampling, privacy, default_grid(privacy), tuning), 1
@@ -162,8 +162,8 @@ def prediction_table(sampling: Sampling, privacy: Privacy, quick: bool, tuning: 
     return _quick_table(sampling, privacy, tuning.quick_table_rows * tuning.quick_table_bins // bins, tuning)
 
 
-def _quick_table(sampling: Sampling, privacy: Privacy, rows: int, tuning: Tuning) -> tuple[Calibration, int]:
-    spacing = lifetime(privacy) * float(privacy.epsilon) / rows
+def _quick_table(sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning) -> tuple[Calibration, int]:
+    spacing = support_length(privacy) * float(privacy.epsilon) / rows
     spacing = min(max(spacing, tuning.table_spacing), tuning.quick_table_spacing)
     sampling, privacy, k = strided(sampling, privacy, rows)
     grid = 1 << max(0, math.floor(math.log2(float(privacy.epsilon) / spacing)))
@@ -183,7 +183,7 @@ def clear_caches() -> None:
 
 
 def _by_mle(
-    frequencies: Ints, keys: Floats, sampling: Sampling, privacy: Privacy, share: float, quick: bool, tuning: Tuning
+    frequencies: Ints, keys: Floats, sampling: Sampling, privacy: PerKey, share: float, quick: bool, tuning: Tuning
 ) -> Accuracy:
     """The same for mle, interpolated between some frequencies if there are many."""
     pi, truth = reporting_probabilities(frequencies, sampling, privacy), frequencies.astype(np.float64)
@@ -200,9 +200,9 @@ def _by_mle(
     return selected(Errors(frequencies, truth, pi, bias, variance), keys, share)
 
 
-def _mle_knots(privacy: Privacy, first: float, last: float, tuning: Tuning) -> Ints:
+def _mle_knots(privacy: PerKey, first: float, last: float, tuning: Tuning) -> Ints:
     """Some frequencies: dense around the detection threshold, which is about the middle of a token's support."""
-    support, outer = lifetime(privacy), tuning.mle_outer_knots
+    support, outer = support_length(privacy), tuning.mle_outer_knots
     middle = np.arange(support / 4, support, tuning.mle_knot_spacing / float(privacy.epsilon))
     ends = np.geomspace(first, max(first, middle[0]), outer), np.geomspace(min(last, middle[-1]), last, outer)
     return np.unique(np.concatenate([ends[0], middle, ends[1]]).clip(first, last).astype(np.int64))
@@ -214,7 +214,7 @@ class _InterpolatedMle:
 
     spacing: float  # of these tokens, in 1/epsilon
 
-    def __call__(self, cells: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int, of: Measure | str) -> Floats:
+    def __call__(self, cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str) -> Floats:
         cells = np.asarray(cells, np.int64)
         distinct = np.unique(cells)
         stretch = distinct // max(1, round(self.spacing * grid / float(privacy.epsilon)))
@@ -223,5 +223,5 @@ class _InterpolatedMle:
 
 
 @lru_cache(maxsize=1)  # for all keys and for a selection
-def _mle_errors(sampling: Sampling, privacy: Privacy, estimator: _InterpolatedMle, knots: tuple[int, ...]) -> Errors:
+def _mle_errors(sampling: Sampling, privacy: PerKey, estimator: _InterpolatedMle, knots: tuple[int, ...]) -> Errors:
     return Pws(sampling, privacy, estimator).errors(knots)

@@ -23,6 +23,7 @@ from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
 
@@ -150,12 +151,12 @@ def _peer(name: str, method: Method, i: Ints, keys: Floats, share: float | None,
     return replace(_expected(name, total.coverage, threshold), nrmse=total.nrmse, selection_nrmse=selection.nrmse)
 
 
-def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
+def _peers(sampling: Sampling, privacy: PerKey) -> Iterator[tuple[str, Method]]:
     """The baselines: the histograms; also sample-and-threshold, or with sampling the sample without privacy."""
     yield from histograms(sampling, privacy)
     if not isinstance(sampling, KeepAll):
         yield OPEN, NonPrivate(sampling)
-    elif (method := _sample_and_threshold(privacy)) is not None:
+    elif isinstance(privacy, Privacy) and (method := _sample_and_threshold(privacy)) is not None:
         yield SAMPLED, method
 
 

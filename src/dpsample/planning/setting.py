@@ -11,6 +11,7 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.planning.frequencies import Frequencies
 from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 
@@ -18,8 +19,8 @@ from dpsample.scheme.sampling import KeepAll, Sampling
 class Setting:
     """The parameters of a planned release, named as the arguments of `dpsample.release`.
 
-    >>> Setting(Privacy(1, 1e-6), max_keys_per_user=50).per_key
-    Privacy(epsilon='0.0335281', delta='1e-08')
+    >>> print(Setting(Privacy(1, 1e-6), max_keys_per_user=50).per_key)
+    bounded noise of 244 cells
     """
 
     privacy: Privacy
@@ -27,6 +28,7 @@ class Setting:
     size: SampleSize | None = None
     max_keys_per_user: int | None = None
     total: bool | Number = False
+    keys_only: bool = False
 
     def __post_init__(self) -> None:
         check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
@@ -40,11 +42,13 @@ class Setting:
             self.max_keys_per_user,
             self.size.share if self.size is not None else Fraction(0),
             check_share(self.total, "the total"),
+            isinstance(self.sampling, KeepAll) and self.size is None,
+            self.keys_only,
         )
 
     @cached_property
-    def per_key(self) -> Privacy:
-        """The privacy of each key, as in the release."""
+    def per_key(self) -> PerKey:
+        """What each key has of the privacy, as in the release."""
         return self.budget.per_key
 
     def scheme(self, frequencies: Frequencies) -> Sampling:

@@ -11,6 +11,7 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import text
 from dpsample.privacy import Privacy
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 
@@ -70,6 +71,17 @@ def explain_privacy(privacy: Privacy, max_keys: int | None = None) -> str:
     )
 
 
+def explain_per_key(per_key: PerKey) -> str:
+    """State what each key has of a user's privacy.
+
+    >>> print(explain_per_key(Privacy("0.0335281", "1e-8")))
+    epsilon 0.0335, delta 1e-08
+    """
+    if isinstance(per_key, Privacy):
+        return f"epsilon {float(per_key.epsilon):.3g}, delta {float(per_key.delta):.2g}"
+    return str(per_key)
+
+
 def explain_total(total: Total) -> str:
     """State a private total, its interval and its cost.
 
@@ -88,12 +100,12 @@ def explain_size(size: RealizedSize) -> str:
     )
 
 
-def visibility(sampling: Sampling, privacy: Privacy) -> list[tuple[Fraction, int | None]]:
+def visibility(sampling: Sampling, privacy: PerKey) -> list[tuple[Fraction, int | None]]:
     """Return the lowest frequencies that are reported with probability 10, 50 (the detection threshold) and 99 %."""
     return [(level, frequency_reaching(float(level), sampling, privacy)) for level in LEVELS]
 
 
-def explain_visibility(sampling: Sampling, privacy: Privacy) -> str:
+def explain_visibility(sampling: Sampling, privacy: PerKey) -> str:
     """State the frequencies that are reported with probability 10, 50 and 99 %.
 
     >>> print(explain_visibility(KeepAll(), Privacy(1, 1e-6)))

@@ -25,7 +25,7 @@ from dpsample.private.request import Request, Strategy
 from dpsample.private.source import Source
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import default_grid
+from dpsample.scheme.tokens import chosen_grid
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
         sampling, realized = size.sampling(noisy_weights), RealizedSize(size.size, noisy_weights)
     if budget.total:
         total = noisy_total(count_elements(), budget, budget.total, coins.fresh())
-    terms = terms_of(budget, sampling, source.key, request.keys_only, request.grid, realized, total, request.part)
+    terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total, request.part)
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
     return Plan(Counting(source, keys, sampling, strategy, counted), terms)
 
@@ -129,7 +129,7 @@ def terms_of(
         budget.privacy,
         sampling,
         tuple(keys),
-        grid=None if keys_only else default_grid(budget.per_key) if grid is None else grid,
+        grid=None if keys_only else chosen_grid(grid, budget.per_key),
         estimator=None if keys_only else "mle",
         keys_only=keys_only,
         unit=budget.unit,

@@ -50,7 +50,6 @@ class Request:
     source: Source
     setting: Setting
     ledger: str | PathLike[str] | None = None
-    keys_only: bool = False
     grid: int | None = None
     strategy: Strategy = "auto"
     part: Part | None = None  # of the dataset; unless it is vouched for, the source reads its rows alone
@@ -89,6 +88,7 @@ class Request:
             SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size,
             options.pop("max_keys_per_user", None),
             options.pop("total", False),
+            options.pop("keys_only", False),
         )
         return cls(source, setting, part=part, **options)
 

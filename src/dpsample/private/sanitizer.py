@@ -14,13 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
-from dpsample.privacy import Privacy
 from dpsample.private.randomness import Coins, Words
 from dpsample.scheme.integer import IntegerLaw, integer_law
 from dpsample.scheme.invert import locate
-from dpsample.scheme.reporting import reporting
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
-from dpsample.scheme.tokens import check_grid, default_grid, steady_from, tails
+from dpsample.scheme.tokens import check_grid, chosen_grid, steady_from, tails
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
@@ -79,11 +79,11 @@ class Sanitizer:
     """
 
     def __init__(
-        self, sampling: Sampling, privacy: Privacy, grid: int | None = None, *, keys_only: bool = False
+        self, sampling: Sampling, privacy: PerKey, grid: int | None = None, *, keys_only: bool = False
     ) -> None:
         self.sampling, self.privacy, self.keys_only = sampling, privacy, keys_only
-        self.grid = check_grid(default_grid(privacy) if grid is None else grid)
-        self._reporting = reporting(sampling, privacy)
+        self.grid = chosen_grid(grid, privacy)
+        self._reporting = Reporting.of(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
         self._steady = steady_from(self._reporting)
 

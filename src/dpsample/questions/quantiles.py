@@ -17,10 +17,10 @@ from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.exact import check_level
-from dpsample.privacy import Privacy
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
 from dpsample.questions.sums import blurred_note, least_frequency, needs_tokens
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Sampling
 
@@ -95,7 +95,7 @@ class QuantileEstimates:
 def estimate_quantiles(
     tally: Tally,
     sampling: Sampling,
-    privacy: Privacy,
+    privacy: PerKey,
     grid: int,
     shares: Floats,
     least: int,

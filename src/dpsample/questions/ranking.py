@@ -24,7 +24,7 @@ from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.sums import needs_tokens
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import lifetime
+from dpsample.scheme.tokens import first_frequency, support_length
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -51,7 +51,7 @@ def top(
         return selected.listing(np.zeros(0, np.int64), [np.zeros(0)] * 5, level, "no reported key is selected")
     # k keys reach the first frequency of the k-th largest token, so that no key below it matters
     kth = np.sort(selected.cells)[-min(k, len(selected.cells))]
-    competitors = selected.competitors(int(selected.first_frequency(kth)), None)
+    competitors = selected.competitors(first_frequency(int(kth), selected.grid), None)
     law = competitors.law
     place = np.searchsorted(competitors.cells, selected.cells).clip(max=len(competitors.cells) - 1)
     inside = competitors.cells[place] == selected.cells
@@ -77,7 +77,7 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     selected = _SelectedKeys(release, where, attributes)
     cells = selected.tally.cells
     columns = np.zeros((4, len(cells)))
-    size = max(1, _WORK // (lifetime(release.per_key) + TUNING.ranking_margin))
+    size = max(1, _WORK // (support_length(release.per_key) + TUNING.ranking_margin))
     for start in range(0, len(cells), size):
         part = slice(start, start + size)
         law = _Law(*selected.spectrum.posterior(cells[part]))
@@ -198,10 +198,6 @@ class _SelectedKeys:
     def spectrum(self) -> Spectrum:
         return spectrum(self.tally, self.release.sampling, self.release.per_key, self.grid)
 
-    def first_frequency(self, cells: Any) -> Any:
-        """The lowest frequency at which each token has positive probability."""
-        return -(-cells // self.grid)
-
     def row_of(self, key: Any) -> int:
         """Find a key's row in the release."""
         rows, _ = Selection(self.release, [key]).rows()
@@ -225,8 +221,8 @@ class _SelectedKeys:
 
     def competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
-        first = self.first_frequency(self.tally.cells)
-        near = first + lifetime(self.release.per_key) + TUNING.ranking_margin >= low
+        first = first_frequency(self.tally.cells, self.grid)
+        near = first + support_length(self.release.per_key) + TUNING.ranking_margin >= low
         above = np.zeros_like(near) if high is None else first > high
         counts = self.tally.keys - (self.tally.cells == without)
         near &= ~above & (counts > 0)

@@ -8,8 +8,8 @@ import numpy as np
 from dpsample.accounting.totals import Total
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
-from dpsample.privacy import Privacy
 from dpsample.scheme.likelihood import likeliest_frequencies
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.tokens import token_law
@@ -22,7 +22,7 @@ _NOTE = (
 
 
 def remainder(
-    cells: Ints, sampling: Sampling, privacy: Privacy, grid: int, total: Total, level: float = 0.95
+    cells: Ints, sampling: Sampling, privacy: PerKey, grid: int, total: Total, level: float = 0.95
 ) -> Estimate:
     """Estimate the total less the frequencies of the reported keys, whose tokens are in units of 1/grid.
 
@@ -58,7 +58,7 @@ def remainder(
     )
 
 
-def _distances(likeliest: Ints, sampling: Sampling, privacy: Privacy, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
+def _distances(likeliest: Ints, sampling: Sampling, privacy: PerKey, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
     """Return frequencies, and for each the distance of a token, and the bias and variance of an estimate."""
     at = likeliest[np.unique(np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int))]
     laws = [token_law(i, sampling, privacy, grid) for i in at.tolist()]

@@ -23,6 +23,7 @@ from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Weight, Where
 from dpsample.release.rows import checked_rows, release_schema, token_cells
 from dpsample.release.terms import VERSION, Terms
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Release:
         return self._terms.unit
 
     @property
-    def per_key(self) -> Privacy:
-        """The privacy of the scheme that each key's token was drawn from. Estimates follow from it."""
+    def per_key(self) -> PerKey:
+        """What each key has of the privacy: that which its token was drawn by. Estimates follow from it."""
         return self._terms.per_key
 
     @property

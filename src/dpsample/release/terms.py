@@ -11,6 +11,9 @@ from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
+from dpsample.scheme.noise import KeyNoise
+from dpsample.scheme.per_key import PerKey, per_key_from_json
+from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
 
@@ -49,7 +52,7 @@ class Terms:
     keys_only: bool = False
     unit: str = "element"
     max_keys: int | None = None
-    per_key: Privacy = None  # type: ignore[assignment] # by default, all of `privacy`
+    per_key: PerKey = None  # type: ignore[assignment] # by default, all of `privacy`
     size: RealizedSize | None = None
     total: Total | None = None
     ledger: str | None = None
@@ -87,11 +90,13 @@ class Terms:
         if self.total is not None and self.total.unit != 1:
             raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
         together, each = self.keys_privacy, self.per_key
-        if not (
-            each == together
-            if self.max_keys is None
-            else each.epsilon <= together.epsilon and each.delta <= together.delta
-        ):
+        if isinstance(each, KeyNoise | RenyiSteps):
+            add_up = self.max_keys is not None and (self.keys_only or isinstance(each, KeyNoise))
+        elif self.max_keys is None:
+            add_up = each == together
+        else:
+            add_up = each.epsilon <= together.epsilon and each.delta <= together.delta
+        if not add_up:
             raise InvalidValue(
                 "what keys and totals spent adds up to the privacy of the release",
                 "parts that do not",
@@ -156,7 +161,7 @@ class Terms:
                 keys_only=bool(form["keys_only"]),
                 unit=form["unit"],
                 max_keys=form.get("max_keys_per_user"),
-                per_key=Privacy.from_json(form.get("per_key", form["privacy"])),
+                per_key=per_key_from_json(form.get("per_key", form["privacy"])),
                 size=RealizedSize.from_json(form["size"]) if "size" in form else None,
                 total=Total.from_json(form["total"]) if "total" in form else None,
                 ledger=form.get("ledger"),

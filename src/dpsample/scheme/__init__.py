@@ -2,6 +2,9 @@
 
 sampling       frequency -> q, the probability of being sampled
 reporting      q, privacy -> pi, the probability of being reported, end to end
+per_key        what each key of a user has of the privacy: one of the next two, or an (epsilon, delta)
+noise          bounded noise: the token law for many keys of one user
+renyi_steps    pi for many keys of one user, keys only
 tokens         q, privacy -> the law of the token (the tail map), in floats, for many frequencies
 token_columns  the probability of one token at all frequencies
 invert         frequency and a uniform number -> token

@@ -16,14 +16,17 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
+from dpsample.balls import precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import MAX_FREQUENCY, exponential_floor
 from dpsample.privacy import Privacy
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.lemma import check_steps, delta_bound
+from dpsample.scheme.noise import KeyNoise
+from dpsample.scheme.renyi_steps import MARGIN, RenyiSteps, allowed, moment_limit
 from dpsample.scheme.reporting import Reporting
-from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import chosen_grid, lifetime
+from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.tokens import chosen_grid, support_length
 
 _RATIO_BITS = 256
 _WORK = 1 << 20  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
@@ -134,7 +137,7 @@ def certify(
     grid = chosen_grid(grid, privacy)
     reporting = Reporting.of(sampling, privacy)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
-    window = lifetime(privacy)
+    window = support_length(privacy)
     bound = None if frequencies is not None else _bound(reporting, grid, largest)
     steady = _steady(reporting, grid, largest) if bound is None or window**2 * grid <= _WORK else None
     spans = _spans(reporting, steady, largest) if frequencies is None else _checked_spans(frequencies, largest)
@@ -205,6 +208,67 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
     return Certificate(privacy, None, None, (range(1, len(table)),), worst, at, None)
 
 
+@dataclass(frozen=True)
+class KeyCertificate:
+    """What was proved of the keys of one user, each on its own: that their law is the one that composition counts."""
+
+    per_key: KeyNoise | RenyiSteps
+    sampling: Sampling
+    grid: int | None
+    comparisons: int
+    complete: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as JSON."""
+        return {
+            "per_key": self.per_key.to_json(),
+            "sampling": self.sampling.to_json(),
+            "grid": self.grid,
+            "holds": "at every frequency" if self.complete else "at the checked frequencies",
+            "comparisons": self.comparisons,
+            "complete": self.complete,
+        }
+
+    def __str__(self) -> str:
+        if isinstance(self.per_key, KeyNoise):
+            what = f"{self.per_key}: at every frequency the same symmetric table, shifted, and cut off below 1"
+        else:
+            what = f"{self.per_key}, outside of a probability of {float(self.per_key.delta):.3g}, for {self.sampling}"
+        lines = [what, f"  checked exactly: {self.comparisons:,} steps from one reporting probability to another"]
+        return "\n".join(
+            [*lines, "  every frequency is covered" if self.complete else "  other frequencies are not covered"]
+        )
+
+
+def certify_keys(sampling: Sampling, per_key: KeyNoise | RenyiSteps, grid: int | None = None) -> KeyCertificate:
+    """Check the law by which the keys of one user are drawn; raise `PrivacyViolation` if it is another.
+
+    >>> from dpsample import KeepAll
+    >>> certify_keys(KeepAll(), RenyiSteps(Fraction(14), Fraction("0.02"), Fraction("1e-7"))).complete
+    True
+    """
+    if isinstance(per_key, KeyNoise):
+        if not isinstance(sampling, KeepAll):
+            raise PrivacyViolation(f"bounded noise is for all keys; found {sampling}; do not trust this release")
+        return KeyCertificate(per_key, sampling, 1, per_key.cells, True)
+    reporting, order = Reporting.of(sampling, per_key), per_key.order
+    # rounding moves pi, and 1 - pi, by less than 64 units of 2**-bits over delta: far less than the margin of the steps
+    if order * 64 > (order - 1) * per_key.divergence * MARGIN / 2 * per_key.delta**2 * reporting.one:
+        raise PrivacyViolation("rounding must cost less than the margin; found more; do not use these parameters")
+    with precision():
+        limit = moment_limit(order, per_key.divergence * (1 - MARGIN / 2))
+
+        def private_step(before: int, now: int) -> bool:
+            if before == 0:
+                return now <= reporting.delta
+            if now == reporting.one:
+                return before >= reporting.one - reporting.delta
+            return before == now or allowed(now, before, reporting.bits, order, limit)
+
+        comparisons = check_steps(reporting, sampling.largest, private_step)
+    return KeyCertificate(per_key, sampling, grid, comparisons, sampling.monotone)
+
+
 def _rows_of(value: Any) -> Iterable[Any]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidValue("a table must be a sequence of rows", type(value).__name__, "give [[...], [...], ...]")
@@ -260,7 +324,7 @@ def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
 
 def _spans(reporting: Reporting, steady: int | None, largest: int) -> tuple[range, ...]:
     """The default choice of frequencies, as disjoint ranges in ascending order."""
-    window = lifetime(reporting.privacy)
+    window = support_length(reporting.privacy)
     wanted = [range(1, 3)]
     wanted += [range(i, i + 2) for i in reporting.delicate.tolist()]
     wanted += [range(1 << k, (1 << k) + 2) for k in range(2, largest.bit_length()) if not steady or 1 << k < steady]

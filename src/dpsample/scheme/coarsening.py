@@ -20,8 +20,10 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
+from dpsample.scheme.noise import KeyNoise
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.tokens import lifetime
+from dpsample.scheme.tokens import support_length
 
 _MOST = 0.01  # of delta', above which a privacy is none
 
@@ -61,7 +63,7 @@ class Strided(Sampling):
         return self.k * as_frequencies(frequencies)
 
 
-def strided(sampling: Sampling, privacy: Privacy, rows: int) -> tuple[Sampling, Privacy, int]:
+def strided(sampling: Sampling, privacy: PerKey, rows: int) -> tuple[Sampling, PerKey, int]:
     """Return the scheme at every k-th frequency, and k: such that the support of a token is about `rows` long, or 1.
 
     >>> from dpsample import KeepAll
@@ -74,8 +76,10 @@ def strided(sampling: Sampling, privacy: Privacy, rows: int) -> tuple[Sampling, 
     >>> reporting_probabilities([200, 295, 350], KeepAll(), Privacy("0.05", 1e-8)).round(4)
     array([0.0043, 0.4966, 0.9678])
     """
+    k = min(round(support_length(privacy) / rows), sampling.largest)
+    if not isinstance(privacy, Privacy):
+        return (sampling, privacy.strided(k), k) if k > 1 and isinstance(privacy, KeyNoise) else (sampling, privacy, 1)
     epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-    k = min(round(lifetime(privacy) / rows), sampling.largest)
     if k > 1:
         k = min(k, math.floor(math.log1p(_MOST * math.expm1(epsilon) / delta) / epsilon))
     if k <= 1:

@@ -13,14 +13,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 
 import numpy as np
 
 from dpsample.errors import InvalidValue
-from dpsample.privacy import Privacy
+from dpsample.scheme.noise import NoiseReporting
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Sampling
-from dpsample.scheme.tokens import check_grid, chosen_grid, lifetime
+from dpsample.scheme.tokens import check_grid, chosen_grid, support_length
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class IntegerLaw:
         return Fraction(self.cuts[-1], 1 << self.bits)
 
 
-def integer_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> IntegerLaw:
+def integer_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int | None = None) -> IntegerLaw:
     """Return the integer law of one frequency; it costs the same at any frequency.
 
     >>> from dpsample import KeepAll, Privacy
@@ -69,14 +71,16 @@ def integer_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int 
     return next(integer_laws(frequency, sampling, privacy, grid))
 
 
-def integer_laws(first: int, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> Iterator[IntegerLaw]:
+def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | None = None) -> Iterator[IntegerLaw]:
     """Yield the integer laws of consecutive frequencies from `first` on; each costs only one step."""
     if isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1:
         raise InvalidValue("a sampled key has a frequency of at least 1", "something else", "count its elements")
     first = int(first)
     grid = chosen_grid(grid, privacy, first)
     reporting = Reporting.of(sampling, privacy)
-    window = lifetime(privacy)
+    if isinstance(reporting, NoiseReporting):
+        yield from (IntegerLaw(i, 1, reporting.bits, reporting.noise.cuts[1 : i + 1]) for i in count(first))
+    window = support_length(privacy)
     while True:
         i = max(first - window, 0)
         tails = [0]

@@ -7,9 +7,10 @@ them. The way forward is the same arithmetic as that of `tokens`, so both give t
 
 import numpy as np
 
+from dpsample.scheme.noise import NoiseReporting
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import advance, lifetime
+from dpsample.scheme.tokens import advance, support_length
 
 _BLOCK = 1 << 18  # rows times keys at once
 
@@ -21,9 +22,11 @@ def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tup
     v is uniform in [0, q_i), end to end, and must lie below pi_i. A v that does not lie between the two boundaries that
     are returned was too close to one for float arithmetic; the caller decides it exactly.
     """
+    if isinstance(reporting, NoiseReporting):
+        return reporting.locate(frequencies, v)
     cells = np.empty(frequencies.shape, np.int64)
     above, upto = np.empty_like(v), np.empty_like(v)
-    window = lifetime(reporting.privacy) + 32
+    window = support_length(reporting.privacy) + 32
     size = max(1, _BLOCK // window)
     for start in range(0, len(frequencies), size):
         part = slice(start, start + size)

@@ -11,6 +11,7 @@ from pi_a to q_b, then so it does from every row between a and b to the next; th
 """
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 from dpsample.errors import PrivacyViolation
@@ -42,12 +43,16 @@ def delta_bound(reporting: Reporting, grid: int) -> int | None:
     return reporting.delta + tokens * (3 + 2 * ratio) + (ratio + 1) * (MAX_WIDTH + 5)
 
 
-def check_steps(reporting: Reporting, largest: int) -> int:
-    """Check that pi takes private steps only, up to a frequency; return how many comparisons that took."""
+def check_steps(reporting: Reporting, largest: int, private_step: Callable[[int, int], bool] | None = None) -> int:
+    """Check that pi takes private steps only, up to a frequency; return how many comparisons that took.
+
+    `private_step` says whether a step from one pi to another is; by default, whether `advance` allows it.
+    """
+    private_step = private_step or (lambda before, now: now <= reporting.advance(before))
     pi, bounds, bits = reporting.pi, reporting.sampling.bounds, reporting.bits
     binding = [i for i in reporting.binding.tolist() if i <= largest]
     for i in binding:
-        if not pi(i - 1) <= pi(i) <= min(reporting.advance(pi(i - 1)), bounds(i, bits)[0]):
+        if not (pi(i - 1) <= pi(i) <= bounds(i, bits)[0] and private_step(pi(i - 1), pi(i))):
             raise _violation(reporting, i)
     steps = len(binding)
     # the stretches in which pi = q: after one binding row, and before the next
@@ -56,7 +61,7 @@ def check_steps(reporting: Reporting, largest: int) -> int:
     while intervals:
         a, b = intervals.pop()
         steps += 1
-        if pi(b) > reporting.advance(pi(a)):
+        if not private_step(pi(a), pi(b)):
             if b - a == 1:
                 raise _violation(reporting, b)
             middle = (a + b) // 2
@@ -66,6 +71,6 @@ def check_steps(reporting: Reporting, largest: int) -> int:
 
 def _violation(reporting: Reporting, frequency: int) -> PrivacyViolation:
     return PrivacyViolation(
-        f"{reporting.privacy} must hold at every frequency; found a reporting probability that is no private step from "
+        f"{reporting.per_key} must hold at every frequency; found a reporting probability that is no private step from "
         f"frequency {frequency - 1} to {frequency}; do not use {reporting.sampling} with these parameters"
     )

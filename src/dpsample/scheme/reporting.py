@@ -14,6 +14,7 @@ toward privacy. Everything else in `scheme` reads pi from here.
 import math
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,12 +24,15 @@ from dpsample.exact import MAX_FREQUENCY, exponential_floor, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import MAX_WIDTH, Floats, Ints, Sampling, as_frequencies
 
+if TYPE_CHECKING:
+    from dpsample.scheme.per_key import PerKey
+
 _TABLE = 1 << 14  # pi of the smallest frequencies is looked up
 _CHUNK = 1 << 16  # frequencies per step, so that intermediate arrays stay in the cache
 _LONGEST_WALK = 5_000_000
 
 
-def steps_to_one(privacy: Privacy) -> float:
+def steps_to_one(privacy: "PerKey") -> float:
     """L of the paper: about half the number of steps that pi needs from 0 to 1.
 
     ``L = ln((E - 1 + 2 delta) / (delta (E + 1))) / epsilon``
@@ -36,6 +40,8 @@ def steps_to_one(privacy: Privacy) -> float:
     >>> round(steps_to_one(Privacy(0.1, 1e-6)), 2)
     108.19
     """
+    if not isinstance(privacy, Privacy):
+        return privacy.steps
     epsilon, delta = min(float(privacy.epsilon), 64.0), float(privacy.delta)
     return math.log1p(math.expm1(epsilon) * (1 - delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
 
@@ -56,6 +62,7 @@ class Reporting:
                 "choose a larger epsilon",
             )
         self.sampling, self.privacy = sampling, privacy
+        self.per_key: PerKey = privacy
         epsilon = min(float(privacy.epsilon), 64.0)
         # one unit, times E, times all tokens of a row, must be far below the margin, 2**-50 of delta
         self.bits = -(-math.ceil(75 - math.log2(privacy.delta) + epsilon / math.log(2)) // 64) * 64
@@ -67,6 +74,10 @@ class Reporting:
         # x / E is computed as stay * x - rate * x: the rounding of 1/E would add up where there are many rows
         self.stay, self.rate = (1.0, self.shrinkage) if self.growth < 1 else (0.0, -math.exp(-epsilon))
         self.delta = int(privacy.delta * (1 - Fraction(1, 1 << 50)) * self.one)
+        self._find_binding()
+
+    def _find_binding(self) -> None:
+        """Find the frequencies at which privacy binds, and walk along them."""
         self._q: dict[int, int] = {0: 0}
         self._bound: dict[int, int] = {}  # frequency -> pi, where pi < q
         candidates = self._candidates()
@@ -75,14 +86,15 @@ class Reporting:
         # rows whose slack a float cannot hold: near a binding one, and the step out of each stretch
         binding = set(self._bound)
         self.binding: Ints = np.array(sorted(binding), np.int64)
-        end = sampling.largest
+        end = self.sampling.largest
         self.delicate: Ints = np.array(sorted({*candidates, *binding, *(i + 1 for i in binding if i < end)}), np.int64)
         self._tabulate()
 
     @classmethod
-    def of(cls, sampling: Sampling, privacy: Privacy) -> "Reporting":
+    @lru_cache(maxsize=64)
+    def of(cls, sampling: Sampling, privacy: "PerKey") -> "Reporting":
         """Return the (cached) reporting probabilities of a scheme."""
-        return reporting(sampling, privacy)
+        return cls(sampling, privacy) if isinstance(privacy, Privacy) else privacy.reporting(sampling)
 
     def _candidates(self) -> list[int]:
         """Every frequency i at which the step from q_{i-1} to q_i is not comfortably private.
@@ -92,15 +104,13 @@ class Reporting:
         from 0 to 1. "Comfortable" is half of what privacy allows, so float errors do not matter.
         """
         q, absent = self.sampling.q, self.sampling.complement
-        half = 1 + self.growth / 2
-        little = 1e-4 * float(self.privacy.delta)
         ends = np.array([0, self.sampling.largest], np.int64)
         ends_q, ends_absent = q(ends), absent(ends)
         low, low_q, low_absent = ends[:1], ends_q[:1], ends_absent[:1]
         high, high_q, high_absent = ends[1:], ends_q[1:], ends_absent[1:]
         candidates: list[int] = []
         while len(low):
-            wide = (high_q > half * low_q + little) | (low_absent > half * high_absent + little)
+            wide = self._wide(low_q, high_q, low_absent, high_absent)
             candidates.extend(high[wide & (high - low == 1)].tolist())
             wide &= high - low > 1
             low, low_q, low_absent = low[wide], low_q[wide], low_absent[wide]
@@ -114,6 +124,11 @@ class Reporting:
                 np.append(middle_absent, high_absent),
             )
         return sorted(candidates)
+
+    def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
+        """Whether a step from one q to another is not comfortably private."""
+        half, little = 1 + self.growth / 2, 1e-4 * float(self.privacy.delta)
+        return (high > half * low + little) | (low_absent > half * high_absent + little)
 
     def _walk(self, i: int) -> None:
         """Follow the privacy terms from frequency i until q is reached again."""
@@ -209,6 +224,11 @@ class Reporting:
             columns.append([now / one, a / (m * r * one), c / (m * E * one), d / (m * E * one)])
         return np.array(columns).reshape(-1, 4).T
 
+    def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:
+        """Pi of consecutive rows but the first, and what its growth from the one before leaves unused."""
+        pi, a, _, _ = self.slacks(rows)
+        return pi[1:], a
+
     def slacks(self, rows: Ints) -> tuple[Floats, Floats, Floats, Floats]:
         """Pi of consecutive rows (first axis), and a, c, d of all but the first; see `tokens`."""
         delta, E = float(self.privacy.delta), self.growth + 1
@@ -250,14 +270,8 @@ class Reporting:
         return result.reshape(i.shape)
 
 
-@lru_cache(maxsize=64)
-def reporting(sampling: Sampling, privacy: Privacy) -> Reporting:
-    """Return the (cached) reporting probabilities of a scheme."""
-    return Reporting(sampling, privacy)
-
-
 def reporting_probabilities(
-    frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, *, complement: bool = False
+    frequencies: ArrayLike, sampling: Sampling, privacy: "PerKey", *, complement: bool = False
 ) -> Floats:
     """pi: the largest probability with which a key of each frequency may be reported, end to end.
 
@@ -271,10 +285,10 @@ def reporting_probabilities(
     >>> reporting_probabilities([1, 10, 100, 10**12], Ppswor(tau=0.001), Privacy(0.1, 1e-3)).round(4)
     array([0.001 , 0.01  , 0.0952, 1.    ])
     """
-    return reporting(sampling, privacy).probabilities(frequencies, complement)
+    return Reporting.of(sampling, privacy).probabilities(frequencies, complement)
 
 
-def frequency_reaching(level: float, sampling: Sampling, privacy: Privacy) -> int | None:
+def frequency_reaching(level: float, sampling: Sampling, privacy: "PerKey") -> int | None:
     """Return the smallest frequency whose keys are reported with at least this probability; None if there is none.
 
     >>> from dpsample import KeepAll, Privacy

@@ -29,6 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
+from dpsample.scheme.noise import NoiseReporting
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting, steps_to_one
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
@@ -61,7 +63,7 @@ class TokenLaw:
         return float(self.probabilities.sum())
 
 
-def default_grid(privacy: Privacy) -> int:
+def default_grid(privacy: PerKey) -> int:
     """Return the grid that loses less than 1e-3 of concordance against the optimum: the power of two from 16 epsilon.
 
     Tokens are spread over about 1 / epsilon, so the step follows epsilon, and a row costs about the same for each.
@@ -69,7 +71,7 @@ def default_grid(privacy: Privacy) -> int:
     >>> [default_grid(Privacy(epsilon, 1e-6)) for epsilon in (0.01, 0.1, 0.5, 1, 2)]
     [1, 2, 8, 16, 32]
     """
-    return min(1 << (math.ceil(16 * privacy.epsilon) - 1).bit_length(), 64)
+    return min(1 << (math.ceil(16 * privacy.epsilon) - 1).bit_length(), 64) if isinstance(privacy, Privacy) else 1
 
 
 def check_grid(grid: int, largest: int = 1) -> int:
@@ -93,8 +95,10 @@ def check_grid(grid: int, largest: int = 1) -> int:
     return int(grid)
 
 
-def chosen_grid(grid: int | None, privacy: Privacy, largest: int = 1) -> int:
-    """Return the grid, checked; the default one if there is none."""
+def chosen_grid(grid: int | None, privacy: PerKey, largest: int = 1) -> int:
+    """Return the grid, checked; the default one if there is none. Bounded noise has whole tokens."""
+    if grid not in (None, 1) and not isinstance(privacy, Privacy):
+        raise InvalidValue("bounded noise has whole tokens", f"grid {grid!r}", "leave the grid out")
     return check_grid(default_grid(privacy) if grid is None else grid, largest)
 
 
@@ -111,7 +115,7 @@ def first_frequency(cells: int | Ints, grid: int) -> int | Ints:
     return -(-cells // grid)
 
 
-def lifetime(privacy: Privacy) -> int:
+def support_length(privacy: PerKey) -> int:
     """Return how long the support of a token is at most once pi is constant, and nearly always.
 
     Computations check it. `lemma.support_bound` always holds.
@@ -121,10 +125,10 @@ def lifetime(privacy: Privacy) -> int:
 
 def steady_from(reporting: Reporting) -> int:
     """Return the frequency from which on all rows are shifts of one another."""
-    return min(reporting.constant_from + lifetime(reporting.privacy), MAX_FREQUENCY)
+    return min(reporting.constant_from + support_length(reporting.per_key), MAX_FREQUENCY)
 
 
-def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 1) -> TokenLaw:
+def token_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int = 1) -> TokenLaw:
     """Return the law of the token of one frequency; it costs the same at any frequency.
 
     >>> from dpsample import KeepAll, Privacy
@@ -137,7 +141,7 @@ def token_law(frequency: int, sampling: Sampling, privacy: Privacy, grid: int = 
     return next(token_laws([frequency], sampling, privacy, grid))
 
 
-def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int = 1) -> Iterator[TokenLaw]:
+def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1) -> Iterator[TokenLaw]:
     """Yield the laws of many frequencies, in the order given; best if they are distinct.
 
     They are computed a block at a time, without the rows in between, so memory depends neither on how many
@@ -151,7 +155,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gri
     flat = as_frequencies(frequencies).reshape(-1)
     grid = check_grid(grid, int(flat.max(initial=0)))
     reporting = Reporting.of(sampling, privacy)
-    window = lifetime(privacy)
+    window = support_length(privacy)
     steady = steady_from(reporting)
     template: TokenLaw | None = None
     start = 0
@@ -177,7 +181,10 @@ def _shifted(law: TokenLaw, frequency: int) -> TokenLaw:
 
 def tails(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[tuple[int, Floats]]:
     """Yield for each of the ascending frequencies S_i at x = i, i - 1/grid, ... up to where it reaches pi_i."""
-    window = lifetime(reporting.privacy)
+    if isinstance(reporting, NoiseReporting):
+        yield from ((i, reporting.boundaries(i)) for i in frequencies.tolist())
+        return
+    window = support_length(reporting.per_key)
     size = max(1, _BLOCK // (window * grid))
     for start in range(0, len(frequencies), size):
         block = frequencies[start : start + size]
@@ -187,6 +194,10 @@ def tails(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[tuple[
 
 
 def _whole_tails(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
+    if isinstance(reporting, NoiseReporting):
+        rows = np.minimum(np.arange(reporting.noise.cells + 1)[:, None], frequencies)
+        below = reporting.noise.below
+        return below[rows], below[reporting.noise.cells - rows] - reporting.probabilities(frequencies, complement=True)
     while True:
         above, gap = _tails(frequencies, reporting, grid, window)
         if not gap[-1].any():  # the oldest boundary has reached pi everywhere, so all older ones have

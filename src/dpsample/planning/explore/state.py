@@ -21,7 +21,7 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import Origin, cells, command, python
 from dpsample.presentation.charts import Panel, page_chart
-from dpsample.presentation.explain import Strength, explain_protected, explain_sampling, round_up
+from dpsample.presentation.explain import Strength, explain_per_key, explain_protected, explain_sampling, round_up
 
 LINES = {
     PWS: "PWS, what dpsample releases",
@@ -178,9 +178,7 @@ def _words(expected: Forecast, keys: str, of_keys: str, of_elements: str) -> dic
         if setting.size:
             sentences["sampling"] += f" Finding tau costs {100 * float(setting.size.share):g} % of epsilon."
     sentences["users"] = f"The release protects {explain_protected(users)}." + (
-        ""
-        if users is None
-        else f" Each key has epsilon {float(setting.per_key.epsilon):.3g}, delta {float(setting.per_key.delta):.2g}."
+        "" if users is None else f" Each key has {explain_per_key(setting.per_key)}."
     )
     return {name: words.replace(" %", "\u00a0%") for name, words in sentences.items()}  # no line begins with a %
 

@@ -20,7 +20,7 @@ from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats
-from dpsample.scheme.tokens import lifetime
+from dpsample.scheme.tokens import support_length
 
 TOP = 100  # keys in the top list
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -112,7 +112,7 @@ def content_of(
 
 
 def _proof(terms: Terms, prove: bool | None) -> Proof | PrivacyViolation | None:
-    if not (lifetime(terms.per_key) <= _LONG if prove is None else prove):
+    if not (support_length(terms.per_key) <= _LONG if prove is None else prove):
         return None
     try:
         return prove_release(terms)
@@ -124,7 +124,7 @@ def _counts(release: Release, detection_threshold: int | None, listed: Estimates
     if listed is None or detection_threshold is None:
         return []
     largest = max(float(np.max(listed.numbers["value"].to_numpy())), detection_threshold)
-    few = lifetime(release.per_key) > _LONG
+    few = support_length(release.per_key) > _LONG
     return [(i, release.count_keys(at_least=i)) for i in round_frequencies(detection_threshold, largest, few)]
 
 

@@ -11,6 +11,7 @@ from dpsample.exact import shown_number, text
 from dpsample.presentation.charts import Panel, page_chart
 from dpsample.presentation.explain import (
     explain_part,
+    explain_per_key,
     explain_protected,
     explain_sampling,
     explain_size,
@@ -413,7 +414,7 @@ def _parameters(content: Content) -> Markup:
         ("epsilon, delta", f"{text(terms.privacy.epsilon)}, {text(terms.privacy.delta)}"),
     ]
     if terms.per_key != terms.privacy:
-        rows.append(("per key", f"epsilon {text(terms.per_key.epsilon)}, delta {text(terms.per_key.delta)}"))
+        rows.append(("per key", explain_per_key(terms.per_key)))
     if terms.part is not None:
         rows.append(("part of the data", printable(explain_part(terms.part, terms.max_keys))))
     rows.append(("sampling", explain_sampling(terms.sampling)))

@@ -1,0 +1,209 @@
+"""Privacy loss distributions: the exact cost of many mechanisms together.
+
+The privacy loss of an outcome is ln(P / Q), with P and Q its probabilities under two neighbouring datasets. Under P it
+has a distribution. Losses of independent mechanisms add, so distributions convolve, and
+
+    delta(epsilon) = E[max(0, 1 - exp(epsilon - loss))].
+
+Here losses are on a grid, in steps of 2**-step. A loss between two grid points is divided among them such that both P
+and Q are kept (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, 2022), which never lowers delta. Masses are integers
+over 2**128, every rounding is upward, and convolutions are exact before that. So every delta is proved.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from flint import arb, fmpz, fmpz_poly
+
+from dpsample.balls import ball, ceiling, dyadic, floor, precision
+
+BITS = 128
+_TAIL = 1 << (BITS - 110)  # a tail of this mass is set aside
+_CELLS = 1 << 14  # most cells of a distribution; with more, the grid becomes coarser
+_FINE = 256  # least number of steps in a standard deviation of what is composed
+
+
+@dataclass(frozen=True)
+class Losses:
+    """An upper bound of a privacy loss distribution: the mass at (first + n) / 2**step is masses[n] / 2**BITS.
+
+    >>> likely, unlikely = ball(Fraction(3, 4)), ball(Fraction(1, 4))
+    >>> coin = Losses.of_atoms([(likely, unlikely), (unlikely, likely)])
+    >>> round(float(coin.delta(Fraction(0))), 6), round(float((coin ** 4).delta(Fraction(1))), 6)
+    (0.5, 0.582...)
+    """
+
+    step: int
+    first: int
+    masses: tuple[int, ...]
+    infinite: int = 0
+
+    @classmethod
+    def of_atoms(
+        cls, atoms: Sequence[tuple[arb, arb]], infinite: Fraction = Fraction(0), step: int | None = None
+    ) -> "Losses":
+        """Return the losses of a pair of laws, given as the probabilities P and Q of each outcome, all positive.
+
+        `infinite` is the probability under P of outcomes that Q does not have.
+        """
+        with precision():
+            losses = [(p / q).log() for p, q in atoms]
+            if step is None:
+                variance = sum(float(p) * float(loss) ** 2 for (p, _), loss in zip(atoms, losses, strict=True))
+                step = _step_of(math.sqrt(variance))
+            cells: dict[int, int] = {}
+            for (p, q), loss in zip(atoms, losses, strict=True):
+                for cell, mass in _divided(p, q, floor(loss, step), ceiling(loss, step), step):
+                    cells[cell] = cells.get(cell, 0) + mass
+            return cls._trimmed(step, cells, _above(infinite))
+
+    @classmethod
+    def of_gaussian(cls, square: Fraction) -> "Losses":
+        """Return the losses of Gaussian noise; `square` is mu**2, with mu the sensitivity over the deviation.
+
+        The loss is N(mu**2 / 2, mu**2) under P, and N(-mu**2 / 2, mu**2) under Q.
+        """
+        with precision():
+            mu = ball(square).sqrt()
+            step = _step_of(4 * float(mu))
+            last = math.ceil((float(square) / 2 + 13 * float(mu)) * 2**step)
+            first = math.floor((float(square) / 2 - 13 * float(mu)) * 2**step)
+            below = [_normal_tails(dyadic(i, step), mu, square) for i in range(first, last + 1)]
+            cells = {first: ceiling(below[0][0], BITS)}
+            for i, (a, b) in enumerate(pairwise(below), first):
+                # the smaller of two tails, so that differences keep their precision
+                p, q = ((b[n] - a[n] if a[n] < b[n + 2] else a[n + 2] - b[n + 2]) for n in (0, 1))
+                for cell, mass in _divided(p, q, i, i + 1, step):
+                    cells[cell] = cells.get(cell, 0) + mass
+            return cls._trimmed(step, cells, ceiling(below[-1][2], BITS))
+
+    @classmethod
+    def _trimmed(cls, step: int, cells: dict[int, int], infinite: int) -> "Losses":
+        first = min(cells)
+        return cls(step, first, tuple(cells.get(i, 0) for i in range(first, max(cells) + 1)), infinite)._shorter()
+
+    def __mul__(self, other: "Losses") -> "Losses":
+        """Compose two mechanisms."""
+        step = min(self.step, other.step)
+        a, b = self._coarser(step), other._coarser(step)
+        product = (fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))).coeffs()
+        up = (1 << BITS) - 1
+        masses = tuple((int(mass) + up) >> BITS for mass in product)
+        return Losses(step, a.first + b.first, masses, a.infinite + b.infinite)._shorter()
+
+    def __pow__(self, times: int) -> "Losses":
+        """Compose a mechanism with itself."""
+        result: Losses | None = None
+        square = self
+        while True:
+            if times & 1:
+                result = square if result is None else result * square
+            times >>= 1
+            if not times:
+                assert result is not None
+                return result
+            square = square * square
+
+    def delta(self, epsilon: Fraction) -> Fraction:
+        """Return the delta at this epsilon, proved, rounded up."""
+        start = max(math.floor(epsilon * 2**self.step) + 1 - self.first, 0)
+        above = self.masses[start:]
+        if not above:
+            return min(Fraction(self.infinite, 1 << BITS), Fraction(1))
+        with precision():
+            shrink = (-dyadic(1, self.step)).exp()
+            weighted = arb(0)
+            for mass in reversed(above):
+                weighted = weighted * shrink + arb(fmpz(mass))
+            nearest = (ball(epsilon) - dyadic(self.first + start, self.step)).exp()
+            finite = max(ceiling(arb(fmpz(sum(above))) - nearest * weighted, 0), 0)
+        return min(Fraction(self.infinite + finite, 1 << BITS), Fraction(1))
+
+    def epsilon(self, delta: Fraction, figures: int = 6) -> Fraction:
+        """Return the smallest epsilon at this delta, rounded up to so many binary places; None would be infinite."""
+        low, high = Fraction(-1), Fraction(self.first + len(self.masses), 1 << self.step)
+        if Fraction(self.infinite, 1 << BITS) > delta:
+            raise OverflowError("no epsilon has so small a delta")
+        high = max(high, Fraction(0))
+        if self.delta(Fraction(0)) <= delta:
+            return Fraction(0)
+        low = Fraction(0)
+        while high - low > high / (1 << 3 * figures):
+            middle = Fraction(math.ceil((low + high) / 2 * 2**40), 2**40)
+            if self.delta(middle) <= delta:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _shorter(self) -> "Losses":
+        """Put tails aside: the upper one at infinity, the lower one where it begins."""
+        masses, infinite, end = self.masses, self.infinite, len(self.masses)
+        above = below = start = 0
+        while end > 1 and above + masses[end - 1] <= _TAIL:
+            end -= 1
+            above += masses[end]
+        while start < end - 1 and below + masses[start] <= _TAIL:
+            below += masses[start]
+            start += 1
+        masses = (masses[start] + below, *masses[start + 1 : end])
+        shorter = Losses(self.step, self.first + start, masses, infinite + above)
+        return shorter._coarser(self.step - 1) if len(masses) > _CELLS else shorter
+
+    def _coarser(self, step: int) -> "Losses":
+        """The same on a coarser grid; an odd cell is divided among its neighbours."""
+        losses = self
+        while losses.step > step:
+            with precision():
+                upper = 1 / (1 + (-dyadic(1, losses.step)).exp())  # the share that goes up
+                up, down = ceiling(upper, BITS), ceiling(1 - upper, BITS)
+            start = losses.first // 2
+            cells = [0] * (len(losses.masses) // 2 + 2)
+            for i, mass in enumerate(losses.masses, losses.first):
+                place = i // 2 - start
+                if i % 2:
+                    cells[place] += (mass * down >> BITS) + 1
+                    cells[place + 1] += (mass * up >> BITS) + 1
+                else:
+                    cells[place] += mass
+            losses = Losses(losses.step - 1, start, tuple(cells), losses.infinite)
+        return losses
+
+
+def compose(parts: Iterable[tuple[Losses, int]]) -> Losses:
+    """Compose mechanisms, each so many times."""
+    result: Losses | None = None
+    for losses, times in parts:
+        many = losses**times
+        result = many if result is None else result * many
+    assert result is not None
+    return result
+
+
+def _step_of(deviation: float) -> int:
+    return max(0, math.ceil(math.log2(_FINE / max(deviation, 2.0**-40))))
+
+
+def _above(value: Fraction) -> int:
+    return -(-(value.numerator << BITS) // value.denominator)
+
+
+def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, int]]:
+    """Divide an outcome, or several whose losses lie between two grid points, among both; P and Q are kept."""
+    if high != low + 1:  # on a grid point, or too close to one to tell
+        return [(high, ceiling(p, BITS))]
+    width = dyadic(1, step)
+    upper = (p - q * dyadic(low, step).exp()) / (1 - (-width).exp())
+    lower = (q * dyadic(high, step).exp() - p) / (width.exp() - 1)
+    return [(cell, max(ceiling(mass, BITS), 0)) for cell, mass in ((low, lower), (high, upper))]
+
+
+def _normal_tails(loss: arb, mu: arb, square: Fraction) -> tuple[arb, arb, arb, arb]:
+    """The probabilities of a loss up to this one, under P and under Q, and of one above it."""
+    half = ball(square) / 2
+    root = arb(2).sqrt() * mu
+    x, y = (loss - half) / root, (loss + half) / root
+    return (-x).erfc() / 2, (-y).erfc() / 2, x.erfc() / 2, y.erfc() / 2

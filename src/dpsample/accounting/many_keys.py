@@ -1,0 +1,279 @@
+"""Many keys of one user: what each key gets, so that k of them together have the user's privacy.
+
+privacy        k copies of an (epsilon', delta')-private scheme, by the optimal composition theorem (`composition`)
+bounded noise  without sampling: the noise of least Rényi divergence, and its exact loss distribution
+Rényi steps    keys only: the largest steps of Rényi divergence at one order
+
+The theorem is tight for the worst scheme of its kind, which a token is not, so the others are better from a few keys
+on. The choice depends on the parameters alone: the method that reports keys with an even chance at the lowest
+frequency. What is found in floats here is then proved in integers (`certify_many_keys`).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from dpsample.accounting.composition import check_keys_per_user, composed_delta, per_key
+from dpsample.accounting.losses import Losses
+from dpsample.accounting.renyi import RenyiCurve, conversion
+from dpsample.balls import dyadic, precision
+from dpsample.errors import PrivacyViolation
+from dpsample.exact import figures_below, text
+from dpsample.privacy import Privacy
+from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.renyi_steps import RenyiSteps, steps_to_half
+from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import Floats, KeepAll
+
+_FEW_KEYS = 8  # up to here the composition theorem may be best
+_SHARES = (0.1, 0.03, 0.3)  # of delta, for the ends of the noise, or the first step
+_ORDERS = 12
+_BINS = 1 << 14  # of a loss distribution in floats
+_FIGURES = 9
+
+
+@dataclass(frozen=True)
+class ManyKeysCertificate:
+    """What up to `keys` keys of a user cost together: at most `whole`, since `delta` is not above its."""
+
+    each: PerKey
+    keys: int
+    whole: Privacy
+    delta: Fraction  # a proved upper bound, at the epsilon of `whole`
+
+    @property
+    def method(self) -> str:
+        """How it was proved."""
+        if isinstance(self.each, Privacy):
+            return "by the optimal composition theorem, in interval arithmetic"
+        if isinstance(self.each, KeyNoise):
+            return "by the loss distribution of the noise, in integers"
+        return f"by Rényi divergence at order {text(self.each.order)}, in ball arithmetic"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as JSON."""
+        return {
+            "each": self.each.to_json(),
+            "keys": self.keys,
+            "whole": self.whole.to_json(),
+            "method": self.method,
+            "delta_found": f"{float(self.delta):.17g}",
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.whole} holds for up to {self.keys:,} keys together, each with {self.each}\n"
+            f"  {self.method}: delta is at most {float(self.delta):.12g}"
+        )
+
+
+def certify_many_keys(each: PerKey, keys: int, whole: Privacy) -> ManyKeysCertificate:
+    """Prove what a user's keys cost together; raises `PrivacyViolation` if that is more than `whole`.
+
+    >>> print(certify_many_keys(Privacy("0.033", "1e-8"), 50, Privacy(1, 1e-6)))
+    Privacy(epsilon='1', delta='1e-06') holds for up to 50 keys together, each with Privacy(epsilon='0.033', \
+delta='1e-08')
+      by the optimal composition theorem, in interval arithmetic: delta is at most 8.3...e-07
+    """
+    check_keys_per_user(keys)
+    delta = _delta_together(each, keys, whole)
+    if delta > whole.delta:
+        raise PrivacyViolation(
+            f"{whole} must hold for {keys:,} keys together; found delta up to {float(delta):.12g} with {each} for "
+            "each; spend less on each"
+        )
+    return ManyKeysCertificate(each, keys, whole, delta)
+
+
+def curve_of_keys(each: PerKey, keys: int, whole: Privacy) -> RenyiCurve:
+    """Return an upper bound of the Rényi divergences of a user's keys together, which are proved to have `whole`."""
+    if isinstance(each, KeyNoise):
+        with precision():
+            rest = 1 - dyadic(each.half[0], BITS)
+            atoms = [(p / rest, q / rest) for p, q in noise_atoms(each)]
+            return RenyiCurve.of_atoms(atoms, each.delta) * keys
+    if isinstance(each, RenyiSteps):
+        return RenyiCurve.of_order(each.order, keys * each.divergence, RenyiCurve.of_privacy(whole))
+    return RenyiCurve.of_privacy(each) * keys
+
+
+def noise_atoms(noise: KeyNoise) -> list[tuple[arb, arb]]:
+    """Return the probabilities of each outcome under two frequencies that differ by one, but for the ends."""
+    masses = [dyadic(n, BITS) for n in noise.table]
+    return [(now, before) for before, now in pairwise(masses)]
+
+
+def _delta_together(each: PerKey, keys: int, whole: Privacy) -> Fraction:
+    if isinstance(each, KeyNoise):
+        return (Losses.of_atoms(noise_atoms(each), each.delta) ** keys).delta(whole.epsilon)
+    if isinstance(each, RenyiSteps):
+        left = whole.delta - keys * each.delta
+        if left <= 0 or keys * each.divergence + conversion(each.order, left) > whole.epsilon:
+            return Fraction(1)
+        return whole.delta
+    return composed_delta(each, keys, whole.epsilon)
+
+
+@lru_cache(maxsize=64, typed=True)  # True is no number of keys
+def chosen_per_key(whole: Privacy, keys: int, all_keys: bool = True, keys_only: bool = False) -> PerKey:
+    """Return what each of a user's up to `keys` keys gets, so that all together have `whole`.
+
+    Of the methods that can be used, the one with the lowest frequency of an even chance; the first of equals.
+    `all_keys` says that there is no sampling.
+
+    >>> chosen_per_key(Privacy(1, 1e-6), 2)
+    Privacy(epsilon='0.5...', delta='...')
+    >>> print(chosen_per_key(Privacy(1, 1e-6), 50))
+    bounded noise of 246 cells
+    """
+    check_keys_per_user(keys)
+    candidates: list[PerKey | None] = []
+    if keys <= _FEW_KEYS or not (all_keys or keys_only):
+        candidates.append(per_key(whole, keys))
+    if keys > 1 and all_keys and not keys_only:
+        candidates += [least_noise(whole, keys)]
+    if keys > 1 and keys_only:
+        candidates += [largest_steps(whole, keys)]
+    usable = [c for c in candidates if c is not None]
+    if not usable:
+        usable = [per_key(whole, keys)]
+    return min(usable, key=even_chance)
+
+
+def even_chance(each: PerKey) -> float:
+    """Return the frequency from which on keys are reported with an even chance, without sampling."""
+    reached = frequency_reaching(0.5, KeepAll(), each)
+    return math.inf if reached is None else float(reached)
+
+
+# --- bounded noise ---------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64, typed=True)
+def least_noise(whole: Privacy, keys: int) -> KeyNoise | None:
+    """Return the shortest noise, of least Rényi divergence at some order, with which `keys` keys have `whole`.
+
+    None if that would be longer than a million cells.
+    """
+    epsilon, delta = float(whole.epsilon), float(whole.delta)
+    best: tuple[int, int, float, float] | None = None  # cells, number of the order, share, slope
+    orders = _orders(epsilon, delta).tolist()
+    for share in _SHARES:
+        near = range(len(orders)) if best is None else range(max(best[1] - 1, 0), min(best[1] + 2, len(orders)))
+        for n in near:
+            most = best[0] if best else MOST_CELLS
+            shorter = _steepest(orders[n], share * delta / keys, epsilon, delta, keys, most)
+            if shorter is not None:
+                best = (shorter[0], n, share, shorter[1])
+    if best is None:
+        return None
+    _, n, share, slope = best
+    while True:
+        weights = _shape(orders[n], slope, share * delta / keys, MOST_CELLS)
+        assert weights is not None
+        noise = KeyNoise.of(weights)
+        if _delta_together(noise, keys, whole) <= whole.delta:
+            return noise
+        slope *= 0.999  # floats were too bold
+
+
+def _orders(epsilon: float, delta: float) -> Floats:
+    """Orders around the one that is best for Gaussian noise of this privacy."""
+    rest = math.log(1 / delta)
+    root = math.sqrt(rest + epsilon) - math.sqrt(rest)
+    best = 1 + math.sqrt(rest) / root
+    return 1 + (best - 1) * np.geomspace(0.1, 1.6, _ORDERS)
+
+
+def _shape(order: float, slope: float, end: float, most: int) -> Floats | None:
+    """The symmetric law that minimises the moment of an order, from its middle outward, up to the mass `end`.
+
+    With s the ratio of two neighbours, a stationary law has ``a s'**(a-1) - (a-1) s'**-a = 2 + slope + (a-1) s**a -
+    a s**(1-a) - 1`` from one pair to the next outer one; the slope says how soon it falls.
+    """
+    a, u = order, 0.0
+    log_mass, logs = 0.0, [0.0]
+    total = 1.0
+    while True:
+        target = 2 + slope + (a - 1) * math.exp(a * u) - a * math.exp((1 - a) * u)
+        for _ in range(50):
+            grown, shrunk = a * math.exp((a - 1) * u), (a - 1) * math.exp(-a * u)
+            step = (grown - shrunk - target) / ((a - 1) * grown + a * shrunk)
+            u -= step
+            if abs(step) < 1e-13 * (1 + u):
+                break
+        log_mass -= u
+        mass = math.exp(log_mass)
+        total += mass
+        logs.append(log_mass)
+        if mass <= end * 2 * total:
+            break
+        if 2 * len(logs) > most:
+            return None
+    half = np.exp(np.array(logs[::-1]))
+    return np.concatenate([half, half[::-1]])
+
+
+def _steepest(order: float, end: float, epsilon: float, delta: float, keys: int, most: int) -> tuple[int, float] | None:
+    """The length and slope of the shortest law of this order that is private enough, if it is shorter than `most`."""
+
+    def spent(slope: float) -> float:
+        weights = _shape(order, slope, end, most)
+        return -1.0 if weights is None else _delta_in_floats(weights / weights.sum(), epsilon, keys)
+
+    low, high = 1e-14, 1.0
+    while math.log(high / low) > 0.02:
+        middle = math.sqrt(low * high)
+        amount = spent(middle)
+        if amount < 0 or amount <= delta:
+            low = middle
+        else:
+            high = middle
+    weights = _shape(order, low, end, most)
+    if weights is None or len(weights) >= most or spent(low) > delta:
+        return None
+    return len(weights), low
+
+
+def _delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
+    """The delta of `keys` copies of a law and its shift by one, in floats: a convolution by Fourier transform."""
+    mass, loss = law[1:], np.log(law[1:] / law[:-1])
+    mean, deviation = keys * float(mass @ loss), math.sqrt(keys * float(mass @ loss**2))
+    span = max(mean + 14 * deviation, 2 * epsilon) + float(np.abs(loss).max())
+    width = 2 * span / _BINS
+    place = np.floor(loss / width)
+    upper = mass * -np.expm1((place - loss / width) * width) / -math.expm1(-width)
+    at = place.astype(np.int64)
+    cells = np.bincount((at + 1) % _BINS, upper, _BINS) + np.bincount(at % _BINS, mass - upper, _BINS)
+    together = np.maximum(np.fft.irfft(np.fft.rfft(cells) ** keys, _BINS), 0)
+    losses = np.fft.fftfreq(_BINS, 1 / _BINS) * width
+    above = losses > epsilon
+    return float(keys * law[0] + (together[above] * -np.expm1(epsilon - losses[above])).sum())
+
+
+# --- Rényi steps -----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64, typed=True)
+def largest_steps(whole: Privacy, keys: int) -> RenyiSteps | None:
+    """Return the Rényi steps that reach one half first, with which `keys` keys have `whole`; None if none do."""
+    options = []
+    for share in _SHARES:
+        delta = figures_below(whole.delta * Fraction(share) / keys, _FIGURES)
+        for wanted in _orders(float(whole.epsilon), float(whole.delta)).tolist():
+            order = max(figures_below(Fraction(wanted), 3), Fraction(101, 100))
+            left = whole.epsilon - conversion(order, whole.delta - keys * delta)
+            if left > 0:
+                options.append(RenyiSteps(order, figures_below(left / keys, _FIGURES), delta))
+    if not options:
+        return None
+    steps = steps_to_half(*([getattr(o, name) for o in options] for name in ("order", "divergence", "delta")))
+    best = int(np.argmin(steps))
+    return options[best] if np.isfinite(steps[best]) else None

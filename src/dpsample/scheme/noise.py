@@ -1,0 +1,171 @@
+"""Bounded noise: the law of a token for many keys of one user, without sampling.
+
+A key of frequency i gets the token i - z, with z from 0 to n - 1 drawn from one table, and is reported if its token is
+at least 1. So rows are shifts of one another, cut off at 1, and adding or removing a user shifts by one the law of each
+of the user's keys. What k such shifts cost together follows from the table alone (`accounting.many_keys`), whatever the
+frequencies. The table is symmetric, and made of integers: a token is drawn by comparing integers.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.errors import InvalidValue
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
+
+BITS = 128
+MOST_CELLS = 1 << 20
+
+
+@dataclass(frozen=True)
+class KeyNoise:
+    """Noise from 0 to `cells` - 1 whose law is symmetric, in integers over 2**128: the first half of them.
+
+    >>> noise = KeyNoise.of([1, 2, 4, 2, 1])
+    >>> noise.cells, [round(p * 10) for p in noise.probabilities]
+    (5, [1, 2, 4, 2, 1])
+    """
+
+    cells: int
+    half: tuple[int, ...]
+    name: ClassVar[str] = "bounded noise"
+
+    def __post_init__(self) -> None:
+        whole = (
+            isinstance(self.cells, int) and 3 <= self.cells <= MOST_CELLS and len(self.half) == (self.cells + 1) // 2
+        )
+        if not whole or min(self.half) < 1 or sum(self.table) != 1 << BITS:
+            raise InvalidValue(
+                "a table of noise is symmetric, of positive integers that sum to 2**128",
+                "another",
+                "get the release again from where it was written",
+            )
+
+    @classmethod
+    def of(cls, weights: ArrayLike) -> "KeyNoise":
+        """Return the table that is closest to symmetric weights, each rounded down; the middle has the rest."""
+        values = np.asarray(weights, np.float64)
+        total, (n, middle) = math.fsum(values), (len(values), len(values) // 2)
+        half = [max(int(Fraction(w / total) * (1 << BITS)), 1) for w in values[: (n + 1) // 2].tolist()]
+        rest = (1 << BITS) - 2 * sum(half) + (half[-1] if n % 2 else 0)
+        share = rest if n % 2 else rest // 2
+        half[(n - 1) // 2 if n % 2 else middle - 1] += share
+        return cls(n, tuple(half))
+
+    @cached_property
+    def table(self) -> tuple[int, ...]:
+        """The integers of all cells."""
+        mirrored = self.half[::-1]
+        return self.half + (mirrored[1:] if self.cells % 2 else mirrored)
+
+    @cached_property
+    def cuts(self) -> tuple[int, ...]:
+        """The sums of the first 0, 1, ..., n integers."""
+        return (0, *accumulate(self.table))
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """The probability of each cell."""
+        return np.array([n / (1 << BITS) for n in self.table])
+
+    @cached_property
+    def below(self) -> Floats:
+        """The probabilities of the first 0, 1, ..., n cells."""
+        return np.array([n / (1 << BITS) for n in self.cuts])
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The epsilon of discrete Laplace noise of the same deviation: the scale by which estimators go."""
+        z = np.arange(self.cells) - (self.cells - 1) / 2
+        return math.sqrt(2 / float(self.probabilities @ z**2))
+
+    @property
+    def delta(self) -> Fraction:
+        """The probability of each end, where one of two shifted laws has no counterpart."""
+        return Fraction(self.half[0], 1 << BITS)
+
+    @property
+    def steps(self) -> float:
+        """Half of the steps that pi needs from 0 to 1."""
+        return self.cells / 2
+
+    def reporting(self, sampling: Sampling) -> Reporting:
+        """Return the reporting probabilities and token laws, which are for `KeepAll`."""
+        return NoiseReporting(sampling, self)
+
+    def strided(self, k: int) -> "KeyNoise":
+        """Return the noise as it looks at every k-th frequency, for predictions."""
+        n = -(-self.cells // k)
+        padded = np.zeros(n * k)
+        start = (n * k - self.cells) // 2
+        padded[start : start + self.cells] = self.probabilities
+        weights = padded.reshape(n, k).sum(1)
+        return KeyNoise.of((weights + weights[::-1]) / 2)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form: hexadecimal integers."""
+        return {"method": self.name, "cells": self.cells, "half": [f"{n:x}" for n in self.half]}
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "KeyNoise":
+        """Read the JSON form back."""
+        return cls(form["cells"], tuple(int(n, 16) for n in form["half"]))
+
+    def __hash__(self) -> int:
+        return hash((self.cells, self.half[0], self.half[-1]))
+
+    def __str__(self) -> str:
+        return f"bounded noise of {self.cells:,} cells"
+
+
+class NoiseReporting(Reporting):
+    """Pi and tokens of bounded noise, for `KeepAll`."""
+
+    def __init__(self, sampling: Sampling, noise: KeyNoise) -> None:
+        if not isinstance(sampling, KeepAll):
+            raise InvalidValue("bounded noise is for all keys", f"{sampling}", "choose another method for samples")
+        self.sampling, self.per_key, self.noise = sampling, noise, noise
+        self.bits, self.one, self.delta = BITS, 1 << BITS, noise.half[0]
+        self.binding: Ints = np.arange(1, noise.cells, dtype=np.int64)
+        self.delicate = self.binding
+
+    @property
+    def constant_from(self) -> int:  # noqa: D102
+        return self.noise.cells
+
+    def pi(self, i: int) -> int:  # noqa: D102
+        return self.noise.cuts[min(i, self.noise.cells)]
+
+    def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
+        i = np.minimum(as_frequencies(frequencies), self.noise.cells)
+        values: Floats = self.noise.below[self.noise.cells - i if complement else i]
+        return values
+
+    def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:
+        """Tokens tell frequencies apart from one half on."""
+        pi = self.probabilities(rows[1:])
+        return pi, np.where(pi >= 0.5, 1.0, 0.0)
+
+    def boundaries(self, frequency: int) -> Floats:
+        """S at x = i, i - 1, ... down to 0, or to where it is 1."""
+        return self.noise.below[: min(frequency, self.noise.cells) + 1]
+
+    def columns(self, tokens: int, window: int) -> tuple[Floats, Floats]:
+        """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
+        n, cells = max(window, self.noise.cells), self.noise.cells
+        mass, above = np.zeros((n + 1, 1)), np.ones((n + 1, 1))
+        mass[:cells, 0], above[:cells, 0] = self.noise.probabilities, self.noise.below[:-1]
+        return np.repeat(mass, tokens, 1), np.repeat(above, tokens, 1)
+
+    def locate(self, frequencies: Ints, v: Floats) -> tuple[Ints, Floats, Floats]:
+        """Return the token whose boundaries enclose v, and these."""
+        below = self.noise.below
+        k = np.minimum(np.searchsorted(below, v, side="right") - 1, self.noise.cells - 1)
+        return frequencies - k, below[k], below[k + 1]

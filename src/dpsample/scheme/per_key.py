@@ -1,0 +1,28 @@
+"""What each key of a user has of the privacy: an (epsilon, delta), bounded noise, or Rényi steps."""
+
+from typing import Any, TypeAlias
+
+from dpsample.errors import InvalidValue
+from dpsample.privacy import Privacy
+from dpsample.scheme.noise import KeyNoise
+from dpsample.scheme.renyi_steps import RenyiSteps
+
+PerKey: TypeAlias = Privacy | KeyNoise | RenyiSteps
+
+
+def per_key_from_json(form: dict[str, Any]) -> PerKey:
+    """Read the JSON form of any of them back.
+
+    >>> per_key_from_json(KeyNoise.of([1, 2, 1]).to_json()).cells
+    3
+    """
+    if not isinstance(form, dict) or "method" not in form:
+        return Privacy.from_json(form)
+    methods: dict[str, type[KeyNoise] | type[RenyiSteps]] = {c.name: c for c in (KeyNoise, RenyiSteps)}
+    if form["method"] not in methods:
+        raise InvalidValue(
+            f"keys are drawn with an epsilon and delta, or by one of {', '.join(methods)}",
+            repr(form["method"]),
+            "upgrade dpsample",
+        )
+    return methods[form["method"]].from_json(form)

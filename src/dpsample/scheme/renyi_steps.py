@@ -1,0 +1,209 @@
+"""Rényi steps: reporting probabilities for many keys of one user, keys only.
+
+A key is reported or not, so a user changes one coin for each of up to k keys, each by one step from pi_{i-1} to pi_i.
+Rényi divergences of one order add up, at whatever frequencies the keys are, so the largest steps are
+
+    pi_1 = delta,   pi_i = min(q_i, the largest p with D(p || pi_{i-1}) and D(pi_{i-1} || p) at most r)
+
+with D the divergence of that order between two coins, and delta set aside for the first step, and for the last.
+Each step is decided in ball arithmetic: p has 32 significant bits, and one unit more would not be proved.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from flint import arb
+
+from dpsample.balls import ball, dyadic, precision
+from dpsample.errors import InvalidValue
+from dpsample.exact import exact, text
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import Floats, Sampling
+
+_FIGURES = 32  # significant bits of a step
+MARGIN = Fraction(1, 1 << 30)  # of r, for the rounding of q
+_MOST_STEPS = 1 << 20
+_PRECISION = 192
+
+
+@dataclass(frozen=True)
+class RenyiSteps:
+    """Steps of Rényi divergence `divergence` at `order`, outside of events of probability `delta` for each key.
+
+    >>> steps = RenyiSteps(Fraction(14), Fraction("0.002"), Fraction("1e-9"))
+    >>> steps.steps
+    94.0
+    """
+
+    order: Fraction
+    divergence: Fraction
+    delta: Fraction
+    name: ClassVar[str] = "Rényi steps"
+
+    def __post_init__(self) -> None:
+        if not (self.order > 1 and self.divergence > 0 and 0 < self.delta < 1):
+            raise InvalidValue(
+                "Rényi steps have an order above 1, a positive divergence, and a delta between 0 and 1",
+                "others",
+                "get the release again from where it was written",
+            )
+
+    def reporting(self, sampling: Sampling) -> Reporting:
+        """Return the reporting probabilities with a sampling scheme."""
+        return StepReporting(sampling, self)
+
+    @cached_property
+    def steps(self) -> float:
+        """The number of steps that pi needs from 0 to one half."""
+        return float(steps_to_half([self.order], [self.divergence], [self.delta])[0])
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of a scheme with as many steps, about: the scale of drawings."""
+        return math.log(1 / float(self.delta)) / self.steps
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        return {
+            "method": self.name,
+            "order": text(self.order),
+            "divergence": text(self.divergence),
+            "delta": text(self.delta),
+        }
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "RenyiSteps":
+        """Read the JSON form back."""
+        return cls(*(exact(form[name], name) for name in ("order", "divergence", "delta")))
+
+    def __str__(self) -> str:
+        return f"steps of Rényi divergence {float(self.divergence):.6g} at order {text(self.order)}"
+
+
+class StepReporting(Reporting):
+    """Pi of Rényi steps: `Reporting` with another step."""
+
+    def __init__(self, sampling: Sampling, steps: RenyiSteps) -> None:
+        self.sampling, self.per_key = sampling, steps
+        if not steps.steps < _MOST_STEPS:
+            raise InvalidValue(
+                "a user's keys must lead from 0 to certainty in a million frequencies",
+                "more",
+                "choose a larger epsilon",
+            )
+        self.bits = -(-math.ceil(160 - 2 * math.log2(steps.delta)) // 64) * 64  # see `certify_steps`
+        self.one = 1 << self.bits
+        self.delta = int(steps.delta * self.one)
+        self._next: dict[int, int] = {}
+        self._find_binding()
+
+    def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
+        steps = self._steps
+        with np.errstate(divide="ignore", invalid="ignore"):
+            now, before = np.log(high) - np.log(high_absent), np.log(low) - np.log(low_absent)
+            limits = float(steps.order), float(steps.divergence) / 2
+            far = _diverges(np.minimum(now, 1e4), np.maximum(before, -1e4), *limits)
+        return (high > low) & ((low <= 0) | (high_absent <= 0) | far)
+
+    def advance(self, pi: int) -> int:
+        """Return the largest pi that the steps allow for the next frequency, rounded down."""
+        if pi <= 0:
+            return self.delta
+        if self.one - pi <= self.delta:
+            return self.one
+        if pi not in self._next:
+            self._next[pi] = self._advanced(pi)
+        return self._next[pi]
+
+    def _advanced(self, pi: int) -> int:
+        """The largest number of few bits that is proved, sought around a float; above one half, its complement."""
+        steps = self._steps
+        guess = _next_logit(math.log(pi) - math.log(self.one - pi), float(steps.order), float(steps.divergence))
+        small = 1 / (1 + math.exp(abs(guess)))  # of pi and 1 - pi, the smaller one
+        shift = self.bits - _FIGURES + math.frexp(small)[1]
+        n = int(math.ldexp(small, self.bits - shift)) + (2 if guess < 0 else -2)
+        with precision(_PRECISION):
+            limit = moment_limit(steps.order, steps.divergence * (1 - MARGIN))
+            while True:
+                now = n << shift if guess < 0 else self.one - (n << shift)
+                if now <= pi:
+                    return pi
+                if now < self.one and allowed(now, pi, self.bits, steps.order, limit):
+                    return now
+                n += -1 if guess < 0 else 1
+
+    @property
+    def _steps(self) -> RenyiSteps:
+        assert isinstance(self.per_key, RenyiSteps)
+        return self.per_key
+
+
+def moment_limit(order: Fraction, divergence: Fraction) -> arb:
+    """Return exp((order - 1) divergence), which the moments of two coins may not exceed."""
+    return ((ball(order) - 1) * ball(divergence)).exp()
+
+
+def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bool:
+    """Whether both moments of two coins, exp((order - 1) D), are proved to be at most the limit."""
+    alpha, one = ball(order), 1 << bits
+    p, q = dyadic(now, bits), dyadic(before, bits)
+    p_not, q_not = dyadic(one - now, bits), dyadic(one - before, bits)
+    up, down = p / q, p_not / q_not
+    if not q * up**alpha + q_not * down**alpha <= limit:
+        return False
+    return bool(p * up**-alpha + p_not * down**-alpha <= limit)
+
+
+def next_logits(logits: Floats, order: Floats | float, divergence: Floats | float) -> Floats:
+    """Return ln(p / (1 - p)) of the largest next p, for many pi with these logits, in floats."""
+    low, high = logits, logits + 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        far = _diverges(middle, logits, order, divergence)
+        low, high = np.where(far, low, middle), np.where(far, middle, high)
+    return low
+
+
+def _next_logit(logit: float, order: float, divergence: float) -> float:
+    """As `next_logits`, of one pi: numpy would take ten times as long."""
+    q, q_not = -_softplus(-logit), -_softplus(logit)
+    limit = (order - 1) * divergence
+    low, high = logit, logit + 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        p, p_not = -_softplus(-middle), -_softplus(middle)
+        there = _log_sum(order * p + (1 - order) * q, order * p_not + (1 - order) * q_not)
+        back = _log_sum(order * q + (1 - order) * p, order * q_not + (1 - order) * p_not)
+        low, high = (low, middle) if max(there, back) > limit else (middle, high)
+    return low
+
+
+def _softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def _log_sum(x: float, y: float) -> float:
+    return max(x, y) + math.log1p(math.exp(-abs(x - y)))
+
+
+def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
+    """Return how many steps pi needs from 0 to one half, for many parameters; infinite for all but the first there."""
+    order, divergence, delta = (np.asarray(a, np.float64) for a in (order, divergence, delta))
+    logits, steps = np.log(delta) - np.log1p(-delta), np.ones(len(order))
+    while (logits < 0).all() and steps[0] < _MOST_STEPS:
+        logits = next_logits(logits, order, divergence)
+        steps += 1
+    return np.where(logits < 0, np.inf, steps)
+
+
+def _diverges(now: Floats, before: Floats, order: Floats | float, divergence: Floats | float) -> Any:
+    """Whether two coins, given by their logits, diverge by more than this, in floats."""
+    p, q = -np.logaddexp(0, -now), -np.logaddexp(0, -before)
+    p_not, q_not = -np.logaddexp(0, now), -np.logaddexp(0, before)
+    there = np.logaddexp(order * p + (1 - order) * q, order * p_not + (1 - order) * q_not)
+    back = np.logaddexp(order * q + (1 - order) * p, order * q_not + (1 - order) * p_not)
+    return np.maximum(there, back) > (order - 1) * divergence
