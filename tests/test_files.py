@@ -864,8 +864,8 @@ def test_wrong_kind_version_and_place(tmp_path: Path, form: str) -> None:
         read_table(put("a", format="dpsample sample"), "release")
     with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):
         read_table(put("b"), "sample")
-    with pytest.raises(InvalidValue, match="up to 3 of the file format; found version 4; upgrade dpsample"):
-        read_table(put("c", version=4), "release")
+    with pytest.raises(InvalidValue, match="up to 2 of the file format; found version 3; upgrade dpsample"):
+        read_table(put("c", version=3), "release")
     for n, version in enumerate((0, "1", None)):
         with pytest.raises(InvalidValue, match="found no version"):
             read_table(put(f"d{n}", version=version), "release")
