@@ -459,6 +459,8 @@ class Release:
             + self._terms.protects,
             f"sampling  {self.sampling!r}",
         ]
+        if self._terms.part is not None:
+            lines.append(f"part      {self._terms.part}")
         if not self.keys_only:
             lines.append(f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}")
         if self.total is not None:
