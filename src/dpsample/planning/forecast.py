@@ -115,7 +115,8 @@ def forecast(
     sample and threshold  1,325 64.3% 78
     """
     checked, share = Frequencies.of(frequencies), check_selection(share)
-    sampling, privacy = setting.scheme(checked), setting.per_key
+    sampling = setting.scheme(checked)
+    privacy = setting.budget.predicted_per_key if quick else setting.per_key
     i, keys = checked.thinned if quick else (checked.values, checked.counts)
     notes: list[str] = []
 
