@@ -46,6 +46,7 @@ def verify(release: str, require_complete: bool, form: str) -> None:
     from dpsample.accounting.charges import shown
     from dpsample.accounting.ledger import release_sha256
     from dpsample.accounting.proof import prove_release
+    from dpsample.presentation.explain import explain_part
     from dpsample.release.release import read_release
 
     checked = read_release(release)
@@ -59,6 +60,7 @@ def verify(release: str, require_complete: bool, form: str) -> None:
         f"Made by:   dpsample {shown(terms.dpsample)}",
         f"Ledger:    {'entered as ' + shown(terms.ledger) if terms.ledger else 'none'}",
         f"Verified:  {today}, by dpsample {__version__}: the file is as it was written",
+        *([] if terms.part is None else [f"Read:      {shown(explain_part(terms.part, terms.max_keys))}"]),
         str(proof),
     ]
     result = {
@@ -69,6 +71,7 @@ def verify(release: str, require_complete: bool, form: str) -> None:
         "key_columns": list(terms.keys),
         "dpsample": terms.dpsample,
         "ledger": terms.ledger,
+        **({} if terms.part is None else {"part": terms.part.to_json()}),
         "verified": {"date": today, "dpsample": __version__},
         **proof.to_json(),
     }
