@@ -8,6 +8,7 @@ import click
 from dpsample import __version__
 from dpsample.cli import options
 from dpsample.cli.printing import show
+from dpsample.scheme import KeepAll
 
 
 @click.command()
@@ -97,6 +98,7 @@ def certify_command(grid: int | None, dataset: str | None, form: str, **given: A
       dpsample certify --epsilon 1 --delta 1e-8
       dpsample certify --epsilon 0.1 --delta 1e-6 --scheme ppswor --tau 1e-4 --format json
       dpsample certify --epsilon 1 --delta 1e-6 --max-keys-per-user 50 --with-total --dataset clicks
+      dpsample certify --zcdp 0.1 --delta 1e-6 --max-keys-per-user 50
     """
     from dpsample.accounting.budget import Budget
     from dpsample.accounting.charges import shown
@@ -105,10 +107,15 @@ def certify_command(grid: int | None, dataset: str | None, form: str, **given: A
 
     size = options.size_of(given)
     share = check_share(given["total_share"] if given["with_total"] else False, "the total")
+    sampling = None if size else options.sampling_of(given)
     budget = Budget(
-        options.privacy_of(given), given["max_keys_per_user"], size.share if size else check_share(False, "size"), share
+        options.privacy_of(given),
+        given["max_keys_per_user"],
+        size.share if size else check_share(False, "size"),
+        share,
+        all_keys=isinstance(sampling, KeepAll),
     )
-    proof = prove(budget, None if size else options.sampling_of(given), grid)
+    proof = prove(budget, sampling, grid)
     today = _today()
     lines = [
         f"Plan for:  {shown(dataset) if dataset else '____________________'}",
