@@ -1,8 +1,9 @@
-# `make demo` and `make test` set up everything they need in .venv.
+# `make demo` and `make test` set up everything they need in .venv, `make audit` in .venv-audit.
 PYTHON ?= python3
 BIN := .venv/bin
+PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
-.PHONY: demo test audit browser check format bench clean
+.PHONY: demo test audit browser check format bench clean python
 
 demo: .venv/ready
 	$(BIN)/dpsample demo
@@ -10,9 +11,10 @@ demo: .venv/ready
 test: check browser
 	$(BIN)/pytest -n auto --dist loadgroup
 
-# Releases of neighbouring datasets, told apart by statistics alone: about a minute.
-audit: .venv/ready
-	$(BIN)/python tests/audit.py
+# Releases of neighbouring datasets, told apart by statistics alone: about a minute. The package is installed as users
+# install it, and -I keeps the source tree and the caller's paths out.
+audit: .venv-audit/ready
+	.venv-audit/bin/python -I tests/audit.py
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:
@@ -45,12 +47,22 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/tuning.py --quick
 	$(BIN)/python benchmarks/spark.py
 
-.venv/ready: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+.venv/ready: pyproject.toml constraints.txt | python
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+# build/ may hold modules that are gone: it is made anew
+.venv-audit/ready: $(PACKAGE) | python
+	rm -rf build
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  --constraint constraints.txt . scipy
+	@touch $@
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -1,12 +1,14 @@
-"""How often the 95 % intervals of sums and numbers of keys hold the truth, with the power to find a small defect.
+"""How often the 95 % intervals of sums, numbers of keys, quantiles and top lists hold the truth, with the power to find
+a small defect.
 
-    python benchmarks/interval_coverage.py [--quick] [--store]
+    python benchmarks/interval_coverage.py [--quick] [--only results|quantiles|top_lists] [--store]
 
 For each scheme, population and question: the share of simulated releases in which the interval held, in all releases
 and in those in which it was guaranteed. Tokens are drawn from their laws, without files. The last column is the
 smallest defect that the counts rule out: if the true coverage were lower than 95 % by more than that, they would be as
 large with probability 0.01 at most. `--store` writes the counts to tests/vectors/coverage.json, which
-tests/test_calibrated.py pins; it must be stored anew whenever an estimate changes.
+tests/test_calibrated.py pins; it must be stored anew whenever an estimate changes. `--only` measures one
+part, and the others stay as stored: quantiles take about four minutes of one core, top lists one.
 """
 
 import argparse
@@ -24,15 +26,23 @@ from scipy.stats import beta
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.estimators import Tally
 from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.cumulative import narrow_quantile_intervals
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tuning import TUNING, Tuning
+from dpsample.questions.quantiles import estimate_quantiles
+from dpsample.questions.ranking import listed
 from dpsample.scheme import default_grid, frequency_reaching, token_laws
 from dpsample.scheme.sampling import Ints
 
 SUMMARY = Path(__file__).parent.parent / "tests" / "vectors" / "coverage.json"
 LEVEL = 0.95
 FIRST = 20  # releases whose intervals are stored by themselves, for a test that draws them again
+FIRST_LISTED = 5  # the same for quantiles and top lists, of which each release has many
+QUANTILE_RELEASES = 700
+TOP_RELEASES, LISTED = 120, 10
+SHARES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
 Population = Callable[[int, np.random.Generator], Ints]
 
 
@@ -97,14 +107,16 @@ class Setting:
         return frequencies, draw_tallies(frequencies, self.sampling, self.privacy, releases, generator)
 
 
+SCHEMES: list[tuple[Sampling, str]] = [(KeepAll(), "0.2"), (KeepAll(), "1"), (Priority("0.02"), "0.5")]
+
+
 def settings() -> list[Setting]:
     """Return all settings."""
-    schemes: list[tuple[Sampling, str]] = [(KeepAll(), "0.2"), (KeepAll(), "1"), (Priority("0.02"), "0.5")]
-    plain = [Setting(*scheme, name, population) for scheme in schemes for name, population in POPULATIONS.items()]
+    plain = [Setting(*scheme, name, population) for scheme in SCHEMES for name, population in POPULATIONS.items()]
     bound = ("at-least:5000",)
     far = [Setting(s, "1", "around a far bound", around, bound, 1000) for s in (KeepAll(), Ppswor("0.001"))]
     below = []
-    for sampling, epsilon in schemes[1:]:
+    for sampling, epsilon in SCHEMES[1:]:
         privacy = Privacy(epsilon, "1e-6")
         least = (frequency_reaching(0.5, sampling, privacy) or 0) + round(2 / float(epsilon))
         below.append(Setting(sampling, epsilon, "mostly below", mostly_below, (f"at-least:{least}",)))
@@ -171,16 +183,105 @@ def measure(setting: Setting, releases: int, tuning: Tuning = TUNING) -> list[di
     ]
 
 
+def quantile_settings() -> list[Setting]:
+    """Return the settings whose keys are all at the detection threshold or above it."""
+    return [setting for setting in settings() if setting.population in POPULATIONS]
+
+
+def measure_quantiles(setting: Setting, releases: int) -> list[dict[str, Any]]:
+    """Return the counts of a setting, for each share and each interval of its quantile.
+
+    `spectrum` and `narrowed` are the intervals if all keys are known to be at the threshold or above it; `answer` is
+    that of a release, where they are not. The last two numbers are the means of both ends in the first releases.
+    """
+    frequencies, tallies = setting.simulated(releases)
+    sampling, privacy, grid = setting.sampling, setting.privacy, default_grid(setting.privacy)
+    least, shares = setting.threshold, np.array(SHARES)
+    truth = np.sort(frequencies)[np.maximum(np.ceil(shares * len(frequencies)).astype(int) - 1, 0)]
+    ends = np.zeros((3, releases, 2, len(shares)))
+    for n, tally in enumerate(tallies):
+        estimated = spectrum(tally, sampling, privacy, grid)
+        _, *wide = estimated.quantiles(shares, least, LEVEL)
+        narrowed = narrow_quantile_intervals(tally, estimated.scheme, shares, least, LEVEL, 0.0, (wide[0], wide[1]))
+        answer = estimate_quantiles(tally, sampling, privacy, grid, shares, least, LEVEL)
+        ends[:, n] = wide, narrowed, (answer.low, answer.high)
+    held = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
+    return [
+        {
+            "scheme": str(sampling),
+            "epsilon": setting.epsilon,
+            "population": setting.population,
+            "interval": interval,
+            "share": share,
+            "releases": releases,
+            "covered": int(held[k, :, n].sum()),
+            "first_low": float(ends[k, :FIRST_LISTED, 0, n].mean()),
+            "first_high": float(ends[k, :FIRST_LISTED, 1, n].mean()),
+        }
+        for k, interval in enumerate(("spectrum", "narrowed", "answer"))
+        for n, share in enumerate(SHARES)
+    ]
+
+
+def at_400(start: int, generator: np.random.Generator) -> Ints:
+    """All keys far above the detection threshold."""
+    return np.full(1000, 400)
+
+
+def top_settings() -> list[Setting]:
+    """Return settings whose keys are all as frequent, so that a top list is one by chance."""
+    populations = {"at 400": at_400, "at the threshold": at_threshold}
+    return [Setting(*scheme, name, population) for scheme in SCHEMES for name, population in populations.items()]
+
+
+def measure_top_list(setting: Setting, releases: int) -> dict[str, Any]:
+    """Return the counts of a setting: of the listed keys of all releases, those whose intervals hold their frequency.
+
+    The last two numbers are the means of both ends in the first releases.
+    """
+    frequencies, tallies = setting.simulated(releases)
+    truth, grid = int(frequencies[0]), default_grid(setting.privacy)
+    ends = np.zeros((2, releases, LISTED))
+    for n, tally in enumerate(tallies):
+        estimated = spectrum(tally, setting.sampling, setting.privacy, grid)
+        top = np.repeat(np.arange(len(tally.cells)), tally.keys)[-LISTED:]
+        *ends[:, n], rivals = listed(estimated, tally.cells, tally.keys, top, LEVEL)
+        assert rivals > 0.9 * tally.total
+    return {
+        "scheme": str(setting.sampling),
+        "epsilon": setting.epsilon,
+        "frequency": truth,
+        "listed": releases * LISTED,
+        "covered": int(((ends[0] <= truth) & (truth <= ends[1])).sum()),
+        "first_low": float(ends[0, :FIRST_LISTED].mean()),
+        "first_high": float(ends[1, :FIRST_LISTED].mean()),
+    }
+
+
 def main() -> None:
-    """Print one line for each setting and question; store the counts if asked to."""
+    """Print one line for each setting and question, or interval of quantiles; store the counts if asked to."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="200 releases")
+    options.add_argument("--only", choices=PARTS, help="one part; the counts of the others stay as stored")
     options.add_argument("--store", action="store_true", help="write tests/vectors/coverage.json")
     arguments = options.parse_args()
+    summary = {"tuning": json.loads(json.dumps(asdict(TUNING))), "level": LEVEL, "first": FIRST}
+    stored = json.loads(SUMMARY.read_text(encoding="utf-8")) if arguments.only and arguments.store else summary
+    if any(stored[name] != value for name, value in summary.items()):
+        options.error("the stored counts are of another tuning; run without --only")
+    for part, measured in PARTS.items():
+        summary[part] = measured(arguments.quick) if arguments.only in (None, part) else stored.get(part)
+    if arguments.store:
+        SUMMARY.parent.mkdir(exist_ok=True)
+        SUMMARY.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+
+def sums(quick: bool) -> list[dict[str, Any]]:
+    """Measure and print sums and numbers of keys."""
     print(f"{'scheme':22} {'eps':>4} {'population':20} {'question':15} {'covered':>8} {'guaranteed':>18} {'defect':>7}")
     results = []
     every = settings()
-    releases = [200 if arguments.quick else setting.releases for setting in every]
+    releases = [200 if quick else setting.releases for setting in every]
     with ProcessPoolExecutor() as pool:
         for counts in chain.from_iterable(pool.map(measure, every, releases)):
             results.append(counts)
@@ -191,10 +292,46 @@ def main() -> None:
                 f"{counts['covered'] / n:8.2%} {among:>18} {smallest_defect(counts['covered'], n):7.2%}",
                 flush=True,
             )
-    if arguments.store:
-        summary = {"tuning": asdict(TUNING), "level": LEVEL, "first": FIRST, "results": results}
-        SUMMARY.parent.mkdir(exist_ok=True)
-        SUMMARY.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    return results
+
+
+def quantiles(quick: bool) -> list[dict[str, Any]]:
+    """Measure quantiles; print the share of each setting and interval that holds least often."""
+    print(f"{'scheme':22} {'eps':>4} {'population':20} {'interval':10} {'least covered':>13} {'at':>5} {'defect':>7}")
+    results = []
+    every = quantile_settings()
+    with ProcessPoolExecutor() as pool:
+        for counts in pool.map(measure_quantiles, every, [50 if quick else QUANTILE_RELEASES] * len(every)):
+            results += counts
+            for first in range(0, len(counts), len(SHARES)):
+                worst = min(counts[first : first + len(SHARES)], key=lambda count: count["covered"])
+                covered, n = worst["covered"], worst["releases"]
+                print(
+                    f"{worst['scheme']:22} {worst['epsilon']:>4} {worst['population']:20} {worst['interval']:10} "
+                    f"{covered / n:13.2%} {worst['share']:5} {smallest_defect(covered, n):7.2%}",
+                    flush=True,
+                )
+    return results
+
+
+def top_lists(quick: bool) -> list[dict[str, Any]]:
+    """Measure and print top lists."""
+    print(f"{'scheme':22} {'eps':>4} {'frequency':>9} {'covered':>8} {'defect':>7}")
+    results = []
+    every = top_settings()
+    with ProcessPoolExecutor() as pool:
+        for counts in pool.map(measure_top_list, every, [20 if quick else TOP_RELEASES] * len(every)):
+            results.append(counts)
+            covered, n = counts["covered"], counts["listed"]
+            print(
+                f"{counts['scheme']:22} {counts['epsilon']:>4} {counts['frequency']:9} {covered / n:8.2%} "
+                f"{smallest_defect(covered, n):7.2%}",
+                flush=True,
+            )
+    return results
+
+
+PARTS = {"results": sums, "quantiles": quantiles, "top_lists": top_lists}
 
 
 if __name__ == "__main__":

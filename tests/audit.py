@@ -20,14 +20,16 @@ Power: a delta of 0.0122 instead of 0.01 is refuted with probability 0.99 (teste
 are less private than they claim, must all be refuted: each is by some seven standard deviations, so one escapes with
 odds below 1e-10. Small deltas are out of reach of any such test; these are proved.
 
-Run it with `make audit`. It needs about a minute.
+Run it with `make audit`, which installs the package in an environment of its own. It needs about a minute.
 """
 
 import math
 import sys
+import sysconfig
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,6 +193,9 @@ def cheats() -> dict[str, Callable[[], tuple[Outcomes, Outcomes]]]:
 
 def main() -> int:
     """Test all claims, then all cheats; return 1 if a claim is refuted or a cheat is not."""
+    if not Path(dpsample.__file__).is_relative_to(sysconfig.get_path("purelib")):
+        print("The audit is one of the installed package. Run it with `make audit`.", file=sys.stderr)
+        return 2
     warnings.simplefilter("ignore", dpsample.PrivacyWarning)  # a cheat has a large delta
     wrong = 0
     for expected, cases in ((False, claims()), (True, cheats())):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -22,7 +21,8 @@ import clusters
 import dpsample.privacy
 from browser import browser as browser
 from chance import fixed_coins as fixed_coins
-from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
+from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
+from support import refused as refused
 
 collect_ignore = ["vectors/make.py"]  # run once, by hand
 
@@ -70,22 +70,6 @@ def spark(cluster: clusters.Cluster) -> Iterator[Any]:
     session = clusters.session(cluster)
     yield session
     session.stop()
-
-
-@contextmanager
-def refused(rule: str, *, hidden: Iterable[object] = ()) -> Iterator[pytest.ExceptionInfo[InvalidValue]]:
-    """The block raises InvalidValue: rule, finding and remedy on one line, and nothing of what must stay hidden."""
-    with pytest.raises(InvalidValue) as info:
-        yield info
-    message = str(info.value)
-    said, found, remedy = message.split("; ", 2)
-    assert rule in said
-    assert found.startswith("found ")
-    assert len(found) > len("found ")
-    assert remedy
-    assert "\n" not in message
-    for value in hidden:
-        assert str(value) not in message
 
 
 def decimal(value: Fraction | int) -> Decimal:

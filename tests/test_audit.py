@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import audit
+import dpsample
 from dpsample import Privacy
 
 
@@ -44,3 +45,9 @@ def test_what_only_one_shows_counts_whole() -> None:
     one, other = np.zeros(40_000, np.int64), np.ones(40_000, np.int64)
     assert audit.audit(one, other, Privacy(1, "0.01")).delta > 0.99
     assert audit.audit(one, one, Privacy(1, "0.01")).delta < 0
+
+
+def test_the_source_tree_is_not_audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(dpsample, "__file__", "/elsewhere/src/dpsample/__init__.py")
+    assert audit.main() == 2
+    assert "Run it with `make audit`" in capsys.readouterr().err

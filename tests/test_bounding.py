@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from conftest import refused
 from dpsample import InvalidValue
 from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins, SecretCoins
 from dpsample.private.source import Source
+from support import refused
 
 pytestmark = pytest.mark.chance("certain: how many keys users keep does not depend on which")
 

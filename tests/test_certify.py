@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from conftest import privacies, refused, slopes, staircases, true_q
+from conftest import privacies, slopes, staircases, true_q
 from dpsample import (
     CustomSampling,
     KeepAll,
@@ -27,6 +27,7 @@ from dpsample import (
 )
 from dpsample.scheme import IntegerLaw, certify, certify_table, default_grid, integer_law, integer_laws
 from dpsample.scheme.reporting import Reporting
+from support import refused
 
 
 @pytest.fixture

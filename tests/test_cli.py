@@ -1,14 +1,12 @@
-"""The command line, started as a user would: exit codes, help, one-line errors, nothing private anywhere."""
+"""The command line: exit codes, help, one-line errors, nothing private anywhere."""
 
 import json
-import os
 import random
 import re
 import shutil
 import signal
 import string
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,18 +18,12 @@ from hypothesis import strategies as st
 
 import dpsample
 from dpsample.cli import cli
+from support import PROGRAM, run, start
 
 pytestmark = pytest.mark.chance(
     "odds 2e-10: one of 200 keys of one element shows, at delta 1e-12; keys of 1,000 elements are always reported"
 )
-PROGRAM = [sys.executable, "-m", "dpsample"]
 PRIVACY = ["--epsilon", "1", "--delta", "1e-12"]  # odds that one of 200 single elements shows: 2e-10
-
-
-def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *arguments], cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
 
 
 @pytest.fixture
@@ -44,7 +36,7 @@ def events(tmp_path: Path) -> Path:
 
 
 def test_release_info_verify(events: Path) -> None:
-    done = run("release", "events.parquet", "--key", "query", *PRIVACY, "-o", "out.parquet", cwd=events)
+    done = start("release", "events.parquet", "--key", "query", *PRIVACY, "-o", "out.parquet", cwd=events)
     assert (done.returncode, done.stderr) == (0, "")
     assert "5 keys" in done.stdout
     made = dpsample.read_release(events / "out.parquet")
@@ -76,7 +68,7 @@ def test_what_is_said_of_an_output_is_true(events: Path) -> None:
 
 
 def test_a_warning_is_one_plain_line(events: Path) -> None:
-    done = run("certify", "--epsilon", "1", "--delta", "0.5", cwd=events)
+    done = start("certify", "--epsilon", "1", "--delta", "0.5", cwd=events)
     assert done.returncode == 0
     assert done.stderr.startswith("dpsample: warning: delta = 0.5 is above 0.01")
     assert done.stderr.count("\n") == 1
@@ -156,7 +148,7 @@ def test_no_private_key_leaves_the_run(events: Path) -> None:
     """All output, all files and the environment of temporary files, with every switch that shows more."""
     temp = events / "temp"
     temp.mkdir()
-    done = run(
+    done = start(
         *["release", "events.parquet", "-k", "query", *PRIVACY, "-o", "out.parquet", "--show-private"],
         *["--temp-dir", "temp", "--format", "json"],
         cwd=events,
@@ -338,4 +330,4 @@ def _arrow(folder: Path) -> bytes:
 
 
 def test_the_version(tmp_path: Path) -> None:
-    assert re.search(r"\d+\.\d+\.\d+", run("--version", cwd=tmp_path).stdout)
+    assert re.search(r"\d+\.\d+\.\d+", start("--version", cwd=tmp_path).stdout)

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ import dpsample
 from dpsample import KeepAll, Privacy, Release
 from dpsample.cli import cli
 from dpsample.release.terms import Terms
+from support import run
 
 pytestmark = pytest.mark.chance("certain: questions are refused before anything is drawn")
 WORDS = {"\x1b[31mred": 200, "=1+1": 240, "cat": 400, "cow": 808, "dog": 160, 'q"x': 168}
@@ -121,9 +120,7 @@ def test_empty_answers(folder: Path) -> None:
 )
 def test_bad_questions_are_one_clear_line_and_exit_code_2(arguments: list[str], folder: Path) -> None:
     before = sorted(folder.iterdir())
-    done = subprocess.run(
-        [sys.executable, "-m", "dpsample", *arguments], capture_output=True, text=True, check=False, cwd=folder
-    )
+    done = run(*arguments, cwd=folder)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr

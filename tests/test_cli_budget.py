@@ -1,15 +1,14 @@
-"""Users, sizes, totals and ledgers on the command line, started as a user would."""
+"""Users, sizes, totals and ledgers on the command line."""
 
 import hashlib
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest import mock
 
 import duckdb
 import pyarrow as pa
@@ -19,20 +18,14 @@ from click.testing import CliRunner
 import dpsample
 from dpsample.accounting.charges import Charge
 from dpsample.accounting.ledger import release_sha256, reserve_budget
-from dpsample.cli import cli, main
+from dpsample.cli import cli
 from dpsample.cli.ledger import ledger_commands
 from dpsample.release.terms import Terms
+from support import run
 
 pytestmark = pytest.mark.chance("odds 1e-11: one of the few keys that a single user keeps shows, at delta 1e-12")
-PROGRAM = [sys.executable, "-m", "dpsample"]
 RELEASE = ["release", "clicks.parquet", "-k", "page", "-e", "1", "-d", "1e-12"]
 USERS = ["--user", "who", "--max-keys-per-user", "3"]
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *arguments], cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ}
-    )
 
 
 @pytest.fixture
@@ -226,21 +219,14 @@ def test_a_sample_of_users(clicks: Path) -> None:
     ],
     ids=lambda a: " ".join(a[-6:]),
 )
-def test_bad_usage_is_one_clear_line_and_exit_code_2(
-    arguments: list[str], clicks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_usage_is_one_clear_line_and_exit_code_2(arguments: list[str], clicks: Path) -> None:
     before = {path: path.read_bytes() for path in clicks.iterdir()}
-    monkeypatch.chdir(clicks)
-    monkeypatch.setattr(sys, "argv", ["dpsample", *arguments])
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the handlers are the test runner's
-    with pytest.raises(SystemExit) as ended:
-        main()
-    shown = capsys.readouterr()
-    assert ended.value.code == 2
-    assert shown.out == ""
-    assert "Traceback" not in shown.err
-    assert "secret" not in shown.err
-    assert shown.err.strip()
+    done = run(*arguments, cwd=clicks)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr
+    assert done.stderr.strip()
     assert {path: path.read_bytes() for path in clicks.iterdir()} == before
 
 
@@ -270,21 +256,9 @@ def test_every_ledger_command_has_help_with_an_example_and_is_documented() -> No
 def test_a_failure_after_spending_says_so(clicks: Path) -> None:
     """The disk is full once the release is drawn; here, the function that writes says so."""
     run("ledger", "new", "l", "--dataset", "clicks", "-e", "1", "-d", "1e-6", cwd=clicks)
-    program = (
-        "import dpsample.private.run, dpsample.private.draw, dpsample.cli\n"
-        "from dpsample import SystemFailure\n"
-        "def full(*a, **k): raise SystemFailure('the disk must have room', 'none left', 'free some')\n"
-        "dpsample.private.draw.write_release = full\n"
-        "dpsample.cli.main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *RELEASE, "--ledger", "l", "-o", "o.parquet"],
-        cwd=clicks,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ},
-    )
+    full = dpsample.SystemFailure("the disk must have room", "none left", "free some")
+    with mock.patch("dpsample.private.draw.write_release", side_effect=full):
+        done = run(*RELEASE, "--ledger", "l", "-o", "o.parquet", cwd=clicks)
     assert done.returncode == 1
     assert done.stderr.strip().endswith("free some; its privacy is spent: it stays in the ledger")
     assert len(dpsample.read_ledger(clicks / "l").entries) == 1

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import PRECISE, decimal, decimals, refused
+from conftest import PRECISE, decimal, decimals
 from dpsample import Ppswor, Privacy, PrivacyViolation
 from dpsample.accounting.composition import certify_composition, composed_delta, largest_count, per_key
 from dpsample.scheme import integer_law
 from dpsample.scheme.reporting import steps_to_one
+from support import refused
 
 
 def brute_force(each: Privacy, keys: int, epsilon: Fraction) -> Decimal:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import refused
 from dpsample.exact import exact, exponential_floor, text
+from support import refused
 
 TENTH = Fraction(1, 10)
 

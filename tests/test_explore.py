@@ -26,7 +26,6 @@ import pytest
 from click.testing import CliRunner
 
 import dpsample
-from conftest import refused
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, SampleSize, Source
 from dpsample.cli import cli
 from dpsample.cli.explore import ONE_THREAD
@@ -38,6 +37,7 @@ from dpsample.planning.forecast import forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import command, python
+from support import refused
 
 pytestmark = pytest.mark.chance("certain: a plan and a release's terms do not depend on what is drawn")
 pytest.importorskip("altair")

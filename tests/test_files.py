@@ -28,6 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsample.files
+from conftest import refused
 from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.files import ROWS, check_not_input, check_output, commit_parts, kind_of, rebatch, write_table
 
@@ -210,23 +211,87 @@ def test_csv_is_harmless_and_plain(tmp_path: Path) -> None:
     assert [bytes.fromhex(row[1]) for row in rows] == [v.encode() for v in formulas]
     assert {row[2] for row in rows} == {"-1.5"}
     beside = json.loads((tmp_path / "x.csv.json").read_text())
-    assert beside["file"]["csv"] == {"leading apostrophe to be dropped": ["=key"], "hexadecimal": ["blob"]}
+    assert beside["file"]["csv"] == {
+        "leading apostrophe to be dropped": ["=key"],
+        "hexadecimal": ["blob"],
+        "integers counted from 1970-01-01": [],
+    }
     assert beside["file"]["rows"] == len(formulas)
     assert beside["file"]["sha256"] == hashlib.sha256((tmp_path / "x.csv").read_bytes()).hexdigest()
 
 
-def test_csv_refuses_what_text_does_not_keep(tmp_path: Path) -> None:
-    far = pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))
-    nowhere = pa.array([0], pa.timestamp("s", "No/Where"))
-    for column in (far, nowhere):
-        with pytest.raises(InvalidValue, match=r"CSV holds what its text keeps exactly.*column 'key'"):
-            write(tmp_path / "x.csv", pa.table({"key": column}))
-        assert list(tmp_path.iterdir()) == []
-        for form in ("parquet", "arrow"):
-            write(tmp_path / f"x.{form}", pa.table({"key": column}))
-            assert read_table(tmp_path / f"x.{form}", "release")[0].equals(pa.table({"key": column}))
-        shutil.rmtree(tmp_path)
-        tmp_path.mkdir()
+MOMENTS = {  # each as it may be in the data: ordinary, far away, before Christ, infinite, the smallest integer
+    pa.date32(): [0, 2_932_896, 2_932_897, -735_160, 2**31 - 1, -(2**31) + 1, -(2**31)],
+    pa.date64(): [days * 86_400_000 for days in (0, 2_932_897, -735_160, 2**31 - 1, -(2**31) + 1)],
+    **{
+        pa.timestamp(unit, zone): [
+            0,
+            1_698_539_400 * units,
+            -3_786_825_600 * units,
+            *(m for m in more if abs(m) <= end),
+        ]
+        for zone in (None, "UTC", "+02:00", "Europe/Berlin", "No/Where")
+        for unit, units, end in (
+            ("s", 1, 2**63 // 1000),
+            ("ms", 1000, 2**63),
+            ("us", 10**6, 2**63),
+            ("ns", 10**9, 2**63),
+        )
+        for more in [(253_402_300_800 * units, -63_549_360_000 * units, 2**63 - 1, -(2**63) + 1, -(2**63))]
+    },
+}
+
+
+@pytest.mark.parametrize("type", MOMENTS, ids=str)
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
+def test_every_date_and_timestamp_can_be_written(type: pa.DataType, form: str, tmp_path: Path) -> None:
+    """What is refused by its value would be refused after it was paid for."""
+    counts = pa.array(MOMENTS[type], pa.int32() if type == pa.date32() else pa.int64())
+    table = pa.table({"key": counts.view(type)})
+    write(tmp_path / f"x.{form}", table)
+    assert read_table(tmp_path / f"x.{form}", "release")[0].equals(table)
+
+
+def test_csv_counts_from_1970_where_text_would_not_read_back(tmp_path: Path) -> None:
+    day = pa.array([19_000, 2_932_897, -735_160], pa.int32()).view(pa.date32())
+    moment = pa.array([1, 2**63 - 1, -1], pa.int64()).view(pa.timestamp("us", "UTC"))
+    table = pa.table({"day": day, "moment": moment, "token": [1.0, 2.0, 3.0]})
+    write(tmp_path / "x.csv", table)
+    with open(tmp_path / "x.csv", newline="") as file:
+        _, *rows = csv.reader(file)
+    assert rows == [
+        ["2022-01-08", "1970-01-01 00:00:00.000001Z", "1"],
+        ["2932897", "9223372036854775807", "2"],
+        ["-735160", "1969-12-31 23:59:59.999999Z", "3"],
+    ]
+    rules = json.loads((tmp_path / "x.csv.json").read_text())["file"]["csv"]
+    assert rules["integers counted from 1970-01-01"] == ["day", "moment"]
+    assert rules["hexadecimal"] == []
+
+
+@pytest.mark.parametrize(
+    ("type", "last"),
+    [(pa.timestamp("s"), (2**63 - 1) // 1000), (pa.timestamp("s", "UTC"), (2**63 - 1) // 1000),
+     (pa.date64(), (2**31 - 1) * 86_400_000)],
+    ids=str,
+)  # fmt: skip
+def test_what_parquet_has_no_unit_for(type: pa.DataType, last: int, tmp_path: Path) -> None:
+    for sign in (1, -1):
+        good, bad = (pa.table({"key": pa.array([v * sign], pa.int64()).view(type)}) for v in (last, last + 86_400_000))
+        with refused(
+            f"{str(type).partition(',')[0].rstrip(']')}] holds up to {last} units", hidden=[last + 86_400_000]
+        ):
+            write(tmp_path / "bad.parquet", bad)
+        write(tmp_path / f"{sign}.parquet", good)
+        assert read_table(tmp_path / f"{sign}.parquet", "release")[0].equals(good)
+
+
+def test_rows_of_many_bytes_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch of them would need longer offsets than its type has."""
+    monkeypatch.setattr("dpsample.files.tables._BYTES", 1000)
+    batches = [pa.record_batch({"key": ["x" * 300] * rows}) for rows in (2, 1, 2, 7, 1)]
+    sizes = [batch.num_rows for batch in rebatch(batches, batches[0].schema)]
+    assert sizes == [3, 2, 7, 1]
 
 
 # Refusals before any output
@@ -983,7 +1048,7 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
 def test_a_folder_that_was_changed_is_refused(tmp_path: Path) -> None:
     parts(tmp_path / "x")
 
-    def refused(change: Any, message: str) -> None:
+    def refuses_after(change: Any, message: str) -> None:
         shutil.copytree(tmp_path / "x", tmp_path / "y")
         change(tmp_path / "y")
         with pytest.raises(InvalidValue, match=message):
@@ -991,11 +1056,11 @@ def test_a_folder_that_was_changed_is_refused(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "y")
 
     other = "other Parquet files in the folder than were written"
-    refused(lambda y: (y / "part-2.parquet").unlink(), other)
-    refused(lambda y: shutil.copy(y / "part-2.parquet", y / "part-3.parquet"), other)
-    refused(lambda y: shutil.copy(y / "part-2.parquet", y / "part-1.parquet"), "another SHA-256")
-    refused(lambda y: (y / "_dpsample.json").unlink(), "missing")
-    refused(lambda y: (y / "_dpsample.json").write_text("{"), "damaged")
+    refuses_after(lambda y: (y / "part-2.parquet").unlink(), other)
+    refuses_after(lambda y: shutil.copy(y / "part-2.parquet", y / "part-3.parquet"), other)
+    refuses_after(lambda y: shutil.copy(y / "part-2.parquet", y / "part-1.parquet"), "another SHA-256")
+    refuses_after(lambda y: (y / "_dpsample.json").unlink(), "missing")
+    refuses_after(lambda y: (y / "_dpsample.json").write_text("{"), "damaged")
 
 
 def test_a_folder_must_have_the_rows_and_columns_that_were_stated(tmp_path: Path) -> None:

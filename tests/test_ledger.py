@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 import dpsample
 import dpsample.accounting.ledger_file
-from conftest import refused
 from dpsample import InvalidValue, Privacy, SystemFailure, new_ledger, read_ledger
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.charges import Charge, Entry, scheme_form
 from dpsample.accounting.composition import composed_delta
 from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, verify_releases
 from dpsample.private.prepare import terms_of
+from support import refused
 
 pytestmark = pytest.mark.chance("certain: what is spent does not depend on what is drawn")
 BUDGET = Privacy(2, 1e-6)
@@ -711,8 +711,10 @@ def test_a_lock_that_is_never_let_go_ends_the_wait(tmp_path: Path, monkeypatch: 
 
 # ---- releases
 
+# what a release imports is imported once, and not by each of the processes that are killed
 _RELEASE = """
-import pyarrow
+import duckdb, pandas, pyarrow.dataset, pyarrow.parquet
+import dpsample.private.engine.duckdb.engine
 from dpsample import Privacy
 from dpsample.private.run import release_to_file
 

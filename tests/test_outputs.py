@@ -5,16 +5,18 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import dpsample
-from conftest import refused
 from dpsample import InvalidValue, Privacy, Source
 from dpsample.cli import cli
+from support import refused
 
 pytestmark = pytest.mark.chance("certain: everything is refused, before anything is drawn but a sample of one key")
 PRIVACY = Privacy(1, "1e-9")
@@ -99,3 +101,29 @@ def test_nor_does_a_sample_replace_its_source(data: Path) -> None:
     command = ["sample", str(data), "-k", "k", "--scheme", "ppswor", "--tau", "1", "-o", str(data), "--force"]
     assert isinstance(CliRunner().invoke(cli, command).exception, InvalidValue)
     assert data.read_bytes() == before
+
+
+@pytest.mark.chance("odds 1e-9: a key of 5,000 elements is reported, and one of one element is not")
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
+def test_a_release_that_was_paid_for_can_be_written(form: str, tmp_path: Path) -> None:
+    """Dates that are far away, before Christ or infinite, as databases have them."""
+    days = ("20000-01-01", "0044-03-15 (BC)", "infinity", "-infinity")
+    with duckdb.connect() as connection:
+        rows = ", ".join(f"('{day}'::DATE, '{day}'::TIMESTAMP, 5000)" for day in days)
+        relation = connection.sql(f"SELECT * FROM (VALUES {rows}) AS t(day, moment, n)")
+        release = dpsample.release_to_file
+        options: dict[str, Any] = {"privacy": Privacy(1, "1e-10")}
+        assert release(tmp_path / f"out.{form}", relation, ["day", "moment"], "n", **options) == len(days)
+    assert len(dpsample.read_release(tmp_path / f"out.{form}")) == len(days)
+
+
+@pytest.mark.chance("certain: refused before anything is drawn")
+def test_a_key_that_no_file_holds_is_refused_unpaid(tmp_path: Path) -> None:
+    dpsample.new_ledger(tmp_path / "ledger", "data", Privacy(5, "0.01"))
+    options: dict[str, Any] = {"privacy": Privacy(1, "1e-10"), "ledger": tmp_path / "ledger"}
+    with duckdb.connect() as connection:
+        relation = connection.sql("SELECT 'infinity'::TIMESTAMP_S AS k, 5000 AS n")
+        with refused("timestamp[s] holds up to"):
+            dpsample.release_to_file(tmp_path / "out.parquet", relation, "k", "n", **options)
+    assert dpsample.read_ledger(tmp_path / "ledger").charged == ()
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger"]

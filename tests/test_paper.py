@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -20,7 +19,8 @@ import pytest
 from click.testing import CliRunner
 
 import oracles
-from conftest import refused, true_q_fractions
+import support
+from conftest import true_q_fractions
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.cli import cli
 from dpsample.comparison.accuracy import Pws, accuracy
@@ -33,6 +33,7 @@ from dpsample.paper.claims import CORRECTED, HOLDS, Finding, integral
 from dpsample.paper.figures import curve, titles
 from dpsample.presentation import charts
 from dpsample.scheme import concordance, kendall_tau, steps_to_one, token_laws
+from support import refused
 
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
 
@@ -419,15 +420,8 @@ class Links(HTMLParser):
                 self.linked.append(value or "")
 
 
-def run(*arguments: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "dpsample", "paper", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "DPSAMPLE_CACHE": str(cwd / "no-such-cache"), **environment},
-    )
+def run(*arguments: str, cwd: Path) -> support.Completed:
+    return support.run("paper", *arguments, cwd=cwd, DPSAMPLE_CACHE=str(cwd / "no-such-cache"))
 
 
 def test_the_command_makes_the_whole_page(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 import json
 import math
 import shlex
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
@@ -22,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
 import dpsample
-from conftest import refused, true_pi
+import support
+from conftest import true_pi
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, SampleSize, Sampling
 from dpsample.cli import cli
 from dpsample.comparison.accuracy import Errors, Pws, accuracy, selection_accuracy
@@ -42,6 +41,7 @@ from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 from dpsample.scheme.per_key import PerKey
+from support import refused
 
 ZIPF = Frequencies.zipf(1, 1000)
 PUBLIC = Frequencies.of({1: 500, 8: 40, 13: 30, 14: 20, 20: 10, 300: 2}, private=False)
@@ -261,11 +261,15 @@ def simulated(
     """By how much a selection's estimated elements are off: real draws of the sanitizer, and the library's answer."""
     grid, generator, coins = default_grid(privacy), np.random.default_rng(3), FastCoins(4)
     sanitizer = Sanitizer(sampling, privacy, grid)
-    for _ in range(releases):
-        chosen = frequencies[generator.random(len(frequencies)) < share]
-        sample = chosen[sampled(chosen, sampling, coins)]
-        tally = Tally.of(sanitizer(sample, coins)[1])
-        yield estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")).value - float(chosen.sum())
+    for _ in range(0, releases, together := 25):  # keys of several releases at once, for they share their laws
+        release, key = np.nonzero(generator.random((together, len(frequencies))) < share)
+        chosen = frequencies[key]
+        drawn = sampled(chosen, sampling, coins)
+        rows, cells = sanitizer(chosen[drawn], coins)
+        owner = release[drawn][rows]
+        for n in range(together):
+            tally, truth = Tally.of(cells[owner == n]), float(chosen[release == n].sum())
+            yield estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")).value - truth
 
 
 POPULATIONS = {
@@ -577,7 +581,7 @@ def test_the_suggested_command_runs_and_does_what_was_planned(clicks: Path) -> N
     assert words[:2] == ["dpsample", "release"]
     made = str(clicks / "made.parquet")
     words[words.index("OUTPUT.private.parquet")] = made
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+    done = support.run(*words[1:], cwd=clicks)
     assert (done.returncode, done.stderr) == (0, "")
     release = dpsample.read_release(made)
     assert release.privacy.to_json() == {"epsilon": planned["epsilon"], "delta": planned["delta"]}
@@ -634,9 +638,7 @@ def test_a_histogram_is_as_private_as_it_is(tmp_path: Path) -> None:
 )
 @pytest.mark.chance("certain: plans are refused before anything is drawn")
 def test_bad_plans_are_one_line_and_exit_code_2(arguments: list[str], clicks: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "dpsample", "plan", *arguments], cwd=clicks, capture_output=True, text=True, check=False
-    )
+    done = support.run("plan", *arguments, cwd=clicks)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.strip()
     for hidden in ("Traceback", "secret", *(["300", "320", "6300", "6,300"] if "clicks.parquet" in arguments else [])):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import refused
 from dpsample import KeepAll, Privacy, PrivacyWarning
 from dpsample.scheme import reporting_probabilities
+from support import refused
 
 
 @pytest.mark.parametrize("epsilon", [0.1, "0.1", Decimal("0.1"), Fraction(1, 10), "1/10", np.float64(0.1)], ids=repr)

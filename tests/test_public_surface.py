@@ -169,11 +169,12 @@ ALLOWED = {
     "decimal",
     "fractions",
     "functools",
+    "flint",  # ball arithmetic
     "itertools",
     "math",
     "typing",
 }
-OURS = {"dpsample.errors", "dpsample.exact", "dpsample.privacy", "dpsample.scheme"}
+OURS = {"dpsample.balls", "dpsample.errors", "dpsample.exact", "dpsample.privacy", "dpsample.scheme"}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

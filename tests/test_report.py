@@ -21,7 +21,6 @@ from click.testing import CliRunner
 import dpsample.presentation.pages.front_end as front_end
 import dpsample.presentation.report
 import dpsample.presentation.report.content as report_content
-from conftest import refused
 from dpsample import (
     CustomSampling,
     InvalidValue,
@@ -33,6 +32,7 @@ from dpsample import (
     new_ledger,
     read_release,
 )
+from dpsample.accounting.proof import Proof
 from dpsample.cli import cli
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
@@ -45,6 +45,7 @@ from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
+from support import refused
 
 PRIVACY = Privacy(1, "1e-6")
 HOSTILE = sorted(
@@ -277,12 +278,19 @@ def test_a_release_that_is_less_private_than_it_says_is_shown_as_such() -> None:
     assert "FAILED" in seen(make_report(release).html)
 
 
-def test_a_proof_that_takes_long_is_left_to_the_command() -> None:
+def test_the_proof_is_run_at_a_small_epsilon_too() -> None:
     table = pa.table({"word": pa.array([], pa.string())})
-    slow = Release(table, Terms(Privacy("0.001", "1e-9"), KeepAll(), ("word",), keys_only=True))
-    assert content_of(slow).proof is None
-    assert "not run for this page" in seen(make_report(slow).html)
-    assert content_of(words(), prove=False).proof is None
+    release = Release(table, Terms(Privacy("0.001", "1e-9"), KeepAll(), ("word",), keys_only=True))
+    proof = content_of(release).proof
+    assert isinstance(proof, Proof)
+    assert proof.complete
+
+
+def test_the_proof_is_left_to_the_command_if_it_is_not_wanted() -> None:
+    table = pa.table({"word": pa.array([], pa.string())})
+    release = Release(table, Terms(PRIVACY, KeepAll(), ("word",), keys_only=True))
+    assert content_of(release, prove=False).proof is None
+    assert "not run for this page" in seen(make_report(release, prove=False).html)
 
 
 # Keys are untrusted.

@@ -4,7 +4,11 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pandas
@@ -17,13 +21,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsample
-from conftest import refused as refusing
 from conftest import schemes
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.private.sample import WARNING, Sample, read_sample
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
+from support import refused, refused_alone
 
+SANITIZE = """
+import sys, time, dpsample
+sample = dpsample.read_sample(sys.argv[1])
+write = dpsample.Sample.write
+def write_late(*arguments, **options):
+    time.sleep(0.5)
+    write(*arguments, **options)
+dpsample.Sample.write = write_late
+print("read", flush=True)
+sys.stdin.readline()
+try:
+    dpsample.sanitize(sample, privacy=dpsample.Privacy(1, "1e-9"))
+    print("released")
+except dpsample.InvalidValue as error:
+    assert str(error).startswith("a sample is sanitized once"), error
+    print("refused")
+"""
 FORMATS = ["parquet", "csv", "arrow"]
 CANARY = "canary-5d0e"
 NUMBER = 918273645
@@ -34,15 +55,9 @@ def table(**changes: Any) -> pa.Table:
     return pa.table({"query": [f"z{CANARY}", f"a{CANARY}"], "frequency": [NUMBER, 1]} | changes)
 
 
-def refused(message: str, *args: Any, **options: Any) -> None:
+def no_sample(message: str, *args: Any, **options: Any) -> None:
     make = Sample.from_table if options else Sample
-    with pytest.raises(InvalidValue, match=message) as caught:
-        make(*args, **options)
-    assert CANARY not in str(caught.value)
-    assert str(NUMBER) not in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
+    refused_alone(partial(make, *args, **options), message, [CANARY, NUMBER])
 
 
 @given(st.dictionaries(st.tuples(st.text(max_size=3), st.binary(max_size=2)), st.integers(1, 30)), schemes(30))
@@ -110,24 +125,24 @@ def test_it_shows_scheme_and_size_only() -> None:
 def test_what_a_sample_cannot_be(tmp_path: Path) -> None:
     twice = [CANARY, "b", CANARY, CANARY]
     once = "each key once; found at least one key in several rows"
-    refused(once, table(query=twice, frequency=[1, 2, 3, NUMBER]), SCHEME, "query")
-    refused(once, table(query=[CANARY] * 2), SCHEME, "query")
-    refused("are positive; found one that is not", table(frequency=[NUMBER, 0]), SCHEME, "query")
-    refused("are positive; found one that is not", table(frequency=[-NUMBER, 1]), SCHEME, "query")
-    refused("at most 3, the last .* found a larger one", table(), CustomSampling([0.1, 0.2, 0.3]), "query")
-    refused(
+    no_sample(once, table(query=twice, frequency=[1, 2, 3, NUMBER]), SCHEME, "query")
+    no_sample(once, table(query=[CANARY] * 2), SCHEME, "query")
+    no_sample("are positive; found one that is not", table(frequency=[NUMBER, 0]), SCHEME, "query")
+    no_sample("are positive; found one that is not", table(frequency=[-NUMBER, 1]), SCHEME, "query")
+    no_sample("at most 3, the last .* found a larger one", table(), CustomSampling([0.1, 0.2, 0.3]), "query")
+    no_sample(
         "no column may hold NULL; found at least one in column 'query'", table(query=[None, CANARY]), SCHEME, "query"
     )
-    refused(
+    no_sample(
         "no column may hold NULL; found at least one in column 'freq", table(frequency=[None, NUMBER]), SCHEME, "query"
     )
-    refused("frequencies are int64; found double", table(frequency=[1.5, NUMBER]), SCHEME, "query")
-    refused("its key columns and 'frequency', no others; found 'query', 'fr", table(), SCHEME, ["query", "day"])
-    refused("no others", table(day=[1, 2]), SCHEME, "query")
-    refused("cannot be called frequency", table(), SCHEME, "frequency")
-    refused("at least one key column", table(), SCHEME, [])
-    refused("found double in column 'query'", table(query=[1.5, 2.5]), SCHEME, "query")
-    refused("the scheme by which it was drawn; found NoneType", table(), None, "query")
+    no_sample("frequencies are int64; found double", table(frequency=[1.5, NUMBER]), SCHEME, "query")
+    no_sample("its key columns and 'frequency', no others; found 'query', 'fr", table(), SCHEME, ["query", "day"])
+    no_sample("no others", table(day=[1, 2]), SCHEME, "query")
+    no_sample("cannot be called frequency", table(), SCHEME, "frequency")
+    no_sample("at least one key column", table(), SCHEME, [])
+    no_sample("found double in column 'query'", table(query=[1.5, 2.5]), SCHEME, "query")
+    no_sample("the scheme by which it was drawn; found NoneType", table(), None, "query")
     with pytest.raises(InvalidValue, match="must be written as values"):
         Sample(table(), CustomSampling(lambda i: 1), "query").write(tmp_path / "x.parquet")
     assert list(tmp_path.iterdir()) == []
@@ -149,7 +164,7 @@ def test_keys_of_every_type_are_told_apart(column: pa.Array) -> None:
     assert len(Sample(good, KeepAll(), "k")) == 2
     both = pa.table({"j": [1, 1, 2], "k": column, "frequency": [1, 2, 3]})
     assert len(Sample(both, KeepAll(), ["j", "k"])) == 3
-    refused("at least one key in several rows", both.drop_columns(["j"]), KeepAll(), "k")
+    no_sample("at least one key in several rows", both.drop_columns(["j"]), KeepAll(), "k")
 
 
 def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
@@ -159,7 +174,7 @@ def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
         release.write(tmp_path / f"x.{form}")
         with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):
             read_sample(tmp_path / f"x.{form}")
-        refused(
+        no_sample(
             "found a dpsample release; it is private already",
             tmp_path / f"x.{form}",
             key="query",
@@ -200,9 +215,9 @@ def test_text_keys_of_a_csv_file_stay_text(tmp_path: Path) -> None:
     assert sample.table.column("k").to_pylist() == ["007", "7", "NULL"]
 
 
-def test_foreign_samples_that_are_refused(tmp_path: Path) -> None:
+def test_foreign_samples_that_are_no_sample(tmp_path: Path) -> None:
     def wrong(message: str, source: Any, **changes: Any) -> None:
-        refused(message, source, **({"key": "word", "frequency": "n", "sampling": SCHEME} | changes))
+        no_sample(message, source, **({"key": "word", "frequency": "n", "sampling": SCHEME} | changes))
 
     rows = foreign()
     wrong("'nope' missing or repeated; name some of 'day', 'word', 'n'", rows, key="nope")
@@ -258,7 +273,7 @@ class TestOnce:
     def test_in_memory(self) -> None:
         drawn = self.drawn()
         dpsample.sanitize(drawn, privacy=Privacy(1, "1e-9"))
-        with refusing(self.RULE):
+        with refused(self.RULE):
             dpsample.sanitize(drawn, privacy=Privacy(1, "1e-9"))
         assert repr(drawn).endswith("sanitized already")
 
@@ -269,9 +284,47 @@ class TestOnce:
         once, other = dpsample.read_sample(path), dpsample.read_sample(path)
         assert once.identity == other.identity
         dpsample.sanitize(once, privacy=Privacy(1, "1e-9"))
-        with refusing(self.RULE):
-            dpsample.sanitize(dpsample.read_sample(path), privacy=Privacy(1, "1e-9"))
+        for again in (other, dpsample.read_sample(path)):  # one that was read before, and one that is read now
+            with refused(self.RULE):
+                dpsample.sanitize(again, privacy=Privacy(1, "1e-9"))
         assert os.stat(path).st_mode & 0o777 == 0o600
+
+    def test_by_two_processes_at_once(self, tmp_path: Path) -> None:
+        """Each has read the sample before either sanitizes it, and marks it late: without the lock, both would."""
+        path = tmp_path / "s.parquet"
+        self.drawn().write(path)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", SANITIZE, path], env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True
+            )
+            for _ in range(2)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "read\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        ends = sorted((process.communicate()[0].strip(), process.returncode) for process in processes)
+        assert ends == [("refused", 0), ("released", 0)]
+        assert dpsample.read_sample(path).used
+
+    def test_a_file_that_has_changed(self, tmp_path: Path) -> None:
+        """Another sample under the same name is not replaced, and one that is gone is not written anew."""
+        path = tmp_path / "s.parquet"
+        self.drawn().write(path)
+        one = dpsample.read_sample(path)
+        self.drawn().write(path, force=True)
+        before = path.read_bytes()
+        with refused("a sample is marked as used in the file that it was read from"):
+            dpsample.sanitize(one, privacy=Privacy(1, "1e-9"))
+        assert path.read_bytes() == before
+        path.unlink()
+        with pytest.raises(dpsample.DpsampleError, match="must be"):
+            dpsample.sanitize(one, privacy=Privacy(1, "1e-9"))
+        assert list(tmp_path.iterdir()) == []
 
     def test_in_a_ledger(self, tmp_path: Path) -> None:
         """A copy of the file from before is another file, and the same sample."""
@@ -280,7 +333,7 @@ class TestOnce:
         self.drawn().write(path)
         shutil.copy(path, copy)
         dpsample.sanitize(dpsample.read_sample(path), privacy=Privacy(1, "1e-9"), ledger=ledger)
-        with refusing("a sample is released once"):
+        with refused("a sample is released once"):
             dpsample.sanitize(dpsample.read_sample(copy), privacy=Privacy(1, "1e-9"), ledger=ledger)
         assert not dpsample.read_sample(copy).used
         assert len(dpsample.read_ledger(ledger).charged) == 1
@@ -294,7 +347,7 @@ class TestOnce:
             dpsample.sanitize(drawn, privacy=Privacy(1, "1e-9"), ledger=tmp_path / "l")
 
         sanitized()
-        with refusing("a sample is released once"):
+        with refused("a sample is released once"):
             sanitized()
 
     def test_its_name_tells_nothing_of_its_rows(self) -> None:

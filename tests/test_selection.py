@@ -18,13 +18,13 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from conftest import refused
 from dpsample import InvalidValue, KeepAll, Privacy, Release
 from dpsample.estimators.tally import Tally
 from dpsample.questions import expressions
 from dpsample.questions.expressions import Bytes, check_expression
 from dpsample.questions.selection import Selection, connect, syntax
 from dpsample.release.terms import Terms
+from support import refused
 
 GRID = 8
 SHOPS = [(city, shop) for city in ("Nuuk", "Oslo", "Rome", "Ürgüp") for shop in range(-2, 9)]

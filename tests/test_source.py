@@ -17,9 +17,11 @@ import pytest
 
 from dpsample import KeepAll
 from dpsample.errors import InvalidValue
+from dpsample.files import check_not_input
 from dpsample.files.tables import named_type
 from dpsample.private.sample import Sample
 from dpsample.private.source import Source
+from support import refused
 
 CANARY = "SECRET-canary"
 
@@ -231,18 +233,21 @@ class TestFilesOnThisMachine:
         (tmp_path / "other.csv").write_text("k")
         source = Source(f"{tmp_path}/{name}", "k")
         assert source.files() == [str(tmp_path / "deep" / "a.csv")]
-        assert all(map(source.reads, self.named(tmp_path)))
-        assert not source.reads(tmp_path / "other.csv")
-        assert not source.reads(tmp_path / "new.csv")
-        assert not source.reads(tmp_path)
+        for path in self.named(tmp_path):
+            with refused("an output is another file than every input"):
+                check_not_input(path, source.inputs())
+        check_not_input(tmp_path / "other.csv", source.inputs())
+        check_not_input(tmp_path / "new.csv", source.inputs())
 
     def test_a_database(self, tmp_path: Path) -> None:
         (tmp_path / "deep").mkdir()
         (tmp_path / "deep" / "a.csv").write_text("")
         (tmp_path / "deep" / "a.csv-wal").write_text("")
         source = Source(f"sqlite:///{tmp_path}/deep/a.csv", "k", table="t")
-        assert all(map(source.reads, [*self.named(tmp_path), tmp_path / "deep" / "a.csv-wal"]))
-        assert not source.reads(tmp_path / "deep" / "a.csv-journal")
+        for path in [*self.named(tmp_path), tmp_path / "deep" / "a.csv-wal"]:
+            with refused("an output is another file than every input"):
+                check_not_input(path, source.inputs())
+        check_not_input(tmp_path / "deep" / "a.csv-journal", source.inputs())
         assert Source("postgresql://db.example/shop", "k", table="t").files() == []
 
     def test_what_is_in_memory(self) -> None:

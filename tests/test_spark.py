@@ -481,6 +481,15 @@ class TestFolder:
                 dpsample.spark.release_to_folder(bad, Source(events, "k"), privacy=PRIVACY)
         assert [path.name for path in tmp_path.rglob("*")] == ["out", "mine"]
 
+    def test_a_disk_without_room_costs_nothing(self, events: Path, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr("dpsample.files.outputs.ROOM", 1 << 60)
+        dpsample.new_ledger(tmp_path / "l", "data", Privacy(9, 1e-2))
+        options: dict[str, Any] = {"privacy": PRIVACY, "ledger": tmp_path / "l"}
+        with pytest.raises(SystemFailure, match="space left"):
+            dpsample.spark.release_to_folder(tmp_path / "out", Source(events, "k"), **options)
+        assert dpsample.read_ledger(tmp_path / "l").charged == ()
+        assert [path.name for path in tmp_path.iterdir()] == ["l"]
+
     @pytest.mark.parametrize("phase", ["sanitizing", "writing"])
     def test_a_failed_job_leaves_nothing(
         self, phase: str, spark: Any, events: Path, tmp_path: Path, monkeypatch: Any
@@ -522,6 +531,23 @@ class TestFunctions:
         assert made.sampling == Ppswor(1)
         with pytest.raises(InvalidValue, match="a sample has each key once"):
             dpsample.spark.sanitize(frame.union(frame), "word", privacy=Privacy(1, 1e-10), sampling=Ppswor(1))
+
+    def test_a_ledger_refuses_a_second_release_of_a_sample(self, spark: Any, tmp_path: Path) -> None:
+        dpsample.new_ledger(tmp_path / "l", "data", Privacy(9, 1e-3))
+        frame = spark.createDataFrame([("a", 900)], "word string, frequency int")
+
+        def sanitized(identity: str | None) -> Release:
+            options: dict[str, Any] = {"privacy": Privacy(1, 1e-10), "sampling": Ppswor(1), "ledger": tmp_path / "l"}
+            return dpsample.spark.sanitize(frame, "word", identity=identity, **options)
+
+        for missing in (None, ""):
+            with pytest.raises(InvalidValue, match="a ledger refuses a second release of a sample"):
+                sanitized(missing)
+        assert len(sanitized("first")) == 1
+        with pytest.raises(InvalidValue, match="a sample is released once"):
+            sanitized("first")
+        assert len(sanitized("second")) == 1
+        assert [entry.charge.sample for entry in dpsample.read_ledger(tmp_path / "l").charged] == ["first", "second"]
 
     def test_other_engines_say_where_to_go(self, spark: Any) -> None:
         frame = spark.createDataFrame([("a",)], "word string")

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import refused
 from dpsample import Source
+from dpsample.files import check_not_input
 from dpsample.spark import read_parquet
+from support import refused
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -35,8 +36,9 @@ def test_a_file_that_is_named_twice_is_refused(spark: Any, tmp_path: Path) -> No
             read_parquet(spark, paths, None)
     source = Source(read_parquet(spark, [one], None), "k")
     assert source.files() == [one]
-    assert source.reads(link)
-    assert not source.reads(tmp_path / "new.parquet")
+    with refused("an output is another file than every input"):
+        check_not_input(link, source.inputs())
+    check_not_input(tmp_path / "new.parquet", source.inputs())
 
 
 def test_columns_that_folders_are_named_by_are_text(spark: Any, tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ import dpsample.spark
 import faults
 import test_spark
 from clusters import Cluster
-from conftest import refused
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure
-from dpsample.accounting.composition import per_key
+from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.cli import cli
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
@@ -31,6 +30,7 @@ from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, prepare
 from dpsample.private.request import Request
+from support import refused
 from test_spark import KEY, PRIVACY, phases
 
 pytestmark = [
@@ -155,7 +155,7 @@ class TestTotals:
         dpsample.spark.release_to_folder(tmp_path / "out", source, privacy=privacy, max_keys_per_user=3, total="0.5")
         made = dpsample.read_release(tmp_path / "out")
         assert (made.unit, made.terms.max_keys, made.privacy) == ("user", 3, privacy)
-        assert made.per_key == per_key(Privacy("0.5", 1e-3), 3)
+        assert made.per_key == chosen_per_key(Privacy("0.5", 1e-3), 3)
         assert made.total is not None
         assert (made.total.epsilon, made.total.sensitivity) == (Fraction(1, 2), Fraction(3))
         # the noise has scale 6: odds of a false alarm 2 exp(-25) = 3e-11
@@ -242,7 +242,7 @@ class TestCommand:
             made = dpsample.read_release(output.rstrip("/"))
             assert made.terms.size is not None
             assert made.total is not None
-            assert made.per_key == per_key(Privacy("0.9", 1e-3), 3)
+            assert made.per_key == chosen_per_key(Privacy("0.9", 1e-3), 3)
             assert f"Ledger  entered as {made.terms.ledger}" in done.output
             assert "by Spark, strategy: aggregate, partitions: 4" in done.output
             assert dpsample.read_ledger(tmp_path / "book").entries[-1].release == output

@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -14,7 +15,6 @@ import pytest
 
 import dpsample
 import oracles
-from conftest import refused
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.accounting.totals import Total
 from dpsample.estimators.calibrated import sum_functionals
@@ -27,6 +27,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.questions import quantiles, ranking, sums
 from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
+from support import refused
 
 PRIVACY = Privacy("0.8", "0.01")
 GRID = 2
@@ -113,17 +114,12 @@ def missing(sampling: Sampling, keys: list[float]) -> list[tuple[int, float]]:
     return list(enumerate(pmf))
 
 
-def worlds(sampling: Sampling, keys: list[float]) -> Any:
-    """Every combination of frequencies, with that of unreported keys, and its probability."""
+def worlds(sampling: Sampling) -> Iterator[tuple[dict[str, int], float]]:
+    """Every combination of frequencies of the reported keys, and its probability."""
     names = list(CELLS)
     options = [law(CELLS[name], sampling).items() for name in names]
     for combination in itertools.product(*options):
-        for hidden, p in missing(sampling, keys):
-            yield (
-                dict(zip(names, (i for i, _ in combination), strict=True)),
-                hidden,
-                p * math.prod(p for _, p in combination),
-            )
+        yield dict(zip(names, (i for i, _ in combination), strict=True)), math.prod(p for _, p in combination)
 
 
 NOBODY = [0.0] * 6
@@ -134,11 +130,15 @@ SOME = [0.0, 0.0, 0.0, 4.0, 0.0, 0.0]  # four keys of frequency 14, some of them
 def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, sampling, keys)
     release = release_of(CELLS, sampling)
-    ranks: dict[str, Counter[int]] = {name: Counter() for name in CELLS}
-    for frequencies, hidden, p in worlds(sampling, keys):
+    reported: dict[str, dict[tuple[int, bool], float]] = {name: defaultdict(float) for name in CELLS}
+    for frequencies, p in worlds(sampling):
         for name, i in frequencies.items():
-            above = sum(other > i for other in frequencies.values()) + hidden * (i < 14)
-            ranks[name][1 + above] += p
+            reported[name][sum(other > i for other in frequencies.values()), i < 14] += p
+    ranks: dict[str, dict[int, float]] = {name: defaultdict(float) for name in CELLS}
+    for hidden, share in missing(sampling, keys):  # independent of the reported keys
+        for name, numbers in reported.items():
+            for (above, rarer), p in numbers.items():
+                ranks[name][1 + above + hidden * rarer] += p * share
     means = {name: sum(i * p for i, p in law(cell, sampling).items()) for name, cell in CELLS.items()}
     # the generator is fixed, so these bounds hold always or never; 1,000 draws of a share err by 0.016 at most
     for k in (1, 2, 3, 5, 9):

@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from conftest import refused
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme.coarsening import Strided, strided
 from dpsample.scheme.reporting import reporting_probabilities, steps_to_one
 from dpsample.scheme.tokens import support_length, token_law
+from support import refused
 
 
 def grown(privacy: Privacy, k: int) -> Fraction:

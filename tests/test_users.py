@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpsample
-from conftest import decimals, refused
+from conftest import decimals
 from dpsample import KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, SampleSize, Source
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.composition import per_key
+from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.accounting.proof import prove, prove_release
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.private.engine.duckdb import DuckDB
@@ -28,6 +29,7 @@ from dpsample.private.request import Request
 from dpsample.private.run import release_to_file
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
+from support import refused
 
 pytestmark = pytest.mark.chance(
     "odds 5e-9: of 30 intervals of 90 % 16 or more miss; others state theirs, and are rarer"
@@ -52,8 +54,8 @@ def test_reports_follow_the_law_of_each_keys_share(sampling: Any) -> None:
     # each of n keys of i users is reported with token j with probability P_i(j) at (epsilon', delta') of one key:
     # counts are binomial; a count whose tail is below 1e-12 is refused, and there are about 1,000
     n, frequencies, privacy = 3000, (2, 9, 20, 45), Privacy(1, "1e-2")
-    each = per_key(privacy, 3)
-    assert each.epsilon < 1
+    each = chosen_per_key(privacy, 3, isinstance(sampling, KeepAll))
+    assert isinstance(each, Privacy) == (not isinstance(sampling, KeepAll))
     table = people(n, frequencies)
     made = dpsample.release(table, "key", privacy=privacy, sampling=sampling, user="user", max_keys_per_user=3)
     assert (made.unit, made.per_key, made.privacy, made.terms.max_keys) == ("user", each, privacy, 3)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from dpsample.errors import InvalidValue
 from dpsample.files import PathLike
 from dpsample.privacy import Privacy
 from dpsample.private.charge import IN_MEMORY, charge_of, reserve
@@ -99,18 +100,27 @@ def sanitize(
     privacy: Privacy,
     sampling: Sampling,
     ledger: PathLike | None = None,
+    identity: str | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     partitions: int | None = None,
 ) -> Release:
     """Turn a sample that another job drew, a DataFrame with a row for each sampled key, into a release.
 
-    State how it was drawn: a wrong scheme breaks privacy, and nobody can tell.
+    State how it was drawn: a wrong scheme breaks privacy, and nobody can tell. A sample is sanitized once: two releases
+    of one sample spend more than their sum. With a ledger, state its `identity`, a public name that no other sample
+    has, such as that of the job that drew it: the ledger refuses a second release of it.
     """
+    if ledger is not None and not identity:
+        raise InvalidValue(
+            "a ledger refuses a second release of a sample, and knows it by its identity",
+            "a DataFrame, which has none",
+            "name the sample, as no other one is: identity='clicks 2026-11'",
+        )
     request = Request.of(data, key, frequency or "frequency", privacy=privacy, sampling=sampling, ledger=ledger)
     with Spark(partitions=partitions) as engine:
         counting = Counting(request.source, check_source(engine, request), sampling, sampled=True)
-        with reserve(ledger, charge_of(request, IN_MEMORY)) as payment:
+        with reserve(ledger, replace(charge_of(request, IN_MEMORY), sample=identity)) as payment:
             terms = terms_of(request.setting.budget, sampling, request.source.key, keys_only, grid)
             release = Job(engine, counting, engine.new_coins()).release(replace(terms, ledger=payment.hash), payment)
             payment.confirm()

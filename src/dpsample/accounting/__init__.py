@@ -5,6 +5,7 @@ many_keys    what each of a user's keys gets: the best of several methods, and i
 gaussian     the same for budgets that are stated as zCDP or GDP: Gaussian noise, and its proof
 losses       privacy loss distributions, which convolve: what mechanisms cost exactly
 renyi        privacy as a curve of Rényi divergences, which add up
+stages       the different mechanisms of one release, and what they cost together
 totals       private totals, and samples of a chosen size, which a share of epsilon buys
 budget       what a release's privacy is spent on
 ledger       a dataset's budget over many releases: reserve, confirm, cancel, verify

@@ -26,8 +26,8 @@ class Budget:
     """How the privacy of a release is divided; fixed before anything is read.
 
     >>> budget = Budget(Privacy(1, 1e-6), max_keys=50, total=Fraction(1, 20))
-    >>> print(budget.keys, budget.per_key)
-    Privacy(epsilon='0.95', delta='1e-06') bounded noise of 258 cells
+    >>> budget.keys, type(budget.per_key).__name__
+    (Privacy(epsilon='0.95', delta='1e-06'), 'KeyNoise')
     """
 
     privacy: Privacy

@@ -11,19 +11,22 @@ over 2**128, every rounding is upward, and convolutions are exact before that. S
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
 from flint import arb, fmpz, fmpz_poly
 
 from dpsample.balls import ball, ceiling, dyadic, floor, precision
+from dpsample.errors import InvalidValue
 
 BITS = 128
 _TAIL = 1 << (BITS - 110)  # a tail of this mass is set aside
 _CELLS = 1 << 14  # most cells of a distribution; with more, the grid becomes coarser
-_FINE = 256  # least number of steps in a standard deviation of what is composed
+_FINE = 1 << 11  # least number of steps between the smallest and the largest loss of one mechanism
+_SPAN = 26  # standard deviations of a normal law that are not set aside
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Losses:
     >>> likely, unlikely = ball(Fraction(3, 4)), ball(Fraction(1, 4))
     >>> coin = Losses.of_atoms([(likely, unlikely), (unlikely, likely)])
     >>> round(float(coin.delta(Fraction(0))), 6), round(float((coin ** 4).delta(Fraction(1))), 6)
-    (0.5, 0.582...)
+    (0.5, 0.600244)
     """
 
     step: int
@@ -52,8 +55,8 @@ class Losses:
         with precision():
             losses = [(p / q).log() for p, q in atoms]
             if step is None:
-                variance = sum(float(p) * float(loss) ** 2 for (p, _), loss in zip(atoms, losses, strict=True))
-                step = _step_of(math.sqrt(variance))
+                floats = [float(loss) for loss in losses]
+                step = _step_of(max(floats) - min(floats))
             cells: dict[int, int] = {}
             for (p, q), loss in zip(atoms, losses, strict=True):
                 for cell, mass in _divided(p, q, floor(loss, step), ceiling(loss, step), step):
@@ -68,9 +71,9 @@ class Losses:
         """
         with precision():
             mu = ball(square).sqrt()
-            step = _step_of(4 * float(mu))
-            last = math.ceil((float(square) / 2 + 13 * float(mu)) * 2**step)
-            first = math.floor((float(square) / 2 - 13 * float(mu)) * 2**step)
+            step = _step_of(_SPAN * float(mu))
+            last = math.ceil((float(square) / 2 + _SPAN / 2 * float(mu)) * 2**step)
+            first = math.floor((float(square) / 2 - _SPAN / 2 * float(mu)) * 2**step)
             below = [_normal_tails(dyadic(i, step), mu, square) for i in range(first, last + 1)]
             cells = {first: ceiling(below[0][0], BITS)}
             for i, (a, b) in enumerate(pairwise(below), first):
@@ -107,6 +110,10 @@ class Losses:
                 return result
             square = square * square
 
+    def with_infinite(self, delta: Fraction) -> "Losses":
+        """Return the same with a probability set aside: there, the mechanism may do anything."""
+        return Losses(self.step, self.first, self.masses, self.infinite + _above(delta))
+
     def delta(self, epsilon: Fraction) -> Fraction:
         """Return the delta at this epsilon, proved, rounded up."""
         start = max(math.floor(epsilon * 2**self.step) + 1 - self.first, 0)
@@ -122,22 +129,26 @@ class Losses:
             finite = max(ceiling(arb(fmpz(sum(above))) - nearest * weighted, 0), 0)
         return min(Fraction(self.infinite + finite, 1 << BITS), Fraction(1))
 
-    def epsilon(self, delta: Fraction, figures: int = 6) -> Fraction:
-        """Return the smallest epsilon at this delta, rounded up to so many binary places; None would be infinite."""
-        low, high = Fraction(-1), Fraction(self.first + len(self.masses), 1 << self.step)
+    def epsilon(self, delta: Fraction) -> Fraction:
+        """Return the smallest epsilon at this delta, rounded up by less than one part in 10,000."""
         if Fraction(self.infinite, 1 << BITS) > delta:
-            raise OverflowError("no epsilon has so small a delta")
-        high = max(high, Fraction(0))
-        if self.delta(Fraction(0)) <= delta:
-            return Fraction(0)
-        low = Fraction(0)
-        while high - low > high / (1 << 3 * figures):
-            middle = Fraction(math.ceil((low + high) / 2 * 2**40), 2**40)
-            if self.delta(middle) <= delta:
-                high = middle
-            else:
-                low = middle
-        return high
+            raise InvalidValue(
+                "delta must be at least what is set aside",
+                f"{float(delta):.3g} and {self.infinite / (1 << BITS):.3g}",
+                "choose a larger delta",
+            )
+        masses = np.array([mass / (1 << BITS) for mass in self.masses])
+        losses = (self.first + np.arange(len(masses))) / 2.0**self.step
+        low, high = 0.0, max(float(losses[-1]), 2.0**-self.step)
+        while high - low > high / 50_000:  # in floats, and then proved
+            middle = (low + high) / 2
+            above = losses > middle
+            spent = self.infinite / (1 << BITS) + float(masses[above] @ -np.expm1(middle - losses[above]))
+            low, high = (low, middle) if spent <= delta else (middle, high)
+        epsilon = Fraction(high) if low else Fraction(0)
+        while self.delta(epsilon) > delta:
+            epsilon = (epsilon or Fraction(high)) * 50_001 / 50_000
+        return epsilon
 
     def _shorter(self) -> "Losses":
         """Put tails aside: the upper one at infinity, the lower one where it begins."""
@@ -173,18 +184,8 @@ class Losses:
         return losses
 
 
-def compose(parts: Iterable[tuple[Losses, int]]) -> Losses:
-    """Compose mechanisms, each so many times."""
-    result: Losses | None = None
-    for losses, times in parts:
-        many = losses**times
-        result = many if result is None else result * many
-    assert result is not None
-    return result
-
-
-def _step_of(deviation: float) -> int:
-    return max(0, math.ceil(math.log2(_FINE / max(deviation, 2.0**-40))))
+def _step_of(span: float) -> int:
+    return max(0, math.ceil(math.log2(_FINE / max(span, 2.0**-40))))
 
 
 def _above(value: Fraction) -> int:

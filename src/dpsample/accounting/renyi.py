@@ -54,9 +54,9 @@ class RenyiCurve:
         return _of_privacy(privacy.epsilon, privacy.delta)
 
     @classmethod
-    def of_epsilon(cls, epsilon: Fraction) -> "RenyiCurve":
-        """Bound every mechanism that is epsilon-private without a delta."""
-        return _of_privacy(epsilon, Fraction(0))
+    def of_epsilon(cls, epsilon: Fraction, delta: Fraction = Fraction(0)) -> "RenyiCurve":
+        """As `of_privacy`; delta may be 0."""
+        return _of_privacy(epsilon, delta)
 
     @classmethod
     def of_gaussian(cls, square: Fraction, delta: Fraction = Fraction(0)) -> "RenyiCurve":
@@ -72,6 +72,13 @@ class RenyiCurve:
         with precision():
             logs = [(p.log(), q.log()) for p, q in atoms]
             return cls(delta, tuple(figures_above(_divergence(logs, order)) for order in ORDERS))
+
+    @classmethod
+    def of_shifted(cls, atoms: Sequence[tuple[arb, arb]], end: Fraction) -> "RenyiCurve":
+        """Return the curve of a bounded law and its shift: each has an end of this probability, which is set aside."""
+        with precision():
+            rest = 1 - ball(end)
+            return cls.of_atoms([(p / rest, q / rest) for p, q in atoms], end)
 
     @classmethod
     def of_order(cls, order: Fraction, divergence: Fraction, otherwise: "RenyiCurve") -> "RenyiCurve":

@@ -91,7 +91,7 @@ output = together(
     click.option("--force", is_flag=True, help="Replace an output that exists."),
 )
 resources = together(
-    click.option("--memory-limit", help="Limit of memory, such as 1GB. What does not fit goes to temporary files."),
+    click.option("--memory-limit", help="Memory to work in, such as 1GB. What does not fit goes to temporary files."),
     click.option("--threads", type=click.IntRange(min=1), help="Largest number of threads."),
     click.option("--temp-dir", help="Folder for temporary files. They hold private data, and are removed at the end."),
 )

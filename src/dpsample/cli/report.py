@@ -10,13 +10,9 @@ import click
 @click.option("--output", "-o", required=True, help="HTML file to write; its name ends with .html.")
 @click.option("--top", type=int, default=100, show_default=True, help="Number of keys in the top list.")
 @click.option("--title", help="Title of the page; by default, the key columns.")
-@click.option(
-    "--prove/--no-prove",
-    default=None,
-    help="Run the proof of the privacy, or do not; by default, it is run if that takes seconds.",
-)
+@click.option("--prove/--no-prove", default=True, show_default=True, help="Run the proof of the privacy, or do not.")
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
-def report(release: str, output: str, top: int, title: str | None, prove: bool | None, force: bool) -> None:
+def report(release: str, output: str, top: int, title: str | None, prove: bool, force: bool) -> None:
     """Show a release as a page: its privacy in plain words, its keys with a search box, and its limits.
 
     The page is one HTML file that needs no network. It follows from the release alone, and is as private.

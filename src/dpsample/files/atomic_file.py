@@ -8,6 +8,7 @@ import io
 import os
 import secrets
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -104,6 +105,25 @@ class Temporary(io.RawIOBase):
             self.path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that is there: who waits for it finds the file as the holder leaves it.
+
+    A holder may replace the file; then the lock is that of the new one. Where the file system has no locks, nothing is
+    held.
+    """
+    while True:
+        with failures(path):
+            writable = os.access(path, os.W_OK)  # NFS locks what is open for writing alone
+            fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        try:
+            if not lock(fd) or _is(path, fd):
+                yield
+                return
+        finally:
+            os.close(fd)
 
 
 def taken(name: Path) -> InvalidValue:

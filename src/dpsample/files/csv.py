@@ -1,5 +1,7 @@
 """CSV that no spreadsheet runs, and that reads back exactly."""
 
+import contextlib
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -11,12 +13,18 @@ _FORMULA = "=+-@\t\r\n＝＋－＠'"  # the starts of formulas, and the apostrop
 
 
 def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return strings that no spreadsheet runs, binary in hexadecimal, and other values if text keeps them."""
+    """Return strings that no spreadsheet runs, binary in hexadecimal, dates and timestamps that read back exactly.
+
+    Every value of these types has such a form: a release that was paid for can be written. Text keeps all integers,
+    decimals, booleans and finite floats.
+    """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if is_text(column.type):
             columns.append(_escaped(column))
-        elif _csv_type(column.type) != column.type:
+        elif _is_moment(column.type):
+            columns.append(_moments(column))
+        elif _is_binary(column.type):
             columns.append(pa.array([v if v is None else v.hex() for v in column.to_pylist()], pa.string()))
         else:
             columns.append(column)
@@ -34,7 +42,7 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def csv_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of the CSV: names that no spreadsheet runs, binary as text."""
+    """Return the columns of the CSV: names that no spreadsheet runs; binary, dates and timestamps as text."""
     names = _escaped(pa.array(schema.names, pa.string())).to_pylist()
     return pa.schema([pa.field(name, _csv_type(field.type)) for name, field in zip(names, schema, strict=True)])
 
@@ -43,12 +51,51 @@ def csv_rules(schema: pa.Schema) -> dict[str, list[str]]:
     """Return which columns are not verbatim, for other readers of the CSV."""
     return {
         "leading apostrophe to be dropped": [field.name for field in schema if is_text(field.type)],
-        "hexadecimal": [field.name for field in schema if _csv_type(field.type) != field.type],
+        "hexadecimal": [field.name for field in schema if _is_binary(field.type)],
+        "integers counted from 1970-01-01": [field.name for field in schema if _is_moment(field.type)],
     }
 
 
 def _csv_type(type: pa.DataType) -> pa.DataType:
-    return pa.string() if type in (pa.binary(), pa.large_binary()) else type
+    return pa.string() if _is_binary(type) or _is_moment(type) else type
+
+
+def _is_binary(type: pa.DataType) -> bool:
+    return type in (pa.binary(), pa.large_binary())
+
+
+def _is_moment(type: pa.DataType) -> bool:
+    return bool(pa.types.is_date(type) or pa.types.is_timestamp(type))
+
+
+def _moments(column: pa.Array) -> pa.Array:
+    """Write dates and timestamps as Arrow does; where this does not read back, in days or units since 1970-01-01.
+
+    Arrow does not read back years outside of 0 to 9999, offsets with seconds (Berlin, 1850), and zones that it does not
+    know.
+
+    >>> _moments(pa.array([19000, 2**31 - 1], pa.int32()).cast(pa.date32())).to_pylist()
+    ['2022-01-08', '2147483647']
+    """
+    with contextlib.suppress(pa.ArrowInvalid):
+        text = column.cast(pa.string())
+        if text.cast(column.type).equals(column):
+            return text
+    if len(column) > 1:
+        half = len(column) // 2
+        return pa.concat_arrays([_moments(column[:half]), _moments(column[half:])])
+    return column.cast(_count_type(column.type)).cast(pa.string())
+
+
+def _from_moments(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    counted = pc.match_substring_regex(column, r"^-?[0-9]+$")
+    absent = pa.scalar(None, pa.string())
+    written = pc.if_else(counted, absent, column).cast(type)
+    return pc.coalesce(written, pc.if_else(counted, column, absent).cast(_count_type(type)).cast(type))
+
+
+def _count_type(type: pa.DataType) -> pa.DataType:
+    return pa.int32() if type == pa.date32() else pa.int64()
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
@@ -75,7 +122,9 @@ def from_csv(data: bytes, schema: pa.Schema) -> pa.Table:
         if is_text(field.type):
             bare = pc.utf8_slice_codeunits(column, 1)
             columns.append(pc.if_else(pc.starts_with(column, "'"), bare, column).cast(field.type))
-        elif _csv_type(field.type) != field.type:
+        elif _is_moment(field.type):
+            columns.append(_from_moments(column, field.type))
+        elif _is_binary(field.type):
             columns.append(pa.chunked_array([[bytes.fromhex(value) for value in column.to_pylist()]], field.type))
         else:
             columns.append(column.cast(field.type))

@@ -4,16 +4,20 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files.metadata import canonical, sha256_of
 
 ROWS: Final = 1 << 17  # in a batch and in a Parquet row group
+_BYTES = 2**31 - 1  # of a batch, unless it comes as one: the offsets of strings have 32 bits
+
+# Parquet has neither unit: it holds seconds as milliseconds of 64 bits, and these dates as days of 32 bits.
+_LARGEST: Final = {"timestamp[s]": (2**63 - 1) // 1000, "date64[ms]": (2**31 - 1) * 86_400_000}
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -56,24 +60,31 @@ def without_view(type: pa.DataType) -> pa.DataType:
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of `ROWS`, checked (`check_batch`) and copied into memory of their own.
+    """Yield the rows in batches of `ROWS`, checked (`check_batch`, `check_moments`) and copied into own memory.
+
+    Batches have fewer rows where these take more than `_BYTES`.
 
     >>> batches = [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]})]
     >>> [batch.num_rows for batch in rebatch(batches, batches[0].schema)]
     [3]
     """
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         check_batch(batch, schema)
+        check_moments(batch)
         start = 0
         while start < batch.num_rows:
             part = batch.slice(start, ROWS - rows)
+            if held and size + part.nbytes > _BYTES:
+                yield _joined(held, schema)
+                held, rows, size = [], 0, 0
+                continue
             held.append(part)
-            start, rows = start + part.num_rows, rows + part.num_rows
+            start, rows, size = start + part.num_rows, rows + part.num_rows, size + part.nbytes
             if rows == ROWS:
                 yield _joined(held, schema)
-                held, rows = [], 0
+                held, rows, size = [], 0, 0
     if rows:
         yield _joined(held, schema)
 
@@ -93,17 +104,32 @@ def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
     attempt(lambda: batch.validate(full=True), refusal, pa.ArrowInvalid)
 
 
+def check_moments(batch: pa.RecordBatch) -> None:
+    """Refuse the few dates and timestamps that not all formats hold: a source is refused before anything is drawn.
+
+    >>> check_moments(pa.record_batch({"day": pa.array([2**60], pa.int64()).cast(pa.timestamp("s"))}))
+    Traceback (most recent call last):
+      ...
+    dpsample.errors.InvalidValue: timestamp[s] holds up to 9223372036854775 units before or after 1970; found ...
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        bare = str(column.type).replace(f", tz={getattr(column.type, 'tz', None)}", "")
+        if largest := _LARGEST.get(bare):
+            ends = pc.min_max(column.cast(pa.int64())).as_py()
+            if ends["min"] is not None and not -largest <= ends["min"] <= ends["max"] <= largest:
+                raise InvalidValue(
+                    f"{bare} holds up to {largest} units before or after 1970",
+                    f"at least one value beyond in column {name!r}, such as infinity",
+                    "cast it to date32 or timestamp[us], or leave such rows out",
+                )
+
+
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """Copy the rows: a slice would take its neighbours along into an Arrow file, or into a pickle."""
     columns = []
-    for n, field in enumerate(schema):
+    for n in range(len(schema)):
         chunks = [batch.column(n) for batch in batches]
-        refusal = InvalidValue(
-            f"{ROWS} rows of a column must be below 2 GiB",
-            f"more in column {field.name!r}",
-            f"cast it to large_{field.type}",
-        )
-        columns.append(attempt(partial(pa.concat_arrays, [*chunks, chunks[0][:0]]), refusal, pa.ArrowInvalid))
+        columns.append(pa.concat_arrays([*chunks, chunks[0][:0]]))
     return pa.record_batch(columns, schema=schema)
 
 

@@ -19,8 +19,8 @@ from dpsample.scheme.sampling import KeepAll, Sampling
 class Setting:
     """The parameters of a planned release, named as the arguments of `dpsample.release`.
 
-    >>> print(Setting(Privacy(1, 1e-6), max_keys_per_user=50).per_key)
-    bounded noise of 244 cells
+    >>> Setting(Privacy(1, 1e-6), max_keys_per_user=2).per_key
+    Privacy(epsilon='0.5', delta='5e-07')
     """
 
     privacy: Privacy

@@ -42,6 +42,7 @@ class Scan:
     objects: Objects = field(default_factory=dict)  # what `origin` names
     checks: list[Callable[[], None]] = field(default_factory=list)  # of whole files, before the first row is read
     rows: str | None = None  # a statement that tells the number of rows without reading them
+    size: int | None = None  # of text, in bytes; of compressed text, about
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ def _parquet(source: "Source", paths: list[str], statements: Statements) -> Scan
 
 # ---- CSV and TSV
 
+_BUFFER = 4 << 20  # bytes, as fast as DuckDB's 32 MB, of which two do not fit into a small memory limit
+_LINE = 2_000_000  # bytes of a line, as in DuckDB where the buffer is not set
+
 
 def _csv(source: "Source", paths: list[str], statements: Statements, separator: str) -> Scan:
     headers: dict[tuple[str, ...], list[str]] = {}
@@ -91,7 +95,7 @@ def _csv(source: "Source", paths: list[str], statements: Statements, separator: 
 
     # not in parallel: many threads lose or repeat rows, silently, where quoted fields have quotes and line ends
     options = "auto_detect = false, header = true, strict_mode = true, parallel = false, "
-    options += f"delim = {quoted_text(separator)}, "
+    options += f"delim = {quoted_text(separator)}, buffer_size = {_BUFFER}, max_line_size = {_LINE}, "
     options += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false"
     scans = []
     for names, alike in headers.items():
@@ -99,7 +103,7 @@ def _csv(source: "Source", paths: list[str], statements: Statements, separator: 
         chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
         scans.append(f"SELECT {chosen} FROM read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})")
     checks: list[Callable[[], None]] = [partial(_require_even_quotes, path) for path in paths]
-    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks)
+    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks, size=_text_size(paths))
 
 
 def _header(path: str, separator: str) -> list[str]:
@@ -140,7 +144,13 @@ def _json(source: "Source", paths: list[str], statements: Statements) -> Scan:
     types = ", ".join(f"{quoted_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True))
     chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
     origin = f"(SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}}))"
-    return Scan(origin, "json", checks=[partial(_require_whole, path) for path in paths if path.endswith(".gz")])
+    checks: list[Callable[[], None]] = [partial(_require_whole, path) for path in paths if path.endswith(".gz")]
+    return Scan(origin, "json", checks=checks, size=_text_size(paths))
+
+
+def _text_size(paths: Sequence[str]) -> int:
+    """Return the number of bytes of text; compressed files are taken for a tenth of theirs."""
+    return sum(os.path.getsize(path) * (10 if path.endswith(".gz") else 1) for path in paths)
 
 
 def _require_whole(path: str) -> None:

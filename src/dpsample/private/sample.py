@@ -6,7 +6,7 @@ sampling coins, and spend more than their sum. Its file is readable by its owner
 
 import html
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -26,7 +26,8 @@ from dpsample.files import (
     without_view,
     write_table,
 )
-from dpsample.files.metadata import format_of
+from dpsample.files.atomic_file import locked
+from dpsample.files.metadata import format_of, resolved
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.python_objects import frame_table, is_pandas
 from dpsample.release.rows import ascends, check_key_types
@@ -155,17 +156,29 @@ class Sample:
     def require_unused(self) -> None:
         """Refuse a sample that was sanitized already."""
         if self._used:
-            raise InvalidValue(
-                "a sample is sanitized once: two releases of one sample spend more than their sum",
-                "one that was sanitized before",
-                "use that release, or draw another sample",
-            )
+            raise _used()
 
     def mark_used(self) -> None:
-        """Note that it is being sanitized: from now on it is refused, and so is the file that it was read from."""
-        self._used = True
+        """Note that it is being sanitized: from now on it is refused, and so is the file that it was read from.
+
+        The file may have been sanitized since it was read, by another process: it is looked at again, and marked, under
+        its lock.
+        """
+        self.require_unused()
         if self._path is not None and self._format is not None:
-            self.write(self._path, force=True, format=self._format)
+            with locked(resolved(self._path)):
+                _, metadata = read_table(self._path, "sample", VERSION, format=self._format)
+                if _identity(metadata, self._path) != self._identity:
+                    raise InvalidValue(
+                        "a sample is marked as used in the file that it was read from",
+                        "another sample there",
+                        "read it again",
+                    )
+                if metadata.get("used"):
+                    raise _used()
+                self._used = True
+                self.write(self._path, force=True, format=self._format)
+        self._used = True
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -234,10 +247,22 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
         TypeError,
         AttributeError,
     )
-    identity = metadata.get("identity") or f"file {os.path.realpath(path)}"  # before samples had one
-    sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=str(identity))
+    identity = _identity(metadata, path)
+    sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity)
     sample._used, sample._path, sample._format = bool(metadata.get("used")), path, format_of(path, format)
     return sample
+
+
+def _identity(metadata: Mapping[str, Any], path: PathLike) -> str:
+    return str(metadata.get("identity") or f"file {os.path.realpath(path)}")  # before samples had one
+
+
+def _used() -> InvalidValue:
+    return InvalidValue(
+        "a sample is sanitized once: two releases of one sample spend more than their sum",
+        "one that was sanitized before",
+        "use that release, or draw another sample",
+    )
 
 
 def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Table:

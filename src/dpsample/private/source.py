@@ -270,10 +270,6 @@ twice; name each column once
         """List what is read on this machine: the files, and the folders that were named."""
         return [*self.files(), *(path for path in self.paths if os.path.isdir(path))]
 
-    def reads(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a path is one of the files that are read, under whatever name: also through links."""
-        return identity(path) in set(map(identity, self.files()))
-
     def key_types(self) -> dict[str, "pa.DataType"]:
         """Return the types that the caller declared, by key column."""
         from dpsample.files.tables import named_type

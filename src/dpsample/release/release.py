@@ -408,7 +408,7 @@ class Release:
         title: str | None = None,
         name: str | None = None,
         top: int = 100,
-        prove: bool | None = None,
+        prove: bool = True,
     ) -> "Report":
         """Return a page that shows the release; with a `path`, which ends with .html, also write it.
 
@@ -416,7 +416,7 @@ class Release:
         title   the title of the page; by default, the key columns
         name    the name of the release's file, for the commands that the page shows
         top     the number of keys in the top list
-        prove   run the proof of its privacy, or do not; by default, it is run if that takes seconds
+        prove   run the proof of its privacy, or do not
 
         >>> from dpsample.release.example import release
         >>> release.report(title="Words", top=3)

@@ -36,7 +36,7 @@ class RenyiSteps:
 
     >>> steps = RenyiSteps(Fraction(14), Fraction("0.002"), Fraction("1e-9"))
     >>> steps.steps
-    94.0
+    125.0
     """
 
     order: Fraction

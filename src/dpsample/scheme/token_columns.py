@@ -38,8 +38,7 @@ def supports(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats
     """Return, for any n tokens, the frequencies [n, m] from its first one on, and its probability under each [n, m].
 
     >>> from dpsample import KeepAll, Privacy
-    >>> from dpsample.scheme.noise import NoiseReporting
-    from dpsample.scheme.reporting import Reporting
+    >>> from dpsample.scheme.reporting import Reporting
     >>> frequencies, mass = supports(np.array([10**9]), Reporting.of(KeepAll(), Privacy(1, 1e-6)), grid=1)
     >>> int(frequencies[0, mass[0].argmax()])
     1000000013
@@ -56,8 +55,7 @@ def exceedances(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Flo
     of each has a token above it, or at least it [n, m]. Both grow with the frequency, to 1.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> from dpsample.scheme.noise import NoiseReporting
-    from dpsample.scheme.reporting import Reporting
+    >>> from dpsample.scheme.reporting import Reporting
     >>> frequencies, above, from_it = exceedances(np.array([30]), Reporting.of(KeepAll(), Privacy(1, 1e-6)), grid=1)
     >>> int(frequencies[0, np.argmax(from_it[0] >= 0.025)])  # of rarer keys, tokens are hardly ever as large
     40

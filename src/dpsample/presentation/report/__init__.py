@@ -56,7 +56,7 @@ def check_report(path: PathLike, force: bool = False) -> None:
 
 
 def make_report(
-    release: Release, *, title: str | None = None, name: str | None = None, top: int = TOP, prove: bool | None = None
+    release: Release, *, title: str | None = None, name: str | None = None, top: int = TOP, prove: bool = True
 ) -> Report:
     """Make the page of a release. `Release.report` describes the arguments."""
     check_drawing()

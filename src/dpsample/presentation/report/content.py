@@ -27,7 +27,7 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 LISTED = 100_000  # keys that can be searched
 _BYTES = 3_800_000  # of these keys in the page
 _EACH, _TOKEN = 3, 34  # bytes, about: of a key beyond its text, and of the numbers of a token
-_LONG = 1500  # frequencies of a token's support, with a small epsilon; above, a proof takes more than seconds
+_LONG = 1500  # frequencies of a token's support, with a small epsilon; above, each number of keys takes seconds
 _POINTS = 160  # of a curve
 
 
@@ -86,7 +86,7 @@ def content_of(
     title: str | None = None,
     name: str | None = None,
     top: int = TOP,
-    prove: bool | None = None,
+    prove: bool = True,
 ) -> Content:
     """Compute the content. The arguments are those of `make_report`."""
     sampling, privacy = release.sampling, release.per_key
@@ -111,8 +111,8 @@ def content_of(
     )
 
 
-def _proof(terms: Terms, prove: bool | None) -> Proof | PrivacyViolation | None:
-    if not (support_length(terms.per_key) <= _LONG if prove is None else prove):
+def _proof(terms: Terms, prove: bool) -> Proof | PrivacyViolation | None:
+    if not prove:
         return None
     try:
         return prove_release(terms)

@@ -135,7 +135,7 @@ def _noise_spent(noise: Total, definition: Definition | None) -> str:
 def _proof(content: Content) -> list[Markup]:
     proof, command = content.proof, tag("code", content.command("verify", FILE))
     if proof is None:
-        return [tag("p", tag("strong", "Certificate: "), "not run for this page: it takes long. Run ", command)]
+        return [tag("p", tag("strong", "Certificate: "), "not run for this page. Run ", command)]
     if isinstance(proof, PrivacyViolation):
         verdict = tag("span", "FAILED", class_="bad")
         return [tag("p", tag("strong", "Certificate: "), verdict, f": {proof}. Run ", command)]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
+from dpsample.files.tables import check_moments
 from dpsample.private.engine.columns import shaped
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import is_out_of_memory, translated
@@ -32,9 +33,9 @@ _T = TypeVar("_T")
 
 _BATCH = 122_880  # rows: one of DuckDB's row groups
 _PREFIX = 1 << 16  # rows that an estimate looks at
-_LEAST = 300 * 10**6  # bytes of memory to work in: below it, the limit could not be held
-# bytes that the process takes beside DuckDB's own limit, for Python, Arrow and rows on their way; measured were at most
-# 240 MB: keys as text, users, two passes, on 2 cores
+_LEAST = 300 * 10**6  # bytes of memory to work in: below it, DuckDB would have next to nothing
+# bytes that the process takes beside DuckDB's own limit, for Python, Arrow and rows on their way: about 200 MB were
+# measured, with users up to 300 MB, so that the limit was exceeded by up to 5 % (docs/command-line.md)
 _PROCESS = 250 * 10**6
 _THREAD = 64 * 10**6  # bytes of memory that a thread should have
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
@@ -43,8 +44,9 @@ _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 class DuckDB:
     """The embedded engine, to be used in a `with` block.
 
-    memory_limit    of the process that releases, such as "1GB", and at least 300MB; data that needs more is aggregated
-                    in parts and spilled to temporary files; without it, DuckDB takes up to four fifths of the machine
+    memory_limit    what the process that releases is meant to take, such as "1GB", and at least 300MB; data that needs
+                    more is aggregated in parts and spilled to temporary files; docs/command-line.md says what was
+                    measured; without it, DuckDB takes up to four fifths of the machine
     threads         by default as many as there are cores
     temp_dir        where temporary files go, in a private folder; they hold private data, and are removed at the end,
                     or by the next run with this temp_dir if the process was killed
@@ -270,7 +272,8 @@ class DuckDB:
         length = " + ".join(f"{function}({sql})" for sql, function in columns if function) or "0"
         first = f"SELECT {length} AS n FROM {table.origin} LIMIT 10000"
         [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
-        return 1 + int(self._distinct(table) * (48 + size)) // (2 * share_of(self.memory_limit))
+        rows = None if table.text is None else int(table.text / (size + 1))  # at most, unless the first keys are long
+        return 1 + int(self._distinct(table, rows) * (48 + size)) // (2 * share_of(self.memory_limit))
 
     def _refuse_overflow(self, table: "Table") -> None:
         [(total,)] = self.run(f"SELECT sum(f) FROM ({table.rows})", table.objects)
@@ -285,8 +288,8 @@ class DuckDB:
         self.fill(table)
         return self.stream(table.rows, table.objects)
 
-    def _distinct(self, table: "Table") -> int:
-        """Estimate the number of distinct keys from the first rows.
+    def _distinct(self, table: "Table", most: int | None = None) -> int:
+        """Estimate the number of distinct keys from the first rows, and from `most` rows where there is no number.
 
         With d distinct keys, of which f1 are seen once and f2 twice, Chao's estimate of how many there are to draw from
         is ``D = d + f1 (f1 - 1) / (2 (f2 + 1))``, and n rows draw ``D (1 - exp(-n / D))`` of them. It is far too low
@@ -300,6 +303,7 @@ class DuckDB:
         if seen < _PREFIX:
             return int(distinct)
         population, rows = float(distinct + once * (once - 1) / (2 * (twice + 1))), table.size()
+        rows = most if rows is None else rows
         return round(population if rows is None else -population * math.expm1(-rows / population))
 
     # ---- statements
@@ -403,7 +407,9 @@ class DuckDB:
             table = self.tables.open(source)
             schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
             for batch in produce(table):
-                yield shaped(batch, schema)
+                keys = shaped(batch, schema)
+                check_moments(keys)
+                yield keys
 
         return translated(batches, source.location, source.columns)
 

@@ -44,6 +44,7 @@ class Table:
     unseen: list[Callable[[], None]] = field(default_factory=list)  # looks to be taken before the first row
     elements: Callable[[], Iterator[pa.RecordBatch]] | None = None  # a way of its own to the elements
     size: Callable[[], int | None] = lambda: None
+    text: int | None = None  # bytes of text files, whose number of rows is not known
 
     @property
     def names(self) -> str:
@@ -131,7 +132,8 @@ class Tables:
             if not os.access(path, os.R_OK):
                 raise InvalidValue("a file must be readable", f"no permission for {path!r}", "check who may read it")
         scan = FORMATS[format].scan(source, paths, self._engine)
-        table = replace(self._table(source, scan.origin, scan.objects, scan.form), unseen=list(scan.checks))
+        table = self._table(source, scan.origin, scan.objects, scan.form)
+        table = replace(table, unseen=list(scan.checks), text=scan.size)
         count = scan.rows
         if count is not None:
             table.size = lambda: int(self._engine.run(count)[0][0])

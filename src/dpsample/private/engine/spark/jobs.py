@@ -23,6 +23,7 @@ from dpsample.files import (
     check_folder,
     check_not_input,
     check_output,
+    check_room,
     commit_parts,
     rebatch,
     write_table,
@@ -63,7 +64,11 @@ def write_release_to(
     """Carry out a request: into a `folder`, by default if the output's name ends with a slash; else into a file."""
     folder = os.fspath(output).endswith("/") if folder is None else folder
     check_not_input(output, request.inputs())
-    check_folder(output) if folder else check_output(output, force=force)
+    if folder:
+        check_folder(output)
+        check_room(output)
+    else:
+        check_output(output, force=force)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with _paid_job(request, os.fspath(output), partitions) as (job, terms, payment):
         if folder:

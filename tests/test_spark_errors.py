@@ -1,0 +1,160 @@
+"""Spark jobs that fail with data in their message: the error that leaves dpsample, and all that it carries, shows none.
+
+A job fails on a worker, in a user's function or in an expression of Spark's. Its message reaches the driver with the
+rows in it. Of the error that is raised instead, every cause, context, argument, note and attribute is searched.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsample.spark
+import faults
+from dpsample import CustomSampling, DpsampleError, InvalidValue, Ppswor, Privacy, SystemFailure
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.chance("certain: the jobs fail, whatever is drawn"),
+]
+
+PRIVACY = Privacy(1, "1e-6")
+KEY, USER, FREQUENCY = "heron-7391", "ibis-2846", 739_173
+PRIVATE = ("heron", "7391", "ibis", "2846", str(FREQUENCY), f"{FREQUENCY:,}")
+END = "the Spark job must come to its end"
+
+
+def rows(spark: Any, key: str = KEY) -> Any:
+    return spark.createDataFrame([(key, USER, FREQUENCY)] * 3, "k string, u string, n bigint")
+
+
+def errors_of(error: BaseException) -> Iterator[BaseException]:
+    """An error, and all that it carries: both branches of its chain, and the members of groups."""
+    reached: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or any(one is other for other in reached):
+            continue
+        reached.append(one)
+        yield one
+        waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+
+
+def said_by(error: BaseException) -> str:
+    """All text of an error: its message, arguments, notes, attributes, and what a traceback prints."""
+    shown = [str(error), repr(error), repr(error.args), repr(getattr(error, "__notes__", [])), repr(vars(error))]
+    return "\n".join([*shown, *traceback.format_exception(error)])
+
+
+def refused(work: Callable[[], Any], kind: type[DpsampleError], rule: str) -> None:
+    """Work ends with this error, and no private value is anywhere in it."""
+    with pytest.raises(kind) as caught:
+        work()
+    assert str(caught.value).startswith(rule)
+    for error in errors_of(caught.value):
+        assert isinstance(error, DpsampleError)  # none of another library
+        assert [value for value in PRIVATE if value in said_by(error)] == []
+
+
+def test_the_search_finds_what_is_hidden() -> None:
+    """An error that hides a value in one place each."""
+
+    def hiding(place: str) -> BaseException:
+        error, other = SystemFailure("a", "b", "c"), ValueError(KEY)
+        if place == "note":
+            error.add_note(KEY)
+        elif place == "attribute":
+            error.row = KEY  # type: ignore[attr-defined]
+        elif place == "argument":
+            error.args = (*error.args, [KEY])
+        elif place == "group":
+            error.__context__ = ExceptionGroup("two", [other, KeyError(1)])
+        else:
+            setattr(error, place, other)
+        if place == "__context__":
+            error.__cause__ = KeyError(1)  # a chain that is followed by its causes alone misses the context
+        return error
+
+    for place in ("note", "attribute", "argument", "group", "__cause__", "__context__"):
+        assert any(KEY in said_by(error) for error in errors_of(hiding(place))), place
+    assert not any(KEY in said_by(error) for error in errors_of(SystemFailure("a", "b", "c")))
+
+
+@pytest.mark.parametrize(
+    ("to", "options"),
+    [
+        ("driver", {"frequency": "n"}),
+        ("folder", {}),
+        ("driver", {"sampling": Ppswor("0.01"), "strategy": "two-pass"}),
+        ("folder", {"user": "u", "max_keys_per_user": 2}),
+        ("driver", {"frequency": "n", "total": True}),
+        ("folder", {"frequency": "n", "size": 10}),
+    ],
+    ids=str,
+)
+def test_a_release(to: str, options: dict[str, Any], spark: Any, tmp_path: Path) -> None:
+    frame = faults.rows_of(rows(spark), faults.failing)
+    folder = tmp_path / "out"
+
+    def work() -> Any:
+        if to == "folder":
+            return dpsample.spark.release_to_folder(folder, frame, "k", privacy=PRIVACY, **options)
+        return dpsample.spark.release(frame, "k", privacy=PRIVACY, **options)
+
+    refused(work, SystemFailure, END)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sample_and_its_release(spark: Any) -> None:
+    frame, sampling = faults.rows_of(rows(spark), faults.failing), Ppswor("0.5")
+    refused(lambda: dpsample.spark.sample(frame, "k", "n", sampling=sampling), SystemFailure, END)
+    refused(lambda: dpsample.spark.sanitize(frame, "k", "n", privacy=PRIVACY, sampling=sampling), SystemFailure, END)
+
+
+def test_parts_that_are_not_written(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsample.private.engine.spark.jobs._PART", 1)
+    monkeypatch.setattr("dpsample.private.engine.spark.jobs._write", lambda *_: faults.failing)
+    frame = rows(spark).union(rows(spark, f"another {KEY}"))
+
+    def work() -> int:
+        return dpsample.spark.release_to_folder(tmp_path / "out", frame, "k", "n", privacy=PRIVACY)
+
+    refused(work, SystemFailure, END)
+
+
+def test_an_expression_of_spark_that_quotes_its_value(spark: Any) -> None:
+    frame = rows(spark).selectExpr(f"if(k = '{KEY}', raise_error(concat('no such thing: ', k)), k) AS k")
+    refused(lambda: dpsample.spark.release(frame, "k", privacy=PRIVACY), SystemFailure, END)
+
+
+def test_a_scheme_that_quotes_the_frequency(spark: Any) -> None:
+    def q(i: int) -> float:
+        if i > 1000:
+            raise ValueError(f"no probability is known for {i}")
+        return 1.0
+
+    def work() -> Any:
+        return dpsample.spark.release(rows(spark), "k", "n", privacy=PRIVACY, sampling=CustomSampling(q))
+
+    refused(work, InvalidValue, "a scheme states a probability for every frequency")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "rule"),
+    [
+        (f"dpsample-refused:{KEY}:0", SystemFailure, END),
+        (f"dpsample-refused:null:0 {KEY}", InvalidValue, "the key column 'k' must have no NULL"),
+        (f"dpsample-refused:null:739173 {KEY}", SystemFailure, END),
+        (f"InvalidValue: q must {KEY}; found {KEY}", InvalidValue, "a scheme states a probability"),
+        (f"{KEY} must be accessible; found {KEY}", SystemFailure, "every worker must be able to write"),
+    ],
+)
+def test_data_that_look_like_an_error_of_ours(key: str, kind: type[DpsampleError], rule: str, spark: Any) -> None:
+    """They select a sentence at worst, and no word of theirs is passed on."""
+    frame = faults.rows_of(rows(spark, key), faults.failing)
+    refused(lambda: dpsample.spark.release(frame, "k", privacy=PRIVACY), kind, rule)
