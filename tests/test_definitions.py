@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from dp_accounting.pld import privacy_loss_distribution
-from dp_accounting.rdp import rdp_privacy_accountant
-from mpmath import mp, mpf
+from dp_accounting.pld import privacy_loss_distribution  # type: ignore[import-untyped]
+from dp_accounting.rdp import rdp_privacy_accountant  # type: ignore[import-untyped]
+from mpmath import mp, mpf  # type: ignore[import-untyped]
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, SampleSize, Sampling
