@@ -226,8 +226,8 @@ def test_files_that_are_no_ledgers(tmp_path: Path) -> None:
         path.write_bytes(content)
         with refused("must be a ledger as dpsample wrote it"):
             read_ledger(path)
-    path.write_bytes(b'{"format":"dpsample ledger","version":3}\n')
-    with refused("this dpsample reads versions up to 2 of ledgers"):
+    path.write_bytes(b'{"format":"dpsample ledger","version":4}\n')
+    with refused("this dpsample reads versions up to 3 of ledgers"):
         read_ledger(path)
     with refused("a ledger must exist"):
         read_ledger(tmp_path / "none.ledger")
@@ -434,9 +434,9 @@ def test_a_ledger_of_version_1_goes_on(tmp_path: Path) -> None:
         ("1.parquet", "entered", None),
     ]
     assert old.hashes[1] == "102cddbdbfcd79b5786caca75263d93981ddd94e68b8dc5c8f885a36a6ead944"
-    check_ledger(path, Privacy("1.25", "8e-7"), "element")
+    check_ledger(path, Charge(Privacy("1.25", "8e-7"), "element", "x"))
     with refused("the releases of 'events' may spend"):
-        check_ledger(path, Privacy("1.26", "8e-7"), "element")
+        check_ledger(path, Charge(Privacy("1.26", "8e-7"), "element", "x"))
     reserve_budget(path, HALF).confirm()
     assert path.read_bytes().startswith(OLD)
     added = [json.loads(line) for line in path.read_bytes()[len(OLD) :].splitlines()]
@@ -449,7 +449,7 @@ def test_lines_of_version_1_follow_a_first_line_of_version_1_alone(tmp_path: Pat
     path = tmp_path / "a.ledger"
     head = new_ledger(path, "events", BUDGET).head
     new = path.read_bytes()
-    for version, rule in (({}, "as dpsample wrote it"), ({"version": 3}, "reads versions up to 2 of ledgers")):
+    for version, rule in (({}, "as dpsample wrote it"), ({"version": 4}, "reads versions up to 3 of ledgers")):
         line = {"previous": head, "spent": BUDGET.to_json(), "release": "x", "time": "then", **version}
         path.write_bytes(new + json.dumps(line).encode() + b"\n")
         with refused(rule):
@@ -513,7 +513,7 @@ def test_a_sample_is_released_once(tmp_path: Path) -> None:
     reserve_budget(path, one).cancel()  # nothing was drawn
     reserve_budget(path, one)  # forfeited: its tokens may have been seen
     for refuse in (
-        lambda: check_ledger(path, HALF.privacy, "element", one.sample),
+        lambda: check_ledger(path, one),
         lambda: reserve_budget(path, one),
     ):
         with refused("a sample is released once") as info:

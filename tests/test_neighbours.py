@@ -27,6 +27,7 @@ import dpsample
 import servers
 from clusters import Cluster
 from dpsample import CustomSampling, Ppswor, Priority, Privacy, SampleSize, Source
+from dpsample.accounting.parts import Part
 from dpsample.private.engine.duckdb import DuckDB
 from neighbours import Observation, command, differences, observe
 
@@ -126,6 +127,16 @@ def table(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:
     return Source(columns(rows, pa.large_string()), "k", **options)
 
 
+def one_part(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:
+    """Of two parts, by the user; one of the rest has no key."""
+    table = columns(rows, pa.string())
+    parts = pa.array(["in" if u % 2 == 0 else "out" for u, _ in rows], pa.string())
+    table = table.append_column("p", parts)
+    other = pa.table({"u": pa.array([1]), "k": pa.array([None], pa.string()), "p": ["out"]})
+    pq.write_table(pa.concat_tables([table, other]), folder / "data.parquet")
+    return Source(folder / "data.parquet", "k", **options).of_part(Part("p", "in"))
+
+
 KINDS = {
     "parquet text": Kind(TEXTS, parquet(pa.string())),
     "parquet integers": Kind(NUMBERS, parquet(pa.int64())),
@@ -134,6 +145,7 @@ KINDS = {
     "parquet moments": Kind(MOMENTS, parquet(pa.timestamp("us", "UTC"))),
     "parquet bytes": Kind(BYTES, parquet(pa.binary())),
     "parquet flags": Kind([True, False], parquet(pa.bool_())),
+    "parquet part": Kind(TEXTS, one_part),
     "arrow file": Kind(TEXTS, arrow_file),
     "csv": Kind(TEXTS, delimited("csv", ",")),
     "tsv": Kind(TEXTS, delimited("tsv", "\t")),
@@ -166,12 +178,14 @@ ELEMENTS: list[dict[str, Any]] = [
     {"size": SampleSize(4, "priority", power="0.5"), "total": "0.1"},
     {"ledger": True},
     {"ledger": True, "total": True, "drop_null": True},
+    {"ledger": True, "part_vouched": ("day", "2026-11-14")},
 ]
 USERS: list[dict[str, Any]] = [
     {"max_keys_per_user": 1},
     {"max_keys_per_user": 2, "sampling": Priority("0.1")},
     {"max_keys_per_user": 3, "total": True, "ledger": True},
     {"max_keys_per_user": 2, "size": 4, "keys_only": True},
+    {"max_keys_per_user": 2, "ledger": True, "part_vouched": ("day", "2026-11-14")},
 ]
 
 

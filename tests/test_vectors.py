@@ -15,6 +15,7 @@ import pytest
 from dpsample import Ledger, Privacy, Release, Sample, read_ledger, read_release, read_sample
 from dpsample.accounting.charges import Charge
 from dpsample.accounting.ledger import reserve_budget
+from dpsample.accounting.parts import Part
 from dpsample.exact import text
 from dpsample.files import kind_of
 
@@ -51,6 +52,7 @@ def terms_of(release: Release) -> dict[str, Any]:
         "total": terms.total and terms.total.to_json(),
         "ledger": terms.ledger,
         "dpsample": terms.dpsample,
+        **({} if terms.part is None else {"part": terms.part.to_json()}),
     }
 
 
@@ -81,6 +83,8 @@ def entries_of(ledger: Ledger) -> dict[str, Any]:
         "spent": [text(epsilon), text(delta), rule],
         "head": ledger.head,
         "hashes": ledger.hashes,
+        **({} if ledger.account is None else {"account": ledger.account.to_json(), "more": ledger.more}),
+        **({} if ledger.parts is None else {"parts": ledger.parts, "largest part": ledger.largest_part}),
     }
 
 
@@ -125,7 +129,8 @@ def test_a_ledger_reads_as_it_was_written_and_goes_on(name: str, tmp_path: Path)
     copy = tmp_path / name
     copy.write_bytes((FOLDER / name).read_bytes())
     small = Privacy(Fraction(1, 1000), Fraction(1, 10**12))
-    reserve_budget(copy, Charge(small, ledger.unit, "next.parquet")).confirm()
+    part = None if ledger.parts is None else Part(ledger.parts, "the next")
+    reserve_budget(copy, Charge(small, ledger.unit, "next.parquet", part=part)).confirm()
     grown = read_ledger(copy)
     assert grown.entries[:-1] == ledger.entries
     assert grown.entries[-1].privacy == small
@@ -136,7 +141,8 @@ def test_every_kind_version_and_format_is_there() -> None:
     formats = {"parquet", "arrow", "csv"}
     assert kinds >= {("release", version, form) for version in "12" for form in formats | {"parts"}}
     assert kinds >= {("sample", version, form) for version in "12" for form in formats}
-    assert ("ledger", "1", "ledger") in kinds
+    assert kinds >= {("release", "3", form) for form in formats}
+    assert {("ledger", "1", "ledger"), ("ledger", "3", "ledger")} <= kinds
     there = {path.name for path in FOLDER.iterdir()} - {"make.py", "expected.json", "coverage.json", "__pycache__"}
     assert there - {f"{name}.json" for name in EXPECTED} == set(EXPECTED)
     for name in EXPECTED:

@@ -26,7 +26,8 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     cli           the `dpsample` command
 """
 
-from dpsample.accounting.ledger import Ledger, new_ledger, read_ledger
+from dpsample.accounting.balance import Ledger
+from dpsample.accounting.ledger import new_ledger, read_ledger
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
 from dpsample.privacy import Privacy

@@ -1,7 +1,8 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
-The data are generated, the coins are secret: made again, the files would be others. What each holds is noted before it
-is written; a folder of parts, which workers write, is read with pyarrow alone.
+`make.py FOLDER 3` makes those of version 3 alone, and adds what they hold. The data are generated, the coins secret:
+made again, the files would be others. What each holds is noted before it is written; a folder of parts, which workers
+write, is read with pyarrow alone.
 """
 
 import datetime
@@ -128,5 +129,33 @@ def main(folder: Path) -> None:
     (folder / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def add_version_3(folder: Path) -> None:
+    """Write a release of a part and ledgers with parts, and add what they hold."""
+    added: dict[str, Any] = {}
+    days = pa.table({"query": elements()["query"], "day": [f"day {n % 2}" for n in range(len(elements()))]})
+    ledgers: dict[str, dict[str, Any]] = {
+        "ledger-3-parts.ledger": {"unit": "user", "parts": "day"},
+        "ledger-3-renyi.ledger": {"account": "renyi", "parts": "day", "aside": "1/4"},
+    }
+    for name, options in ledgers.items():
+        dpsample.new_ledger(folder / name, "clicks by day", Privacy("7/2", "1/100"), **options)
+    made = None
+    for n in range(3):
+        part = ("day", f"day {n % 2}")
+        renyi = folder / "ledger-3-renyi.ledger"
+        made = dpsample.release(days, "query", privacy=Privacy("1/2", "1e-4"), part=part, ledger=renyi)
+        users: dict[str, Any] = {"user": "user", "max_keys_per_user": 2, "part_vouched": part}
+        dpsample.release(clicks(), "query", privacy=PRIVACY, ledger=folder / "ledger-3-parts.ledger", **users)
+    assert made is not None
+    for form in FORMATS:
+        added[f"release-3-part.{form}"] = content_of(made)
+        made.write(folder / f"release-3-part.{form}")
+    for name in ledgers:
+        added[name] = content_of(dpsample.read_ledger(folder / name))
+    known = (folder / "expected.json").read_text().removesuffix("\n}\n")
+    lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in added.items()]
+    (folder / "expected.json").write_text(",\n".join([known, *lines]) + "\n}\n")
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1])) if sys.argv[2:] != ["3"] else add_version_3(Path(sys.argv[1]))

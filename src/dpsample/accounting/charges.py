@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 from dpsample.accounting.ledger_file import Line
+from dpsample.accounting.parts import Part
+from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize
-from dpsample.exact import text
+from dpsample.exact import exact, text
 from dpsample.files.metadata import canonical, sha256_of
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import CustomSampling, Sampling
@@ -21,6 +24,9 @@ class Charge:
 
     `source` is the public description of what is read, `scheme` the form of `scheme_form`, and `sample` the
     identity of the sample that is sanitized, which tells nothing of its rows. What is not known is None.
+
+    `part` is the part of the dataset that is read. `curve` is the certified Rényi curve; without one, a Rényi ledger
+    takes that of the worst mechanism of this privacy.
     """
 
     privacy: Privacy
@@ -32,6 +38,8 @@ class Charge:
     max_keys: int | None = None
     scheme: Mapping[str, Any] | None = None
     sample: str | None = None
+    part: Part | None = None
+    curve: RenyiCurve | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a line."""
@@ -45,6 +53,8 @@ class Charge:
             "max_keys_per_user": self.max_keys,
             "scheme": None if self.scheme is None else dict(self.scheme),
             "sample": self.sample,
+            **({} if self.part is None else {"part": self.part.to_json()}),
+            **({} if self.curve is None else {"curve": self.curve.to_json()}),
         }
 
     @classmethod
@@ -60,6 +70,8 @@ class Charge:
             form.get("max_keys_per_user"),
             form.get("scheme"),
             form.get("sample"),
+            Part.from_json(form["part"]) if "part" in form else None,
+            _curve(form["curve"]["delta"], tuple(form["curve"]["orders"].items())) if "curve" in form else None,
         )
 
     def __str__(self) -> str:
@@ -71,6 +83,7 @@ class Charge:
             self.max_keys and f"up to {self.max_keys} keys per user",
             self.scheme and "sampled by " + ", ".join(f"{name} {value}" for name, value in self.scheme.items()),
             self.sample and f"sample {self.sample}",
+            self.part and f"part: {self.part}",
         ]
         return "; ".join(part for part in parts if part)
 
@@ -113,6 +126,13 @@ class Entry:
         status = {"reserved": "reserved, not confirmed", "cancelled": "cancelled, not spent"}
         spent = amount(self.privacy.epsilon, self.privacy.delta)
         return f"{spent}  {shown(self.release)}  {shown(self.time)}  {status.get(self.status, self.status)}"
+
+
+@lru_cache(maxsize=256)  # of many lines, most have the same curve
+def _curve(delta: str, orders: tuple[tuple[str, str], ...]) -> RenyiCurve:
+    """Read a curve; canonical JSON sorts its orders as text."""
+    ordered = sorted(orders, key=lambda at: exact(at[0], "an order"))
+    return RenyiCurve.from_json({"delta": delta, "orders": dict(ordered)})
 
 
 def scheme_form(scheme: Sampling | SampleSize) -> dict[str, Any]:

@@ -11,23 +11,21 @@ lines: it reserves its part of the budget before anything is drawn, and confirms
 Every line is JSON and names the SHA-256 of the line before it, so that no line can be changed, left out or moved
 without all that follow it being written anew (`ledger_file`). It also states what the budget is spent on.
 
-How much is spent is the sum of all epsilons and of all deltas. If the ledger states what any single release may spend
-at most, so that this was fixed before anything was seen, it is that of as many releases of that size by the optimal
-composition theorem, where this allows more.
+The first line also says by which of the `rules` releases add up, and whether parts that do not overlap are accounted
+for one by one (`balance`).
 """
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from dpsample.accounting.balance import Ledger
 from dpsample.accounting.budget import UNITS
-from dpsample.accounting.charges import Charge, Entry, add_line, amount, scheme_form, shown
-from dpsample.accounting.composition import composed_delta, largest_count
+from dpsample.accounting.charges import Charge, Entry, add_line, scheme_form, shown
+from dpsample.accounting.filters import ASIDE, RenyiBudget
 from dpsample.accounting.ledger_file import (
     check_room,
     damaged,
@@ -37,159 +35,61 @@ from dpsample.accounting.ledger_file import (
     with_line,
     write_lines,
 )
+from dpsample.accounting.parts import Part
+from dpsample.accounting.rules import curve_of
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.exact import text
+from dpsample.exact import Number
 from dpsample.files.metadata import PARTS, PathLike, failures, resolved, sha256_of, sidecar_of
 from dpsample.privacy import Privacy
 from dpsample.release.release import Release, read_release
 
-
-@dataclass(frozen=True)
-class Ledger:
-    """A ledger as it was read: a checked chain of lines.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = new_ledger(f"{folder}/queries.ledger", "queries", Privacy(2, 1e-6))
-    ...     charge = Charge(Privacy(1, 1e-8), "element", "first.parquet", source="events", keys=("query",))
-    ...     with reserve_budget(f"{folder}/queries.ledger", charge) as reservation:
-    ...         reservation.mark_drawn()
-    ...         reservation.confirm()
-    ...     print(read_ledger(f"{folder}/queries.ledger"))
-    Ledger of 'queries': epsilon 2, delta 1e-06 for each element
-      1  epsilon 1, delta 1e-08  first.parquet  ...  confirmed
-         of events; key: query
-      spent: epsilon 1, delta 1e-08 (basic composition); left: epsilon 1, delta 9.9e-07
-    """
-
-    dataset: str
-    budget: Privacy
-    unit: str
-    each: Privacy | None = None
-    entries: tuple[Entry, ...] = ()
-    head: str = field(default="", compare=False)
-    hashes: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    """The hashes of all lines, the head last. One that is noted elsewhere shows that no line before it was cut off."""
-
-    @property
-    def charged(self) -> tuple[Entry, ...]:
-        """The entries that are spent: all but those that were cancelled."""
-        return tuple(entry for entry in self.entries if entry.status != "cancelled")
-
-    @property
-    def basic(self) -> tuple[Fraction, Fraction]:
-        """The sums of all epsilons and of all deltas."""
-        return (
-            sum((entry.privacy.epsilon for entry in self.charged), Fraction(0)),
-            sum((entry.privacy.delta for entry in self.charged), Fraction(0)),
-        )
-
-    @cached_property
-    def releases(self) -> int | None:
-        """How many releases the ledger allows; None if it is their sums that count.
-
-        It follows from the first line alone: a rule that is chosen later might be chosen by what was seen.
-        """
-        if self.each is None:
-            return None
-        sums = min(int(self.budget.epsilon / self.each.epsilon), int(self.budget.delta / self.each.delta))
-        most = largest_count(self.each, self.budget)
-        return most if most > sums else None
-
-    @property
-    def spent(self) -> tuple[Fraction, Fraction, str]:
-        """Epsilon and delta that are spent so far, and by which rule."""
-        epsilon, delta = self.basic
-        if self.each is not None and self.releases is not None and self.charged:
-            composed = _composed_epsilon(self.each, len(self.charged), self.budget)
-            if composed < epsilon or delta > self.budget.delta:
-                return composed, self.budget.delta, "optimal composition"
-        return epsilon, delta, "basic composition"
-
-    def require(self, privacy: Privacy, unit: str, sample: str | None = None) -> None:
-        """Refuse what the budget does not allow, and a sample that was released before."""
-        if unit != self.unit:
-            raise InvalidValue(
-                f"the ledger of {self.dataset!r} counts privacy of one {self.unit}",
-                f"a release that protects one {unit}",
-                f"use another ledger, or protect each {self.unit}",
-            )
-        if self.each is not None and not (privacy.epsilon <= self.each.epsilon and privacy.delta <= self.each.delta):
-            raise InvalidValue(
-                f"a release of {self.dataset!r} may spend {amount(self.each.epsilon, self.each.delta)} at most",
-                amount(privacy.epsilon, privacy.delta),
-                "spend less",
-            )
-        epsilon, delta = self.basic
-        if self.releases is not None:
-            allowed = len(self.charged) < self.releases
-            finding = f"{len(self.charged)} releases of {self.releases} that it allows"
-        else:
-            allowed = epsilon + privacy.epsilon <= self.budget.epsilon and delta + privacy.delta <= self.budget.delta
-            finding = f"{amount(epsilon, delta)} already spent, and {amount(privacy.epsilon, privacy.delta)} requested"
-        if not allowed:
-            raise InvalidValue(
-                f"the releases of {self.dataset!r} may spend {amount(self.budget.epsilon, self.budget.delta)} together",
-                finding,
-                "spend less, or do without this release",
-            )
-        for number, entry in enumerate(self.entries, 1):
-            if sample is not None and entry.charge.sample == sample and entry.status != "cancelled":
-                raise InvalidValue(
-                    "a sample is released once: two releases of one sample spend more than their sum",
-                    f"entry {number} of the ledger of {self.dataset!r}, which released this sample",
-                    "use that release, or draw another sample",
-                )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what the ledger states, with its sums."""
-        epsilon, delta, rule = self.spent
-        return {
-            "dataset": self.dataset,
-            "budget": self.budget.to_json(),
-            "unit": self.unit,
-            "each": None if self.each is None else self.each.to_json(),
-            "releases_allowed": self.releases,
-            "entries": [entry.to_json() for entry in self.entries],
-            "spent": {"epsilon": text(epsilon), "delta": text(delta), "rule": rule},
-            "head": self.head,
-        }
-
-    def __str__(self) -> str:
-        lines = [f"Ledger of {self.dataset!r}: {amount(self.budget.epsilon, self.budget.delta)} for each {self.unit}"]
-        if self.each is not None:
-            rule = f": {self.releases} releases in all" if self.releases is not None else ""
-            lines.append(f"  at most {amount(self.each.epsilon, self.each.delta)} for each release{rule}")
-        for number, entry in enumerate(self.entries, 1):
-            lines += [f"  {number}  {entry}", *([f"     {entry.charge}"] if str(entry.charge) else [])]
-        epsilon, delta, rule = self.spent
-        left = (
-            amount(self.budget.epsilon - epsilon, self.budget.delta - delta)
-            if self.releases is None
-            else f"{self.releases - len(self.charged)} releases"
-        )
-        return "\n".join([*lines, f"  spent: {amount(epsilon, delta)} ({rule}); left: {left}"])
+ACCOUNTS: Final = ("epsilon", "renyi")
 
 
 def new_ledger(
-    path: PathLike, dataset: str, budget: Privacy, unit: str = "element", each: Privacy | None = None
+    path: PathLike,
+    dataset: str,
+    budget: Privacy,
+    unit: str = "element",
+    each: Privacy | None = None,
+    *,
+    account: str = "epsilon",
+    aside: Number = ASIDE,
+    parts: str | None = None,
 ) -> Ledger:
-    """Start a ledger; a file that exists is never replaced.
+    """Start a ledger; a file that exists is never replaced. What is stated here cannot be changed later.
 
-    `each` is the most that any single release may spend: fixed now, it lets many small releases be counted by the
-    optimal composition theorem, whatever is decided after looking at the first ones.
+    each     the most that any single release may spend: fixed now, it lets many small releases be counted by the
+             optimal composition theorem, whatever is decided after looking at the first ones
+    account  what adds up: "epsilon", or with "renyi" the Rényi curves of releases, which many releases of any size may
+             share
+    aside    with "renyi": the share of delta that the deltas of releases may add up to
+    parts    what the parts of the dataset are called that do not overlap, such as "day": each part has all of the
+             budget, and a user is protected within one part
     """
     if not isinstance(dataset, str) or not dataset or not dataset.isprintable():
         raise InvalidValue("a dataset has a name", repr(dataset), "give it one")
     if unit not in UNITS:
         raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(unit), "choose one")
+    if account not in ACCOUNTS:
+        raise InvalidValue(f"the account is one of {', '.join(ACCOUNTS)}", repr(account), "choose one")
+    if parts is not None and not (isinstance(parts, str) and parts and parts.isprintable()):
+        raise InvalidValue("parts have a name, such as that of a column", repr(parts), "give them one, such as 'day'")
     if each is not None and not (each.epsilon <= budget.epsilon and each.delta <= budget.delta):
         raise InvalidValue("a single release spends no more than all", repr(each), "choose a smaller one")
+    if each is not None and account == "renyi":
+        raise InvalidValue(
+            "the most that each release may spend goes with the account of epsilon",
+            "the Rényi account, which needs none",
+            "leave one of them out",
+        )
     form = {
         "dataset": dataset,
         "budget": budget.to_json(),
         "unit": unit,
         "each": None if each is None else each.to_json(),
+        **({"account": RenyiBudget.of(budget, aside).to_json()} if account == "renyi" else {}),
+        **({} if parts is None else {"parts": parts}),
     }
     write_lines(resolved(path), with_line(b"", form)[0], new=True)
     return read_ledger(path)
@@ -200,10 +100,10 @@ def read_ledger(path: PathLike) -> Ledger:
     return _read(existing_ledger(path))[1]
 
 
-def check_ledger(path: PathLike, privacy: Privacy, unit: str, sample: str | None = None) -> None:
+def check_ledger(path: PathLike, charge: Charge) -> None:
     """Refuse, before any work, what `reserve_budget` would refuse: it takes the lock, and tries to write."""
     with locked_ledger(path) as target:
-        _read(target)[1].require(privacy, unit, sample)
+        _read(target)[1].require(charge)
         check_room(target)
 
 
@@ -349,7 +249,8 @@ def _differences(entry: Entry, release: Release) -> list[str]:
         "contribution bound": (charge.max_keys, terms.max_keys),
         "scheme": (charge.scheme, scheme),
     }
-    return [name for name, (entered, released) in pairs.items() if entered not in (None, released)]
+    differing = [name for name, (entered, released) in pairs.items() if entered not in (None, released)]
+    return [*differing, *(["part"] if charge.part != terms.part else [])]  # what states no part is of all of them
 
 
 def _read(target: Path) -> tuple[bytes, Ledger]:
@@ -373,26 +274,21 @@ def _read(target: Path) -> tuple[bytes, Ledger]:
             tuple(entries.values()),
             hashes[-1],
             hashes,
+            RenyiBudget.from_json(first["account"], budget) if "account" in first else None,
+            _name(first.get("parts")),
         )
     except (ValueError, LookupError, TypeError, AttributeError):  # InvalidValue is a ValueError
         pass
     raise damaged(target, number)
 
 
+def _name(parts: Any) -> str | None:
+    return None if parts is None else Part(parts, "").name  # refuses what is no name
+
+
 def _reserved(target: Path, charge: Charge) -> tuple[bytes, str]:
     """The lines of a ledger and one that reserves, and its hash; what the ledger does not allow is refused."""
     data, ledger = _read(target)
-    ledger.require(charge.privacy, charge.unit, charge.sample)
+    ledger.require(charge)
+    charge = replace(charge, curve=None if ledger.account is None else curve_of([charge]))
     return with_line(data, {"kind": "reserve", **charge.to_json()})
-
-
-def _composed_epsilon(each: Privacy, releases: int, budget: Privacy) -> Fraction:
-    """The smallest epsilon, to three figures, proved for this number of releases with all of the budget's delta."""
-    low, high = 0, 1000
-    while high - low > 1:
-        middle = (low + high) // 2
-        if composed_delta(each, releases, budget.epsilon * middle / 1000) <= budget.delta:
-            high = middle
-        else:
-            low = middle
-    return budget.epsilon * high / 1000

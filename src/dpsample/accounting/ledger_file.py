@@ -5,7 +5,8 @@ name. At every moment, whoever is killed, the file is the old ledger or the new 
 else damaged the file, and nothing more is spent until it is restored.
 
 Every line states its version. Lines of version 1 state none, and follow a first line of version 1 only. They stay as
-they are; a line that is added to them has the newest version. docs/format.md specifies all fields.
+they are. A line that is added has version 2, or 3 if it has fields of version 3 or the first line is of version 3.
+docs/format.md specifies all fields.
 """
 
 import contextlib
@@ -24,7 +25,8 @@ from dpsample.files.atomic_file import Temporary
 from dpsample.files.metadata import PathLike, canonical, failures, resolved, sha256_of
 
 _FORMAT = "dpsample ledger"
-_VERSION = 2
+_VERSION = 3
+_FIELDS = {"account", "parts", "part", "curve"}  # of version 3
 _PATIENCE = 60.0  # seconds to wait for another process, which holds the lock for some milliseconds
 
 
@@ -80,7 +82,9 @@ def with_line(data: bytes, form: Mapping[str, Any]) -> tuple[bytes, str]:
 
     chain = {"previous": sha256_of(data[:-1].rpartition(b"\n")[2])} if data else {"format": _FORMAT}
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    line = canonical({**chain, "version": _VERSION, "time": now, "dpsample": __version__, **form})
+    first = (_json_object(data.partition(b"\n")[0]) or {}).get("version", 2)
+    version = 3 if first == 3 or _FIELDS & form.keys() else 2
+    line = canonical({**chain, "version": version, "time": now, "dpsample": __version__, **form})
     return data + line + b"\n", sha256_of(line)
 
 

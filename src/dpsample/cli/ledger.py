@@ -33,6 +33,15 @@ def ledger_commands() -> None:
 )
 @click.option("--each-epsilon", help="The most that a single release may spend; then more of them fit.")
 @click.option("--each-delta", help="The same for delta; both or none.")
+@click.option(
+    "--account",
+    type=click.Choice(["epsilon", "renyi"]),
+    default="epsilon",
+    show_default=True,
+    help="What adds up: epsilon and delta, or Rényi divergences, of which many releases fit in.",
+)
+@click.option("--aside", help="With --account renyi: share of delta for the deltas of the releases.  [default: 0.1]")
+@click.option("--parts", help="Name of parts that do not overlap, such as the column day. Each has all of the budget.")
 @options.output_format
 def new(
     file: str,
@@ -42,6 +51,9 @@ def new(
     unit: str,
     each_epsilon: str | None,
     each_delta: str | None,
+    account: str,
+    aside: str | None,
+    parts: str | None,
     form: str,
 ) -> None:
     """Start a ledger. A file that exists is never replaced.
@@ -49,17 +61,28 @@ def new(
     With --each-epsilon and --each-delta, the number of releases is limited by the optimal composition theorem, which
     allows more small ones than the sums do. It must be fixed now, before anything is seen.
 
+    With --account renyi, each release enters its Rényi divergences, and releases may differ in size. One is allowed
+    while the sum of at least one order stays within that order's budget.
+
+    With --parts day, releases with --part day=VALUE cost the maximum over the days, not the sum. With --unit user, one
+    user within one day is protected, and every release names its part.
+
     \b
     Examples:
       dpsample ledger new events.ledger --dataset events --epsilon 2 --delta 1e-6
       dpsample ledger new clicks.ledger --dataset clicks -e 3 -d 1e-6 --unit user --each-epsilon 0.1 --each-delta 1e-9
+      dpsample ledger new daily.ledger --dataset events -e 3 -d 1e-6 --account renyi
+      dpsample ledger new days.ledger --dataset clicks -e 1 -d 1e-6 --unit user --parts day
     """
     from dpsample.accounting.ledger import new_ledger
 
     if (each_epsilon is None) != (each_delta is None):
         raise click.UsageError("--each-epsilon and --each-delta go together; found one; add the other")
     each = None if each_epsilon is None or each_delta is None else Privacy(each_epsilon, each_delta)
-    ledger = new_ledger(file, dataset, Privacy(epsilon, delta), unit, each)
+    if aside is not None and account != "renyi":
+        raise click.UsageError("--aside goes with --account renyi; found --account epsilon; leave --aside out")
+    more = {} if aside is None else {"aside": aside}
+    ledger = new_ledger(file, dataset, Privacy(epsilon, delta), unit, each, account=account, parts=parts, **more)
     print_result(ledger.to_json(), [str(ledger)], form)
 
 

@@ -52,6 +52,19 @@ totals = together(
     click.option("--with-total", is_flag=True, help="Add a private total of elements. Costs a share of epsilon."),
     click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs."),
 )
+part = together(
+    click.option(
+        "--part",
+        metavar="COLUMN=VALUE",
+        help="Read only the rows whose column has this value, as text. In a ledger with --parts COLUMN, releases of "
+        "different parts cost the maximum, not the sum. Choose it without looking at the data.",
+    ),
+    click.option(
+        "--part-vouched",
+        metavar="NAME=VALUE",
+        help="State that the source has rows of this part alone. Nothing is checked, and the release says so.",
+    ),
+)
 ledger = click.option("--ledger", help="Ledger to charge. A release that exceeds its budget is refused.")
 scheme = together(
     click.option(
@@ -163,8 +176,20 @@ def release_options(given: dict[str, Any]) -> dict[str, Any]:
         "sampling": None if size else sampling_of(given),
         "size": size,
         "total": given["total_share"] if given["with_total"] else False,
+        "part": part_of(given["part"], "--part"),
+        "part_vouched": part_of(given["part_vouched"], "--part-vouched"),
         **{name: given[name] for name in ("max_keys_per_user", "ledger", "keys_only", "grid", "strategy")},
     }
+
+
+def part_of(text: str | None, option: str) -> tuple[str, str] | None:
+    """Read NAME=VALUE; the value may have further equals signs."""
+    if text is None:
+        return None
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.UsageError(f"{option} is a name and a value; found {text!r}; write {option} day=2026-11-14")
+    return name, value
 
 
 def size_of(given: dict[str, Any]) -> Any:

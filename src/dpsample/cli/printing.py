@@ -10,6 +10,7 @@ import click
 
 from dpsample.exact import text
 from dpsample.presentation.explain import (
+    explain_part,
     explain_privacy,
     explain_sampling,
     explain_size,
@@ -18,7 +19,8 @@ from dpsample.presentation.explain import (
     visibility,
 )
 
-_PRINTED = ("privacy", "unit", "max_keys_per_user", "per_key", "sampling", "size", "total", "ledger")  # of a release
+# of a release
+_PRINTED = ("privacy", "unit", "max_keys_per_user", "per_key", "sampling", "size", "total", "part", "ledger")
 
 
 class Seen:
@@ -82,6 +84,7 @@ def print_release(
         *([f"Size    {explain_size(terms.size)}"] if terms.size else []),
         *([f"Total   {explain_total(terms.total)}"] if terms.total else []),
         f"Privacy {explain_privacy(terms.privacy, terms.max_keys)}",
+        *([f"Part    {explain_part(terms.part, terms.max_keys)}"] if terms.part else []),
         f"Seen    {explain_visibility(sampling, terms.per_key)}",
         *([f"Ledger  entered as {terms.ledger}"] if terms.ledger else []),
     ]

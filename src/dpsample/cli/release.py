@@ -17,6 +17,7 @@ from dpsample.presentation.explain import explain_sampling
 @options.totals
 @options.tokens
 @options.ledger
+@options.part
 @options.output
 @options.machine
 @options.output_format
@@ -34,6 +35,7 @@ def release(output: str, force: bool, form: str, show_private: bool, **given: An
       dpsample release clicks.parquet -k page --user user_id --max-keys-per-user 20 -e 1 -d 1e-8 -o pages.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --scheme ppswor --sample-size 100000 -o sample.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --with-total --ledger events.ledger -o queries.parquet
+      dpsample release events.parquet -k query -e 1 -d 1e-8 --part day=2026-11-14 --ledger days.ledger -o 14.parquet
       dpsample release hdfs:///events -k query -e 1 -d 1e-8 --engine spark --master yarn -o queries.private/
     """
     options.check_engine(given, show_private)

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import text
 from dpsample.privacy import Privacy
@@ -50,6 +51,16 @@ def explain_protected(max_keys: int | None = None) -> str:
         return "each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)"
     keys = "1 key" if max_keys == 1 else f"up to {max_keys:,} keys, once in each"
     return f"each user (all rows of one person), who counts in {keys}"
+
+
+def explain_part(part: Part, max_keys: int | None = None) -> str:
+    """State the part of the dataset that was read, and what that means for users.
+
+    >>> print(explain_part(Part("day", "2026-11-14"), 50))
+    rows with day = 2026-11-14 alone; a user is protected within one day
+    """
+    rows = "rows with " + str(part) + ("" if part.vouched else " alone")
+    return rows + ("" if max_keys is None else f"; a user is protected within one {part.name}")
 
 
 def explain_privacy(privacy: Privacy, max_keys: int | None = None) -> str:

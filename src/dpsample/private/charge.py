@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import Protocol
 
-from dpsample.accounting.charges import Charge, scheme_form
+from dpsample.accounting.charges import Charge
 from dpsample.accounting.ledger import reserve_budget
 from dpsample.private.request import Request
 
@@ -54,14 +54,4 @@ def reserve(ledger: str | PathLike[str] | None, charge: Charge) -> AbstractConte
 
 def charge_of(request: Request, output: str) -> Charge:
     """State what a release spends, and on what: names and public parameters, no data."""
-    setting, source = request.setting, request.source
-    return Charge(
-        setting.privacy,
-        setting.budget.unit,
-        output,
-        source=str(source),
-        keys=source.key,
-        user=source.user,
-        max_keys=setting.max_keys_per_user,
-        scheme=scheme_form(setting.size or setting.sampling),
-    )
+    return request.charge(output)

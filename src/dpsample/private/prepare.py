@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
+from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.private.checks import check_source, rereads, usable_strategy
 from dpsample.private.engine import Engine
@@ -75,7 +76,7 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
         sampling, realized = size.sampling(noisy_weights), RealizedSize(size.size, noisy_weights)
     if budget.total:
         total = noisy_total(count_elements(), budget, budget.total, coins.fresh())
-    terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total)
+    terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total, request.part)
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
     return Plan(Counting(source, keys, sampling, strategy, counted), terms)
 
@@ -121,6 +122,7 @@ def terms_of(
     grid: int | None = None,
     size: RealizedSize | None = None,
     total: Total | None = None,
+    part: Part | None = None,
 ) -> Terms:
     """Put together what a release is made with."""
     return Terms(
@@ -135,4 +137,5 @@ def terms_of(
         per_key=budget.per_key,
         size=size,
         total=total,
+        part=part,
     )

@@ -9,8 +9,10 @@ from fractions import Fraction
 from os import PathLike, fspath
 from typing import Any, Literal, TypedDict
 
+from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.ledger import check_ledger
+from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
@@ -33,6 +35,8 @@ class Options(TypedDict, total=False):
     max_keys_per_user: int | None  # the contribution bound: each user keeps this many keys, chosen at random
     total: bool | Number  # add a private total of elements: True, or the share of epsilon that it costs
     ledger: str | PathLike[str] | None  # enter the release there first, or refuse it
+    part: tuple[str, str] | None  # a column and a value, as text: read the rows of this part alone
+    part_vouched: tuple[str, str] | None  # a name and a value: the caller states that the source is this part alone
     keys_only: bool  # report keys without tokens and estimates
     grid: int | None  # tokens are multiples of 1/grid; by default chosen by epsilon
     drop_null: bool  # leave out rows with a NULL key or user, instead of refusing them
@@ -48,13 +52,14 @@ class Request:
     ledger: str | PathLike[str] | None = None
     grid: int | None = None
     strategy: Strategy = "auto"
+    part: Part | None = None  # of the dataset; unless it is vouched for, the source reads its rows alone
 
     def __post_init__(self) -> None:
         check_users(self.source, self.setting.max_keys_per_user)
         size, sampling = self.setting.size, self.setting.sampling
         strategy_of(self.source, sampling if size is None else size.with_tau(Fraction(1)), self.strategy)
         if self.ledger is not None:
-            check_ledger(self.ledger, self.setting.privacy, self.setting.budget.unit)
+            check_ledger(self.ledger, self.charge(""))
 
     @classmethod
     def of(
@@ -73,6 +78,8 @@ class Request:
         source = Source.of(
             data, key, frequency=frequency, drop_null=options.pop("drop_null", False), user=options.pop("user", None)
         )
+        part = part_of(options.pop("part", None), options.pop("part_vouched", None), source.part)
+        source = source if part is None or part.vouched or part == source.part else source.of_part(part)
         sampling, size = options.pop("sampling", None), options.pop("size", None)
         check_sampling_or_size(sampling, size)
         setting = Setting(
@@ -83,11 +90,37 @@ class Request:
             options.pop("total", False),
             options.pop("keys_only", False),
         )
-        return cls(source, setting, **options)
+        return cls(source, setting, part=part, **options)
+
+    def charge(self, output: str) -> Charge:
+        """State what the release spends, and on what: names and public parameters, no data."""
+        setting, source = self.setting, self.source
+        return Charge(
+            setting.privacy,
+            setting.budget.unit,
+            output,
+            source=str(source),
+            keys=source.key,
+            user=source.user,
+            max_keys=setting.max_keys_per_user,
+            scheme=scheme_form(setting.size or setting.sampling),
+            part=self.part,
+        )
 
     def inputs(self) -> list[str]:
         """List the files and folders on this machine that are read, and the ledger: none of them can be the output."""
         return [*self.source.inputs(), *([] if self.ledger is None else [fspath(self.ledger)])]
+
+
+def part_of(part: Any, vouched: Any, own: Part | None = None) -> Part | None:
+    """Return the part that is released, if any: of a column, vouched for by the caller, or the source's own."""
+    if sum(given is not None for given in (part, vouched, own)) > 1:
+        raise InvalidValue(
+            "a release is of one part: of a column, or vouched for", "two", "leave part or part_vouched out"
+        )
+    if vouched is not None:
+        return Part.of(vouched, vouched=True)
+    return own if part is None else Part.of(part)
 
 
 def check_users(source: Source, max_keys_per_user: int | None) -> int | None:

@@ -55,6 +55,9 @@ def release(
     max_keys_per_user  the contribution bound that goes with it: each user keeps this many keys, chosen at random
     total              add a private total of elements: True, or the share of epsilon that it costs
     ledger             enter the release there first, or refuse it
+    part               a column and a value, both as text, such as ("day", "2026-11-14"): read the rows of this part
+                       alone; in a ledger with parts of this name, releases of different parts cost the maximum
+    part_vouched       a name and a value: the caller states that the source has rows of this part alone
     keys_only          report keys without tokens and estimates
     grid               tokens are multiples of 1/grid; by default epsilon decides
     drop_null          leave out rows with a NULL key or user, instead of refusing them

@@ -5,12 +5,14 @@ of itself is its location and its columns, never what is in them. The types of i
 release has them: they are declared, by the source's own schema or by the caller, and never follow from values.
 """
 
+import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.files import without_view
 from dpsample.private.engine.errors import type_refusal
@@ -88,6 +90,7 @@ twice; name each column once
     user: str | None
     key_type: str | Mapping[str, str] | None
     kind: Kind
+    part: Part | None
     _taken: list[bool]
 
     def __init__(
@@ -114,6 +117,7 @@ twice; name each column once
             "user": user,
             "key_type": key_type,
             "kind": kind,
+            "part": None,
             "_taken": [],
         }
         for name, value in values.items():
@@ -188,6 +192,28 @@ twice; name each column once
             )
         return data
 
+    def of_part(self, part: Part) -> "Source":
+        """Return the rows of a part of this source: those whose column has the part's value, as text.
+
+        A NULL is in no part. The column has text, integers, dates or booleans, so that one value has one text.
+
+        >>> Source("events.parquet", key="query").of_part(Part("day", "2026-11-14"))
+        Source('events.parquet', key='query', part='day = 2026-11-14')
+        """
+        if self.kind in ("mapping", "keys"):
+            raise InvalidValue(
+                "a part is of a column of the source",
+                "a mapping or an iterable of keys, which has no columns",
+                "hand in a table, or vouch for the part: part_vouched=... (--part-vouched)",
+            )
+        if part.name in (self.frequency, self.user):
+            raise InvalidValue(
+                "the column of a part is neither the frequency nor the user", repr(part.name), "name another column"
+            )
+        source = copy.copy(self)
+        object.__setattr__(source, "part", part)
+        return source
+
     @property
     def location(self) -> str:
         """Where the elements live, in words that give nothing away: no data, no user, no password."""
@@ -209,8 +235,10 @@ twice; name each column once
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: the key, then the frequency or the user if there is one."""
-        return (*self.key, *(name for name in (self.frequency, self.user) if name is not None))
+        """The columns to read: the key, then the frequency or the user if there is one, then that of the part."""
+        more = [name for name in (self.frequency, self.user) if name is not None]
+        more += [] if self.part is None or self.part.name in self.key else [self.part.name]
+        return (*self.key, *more)
 
     @property
     def aggregated(self) -> bool:
@@ -224,6 +252,7 @@ twice; name each column once
             for name in ("frequency", "user", "table", "format", "key_type")
             if getattr(self, name) is not None
         ]
+        parts += [f"part={str(self.part)!r}"] if self.part is not None else []
         parts += ["query=..."] if self.query is not None else []
         parts += ["drop_null=True"] if self.drop_null else []
         return f"Source({', '.join(parts)})"
@@ -353,11 +382,10 @@ twice; name each column once
                 present = f"the columns {', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''}"
             else:  # a text file without a header has data in its place
                 present = f"{len(names)} other column{'' if len(names) == 1 else 's'}"
-            raise InvalidValue(
-                f"the column {name!r} must be in {self.location}",
-                present,
-                "check the name" if shown else "check the name, and that the file says it (CSV: in a header line)",
-            )
+            remedy = "check the name" if shown else "check the name, and that the file says it (CSV: in a header line)"
+            if self.part is not None and name == self.part.name and name not in self.key:
+                remedy += "; a part that is no column is vouched for: part_vouched=... (--part-vouched)"
+            raise InvalidValue(f"the column {name!r} must be in {self.location}", present, remedy)
 
 
 def _kind(data: Any, named: bool) -> Kind:

@@ -458,6 +458,8 @@ class Release:
             f"privacy   {explain_spent(self.privacy)}, for each {self._terms.protects}",
             f"sampling  {self.sampling!r}",
         ]
+        if self._terms.part is not None:
+            lines.append(f"part      {self._terms.part}")
         if not self.keys_only:
             lines.append(f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}")
         if self.total is not None:

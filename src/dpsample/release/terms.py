@@ -7,6 +7,7 @@ from typing import Any, Final
 from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.gaussian import delta_within
+from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
@@ -16,7 +17,7 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.tokens import check_grid
 
-VERSION: Final = 2  # the newest version of release files; a file states the oldest one that has all it needs
+VERSION: Final = 3  # the newest version of release files; a file states the oldest one that has all it needs
 
 
 def _version() -> str:
@@ -55,6 +56,7 @@ class Terms:
     size: RealizedSize | None = None
     total: Total | None = None
     ledger: str | None = None
+    part: Part | None = None
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,12 +117,19 @@ class Terms:
         """The unit of privacy, in words."""
         if self.max_keys is None:
             return "element"
-        return f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
+        user = f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
+        return protected_unit(user, None if self.part is None else self.part.name)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the release, in order."""
         return self.keys if self.keys_only else (*self.keys, "token", "estimate")
+
+    def _version(self, optional: Mapping[str, Any]) -> int:
+        """The oldest version of the file that has all that these terms need."""
+        if "part" in optional or self.privacy.definition or not isinstance(self.per_key, Privacy):
+            return 3
+        return 2 if optional else 1
 
     def to_json(self, rows: int) -> dict[str, Any]:
         """Return the metadata of a release with this number of rows."""
@@ -130,11 +139,12 @@ class Terms:
             "size": self.size and self.size.to_json(),
             "total": self.total and self.total.to_json(),
             "ledger": self.ledger,
+            "part": self.part and self.part.to_json(),
         }
         optional = {name: value for name, value in optional.items() if value is not None}
         return {
             "format": "dpsample release",
-            "version": VERSION if optional else 1,
+            "version": self._version(optional),
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
             "sampling": self.sampling.to_json(),
@@ -164,6 +174,7 @@ class Terms:
                 size=RealizedSize.from_json(form["size"]) if "size" in form else None,
                 total=Total.from_json(form["total"]) if "total" in form else None,
                 ledger=form.get("ledger"),
+                part=Part.from_json(form["part"]) if "part" in form else None,
                 dpsample=str(form["dpsample"]),
             )
         except (LookupError, TypeError, AttributeError):

@@ -12,6 +12,7 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.exact import shown_number, text
 from dpsample.presentation.charts import Panel, page_chart
 from dpsample.presentation.explain import (
+    explain_part,
     explain_per_key,
     explain_protected,
     explain_sampling,
@@ -428,6 +429,8 @@ def _parameters(content: Content) -> Markup:
     ]
     if terms.per_key != terms.privacy:
         rows.append(("per key", explain_per_key(terms.per_key)))
+    if terms.part is not None:
+        rows.append(("part of the data", printable(explain_part(terms.part, terms.max_keys))))
     rows.append(("sampling", explain_sampling(terms.sampling)))
     if terms.size is not None:
         rows.append(("sample size", explain_size(terms.size)))

@@ -1,7 +1,11 @@
 """Columns that all engines have: which types keys can have, and batches cast to a schema."""
 
+import re
+from datetime import date
+
 import pyarrow as pa
 
+from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
 from dpsample.private.engine.errors import type_refusal
@@ -27,6 +31,53 @@ or timestamps; found type time64[us]; cast it to text or to an integer first
     except InvalidValue:
         pass
     raise type_refusal(name, f"type {kind}".partition("<")[0], "", role)
+
+
+def part_family(part: Part, kind: pa.DataType) -> str:
+    """Return what a part's column has: text, integer, date or boolean; refuse a value that is not written as one.
+
+    Equal values must have one text, in all engines: a part is named by its text in a ledger.
+
+    >>> part_family(Part("day", "2026-11-14"), pa.date32())
+    'date'
+    >>> part_family(Part("n", "07"), pa.int64())
+    Traceback (most recent call last):
+      ...
+    dpsample.errors.InvalidValue: the part of the column 'n' is written as an integer, such as 7; found '07'; write \
+it so
+    """
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_boolean(kind):
+        family, example, good = "boolean", "true", part.value in ("true", "false")
+    elif types.is_integer(kind):
+        family, example, good = "integer", "7", _is_integer(part.value, kind)
+    elif types.is_date(kind):
+        family, example, good = "date", "2026-11-14", _is_date(part.value)
+    else:
+        raise type_refusal(part.name, f"type {kind}".partition("<")[0], "", "part")
+    if not good:
+        named = f"{'an' if family == 'integer' else 'a'} {family}"
+        raise InvalidValue(
+            f"the part of the column {part.name!r} is written as {named}, such as {example}",
+            repr(part.value),
+            "write it so",
+        )
+    return family
+
+
+def _is_integer(text: str, kind: pa.DataType) -> bool:
+    signed = pa.types.is_signed_integer(kind)
+    low, high = (-(1 << 63), 1 << 63) if signed else (0, 1 << 64)
+    return re.fullmatch("0|-?[1-9][0-9]{0,19}", text) is not None and low <= int(text) < high
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -71,6 +71,12 @@ def type_refusal(name: str, shown: str, what: str, role: str = "key") -> Dpsampl
         "floats": "; floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
         "nested values": "; it may be made of several columns instead",
     }
+    if role == "part":
+        return InvalidValue(
+            f"the part column {name!r} must be of text, integers, dates or booleans, so that one value has one text",
+            shown,
+            "cast it first, for example a timestamp to a date",
+        )
     return InvalidValue(
         f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or timestamps"
         + why.get(what, ""),

@@ -4,10 +4,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
+from dpsample.private.engine.columns import part_family
 from dpsample.private.engine.errors import type_refusal
 from dpsample.private.formats import Form
+from dpsample.sql import quoted_text
 
 _PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "timestamp", "timestamp with time zone"}
 _PLAIN |= {"timestamp_s", "timestamp_ms", "timestamp_ns"}
@@ -59,6 +62,20 @@ def key_sql(name: str, column: str, kind: Any, form: Form, role: str = "key") ->
     what = "floats" if family in ("float", "double") else ""
     what = "nested values" if family in ("list", "array", "struct", "map", "union", "variant") else what
     raise type_refusal(name, f"type {family}", what, role)
+
+
+def part_sql(part: Part, column: str, kind: Any, form: Form) -> str:
+    """SQL of the condition that a row is in a part, from the DuckDB type of the part's column."""
+    family = str(kind.id)
+    if form == "json" or family in ("enum", "uuid", "null") or str(kind) in ("JSON", '"NULL"'):
+        column = f"({column} ->> '$')" if form == "json" else f"CAST({column} AS VARCHAR)"
+        return f"{column} = {quoted_text(part.value)}"
+    types = {"varchar": pa.string(), "boolean": pa.bool_(), "date": pa.date32(), **dict.fromkeys(_INTEGERS, pa.int64())}
+    types["ubigint"] = pa.uint64()
+    if family not in types:
+        raise type_refusal(part.name, f"type {family}", "", "part")
+    value = {"text": quoted_text(part.value), "date": f"DATE {quoted_text(part.value)}"}
+    return f"{column} = {value.get(part_family(part, types[family]), part.value)}"
 
 
 def is_json(kind: Any, form: Form) -> bool:

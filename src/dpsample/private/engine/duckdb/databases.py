@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from dpsample.accounting.parts import Part
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.private.engine.columns import require_plain, shaped
+from dpsample.private.engine.columns import part_family, require_plain, shaped
 from dpsample.private.engine.duckdb.columns import frequency_faults, number_family
 from dpsample.private.engine.errors import FREQUENCY_FAULTS, refusal_of_code, type_refusal
 from dpsample.private.source import Source
@@ -40,12 +41,14 @@ class Database:
         self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(schema.field(source.frequency))
-        self._names = [name for name in source.columns if name != source.frequency]  # the key, and the user if any
+        self._names = [*source.key, *([] if source.user is None else [source.user])]
         kinds = self._declared_sqlite() if self._sqlite else [self._declared(schema.field(n)) for n in self._names]
         for name, (kind, _) in zip(self._names, kinds, strict=True):
             require_plain(name, kind, self._role(name))
         self.types = [kind for kind, _ in kinds]
         self._keys = [sql for _, sql in kinds]  # compared byte by byte, whatever the column's own collation
+        if source.part is not None:
+            self._item = f"(SELECT * FROM {self._item} WHERE {self._in_part(source.part, schema)}) AS part_rows"
         if self._sqlite:
             self._require_declared()
 
@@ -74,6 +77,16 @@ class Database:
         """Return each pair of a key and a user once."""
         schema = pa.schema(list(zip(self._names, self.types, strict=True)))
         return schema, self._batches(f"SELECT DISTINCT {', '.join(self._keys)} FROM {self._item}", schema)
+
+    def _in_part(self, part: Part, schema: pa.Schema) -> str:
+        """The condition that a row is in a part. Text is written by its bytes: a server may read escapes in text."""
+        column, digits = quoted_name(part.name), part.value.encode("utf-8", "surrogatepass").hex()
+        if self._sqlite:  # its values have types of their own, and each of them one text
+            return f"CAST({column} AS TEXT) COLLATE BINARY = CAST(x'{digits}' AS TEXT)"
+        family = part_family(part, self._declared(schema.field(part.name), "part")[0])
+        if family == "text":
+            return f"CAST({column} AS text) COLLATE \"C\" = convert_from(decode('{digits}', 'hex'), 'UTF8')"
+        return f"{column} = {quoted_text(part.value) if family == 'date' else part.value}"
 
     def _role(self, name: str) -> str:
         return "user" if name == self._source.user else "key"
@@ -123,8 +136,8 @@ class Database:
                     f"write query='SELECT CAST({name} AS TEXT) AS {name} ...' instead, or hex({name}) for bytes",
                 )
 
-    def _declared(self, column: pa.Field) -> tuple[pa.DataType, str]:
-        kind, sql, role = column.type, quoted_name(column.name), self._role(column.name)
+    def _declared(self, column: pa.Field, role: str | None = None) -> tuple[pa.DataType, str]:
+        kind, sql, role = column.type, quoted_name(column.name), role or self._role(column.name)
         declared = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
         if declared == "numeric" and role == "user":  # 1.0 and 1.00 are one user
             return pa.string(), f"CAST(trim_scale({sql}) AS text)"

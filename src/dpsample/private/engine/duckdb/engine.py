@@ -270,7 +270,7 @@ class DuckDB:
         lengths = {pa.string(): "strlen", pa.binary(): "octet_length"}
         columns = [(sql, lengths.get(f.type)) for sql, f in zip(table.keys, table.schema, strict=True)]
         length = " + ".join(f"{function}({sql})" for sql, function in columns if function) or "0"
-        first = f"SELECT {length} AS n FROM {table.origin} LIMIT 10000"
+        first = f"SELECT {length} AS n FROM {table.item} LIMIT 10000"
         [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
         rows = None if table.text is None else int(table.text / (size + 1))  # at most, unless the first keys are long
         return 1 + int(self._distinct(table, rows) * (48 + size)) // (2 * share_of(self.memory_limit))
@@ -296,7 +296,7 @@ class DuckDB:
         where rows are sorted by key; the parts are then split as needed.
         """
         chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(table.keys))
-        first = f"SELECT {chosen} FROM {table.origin} LIMIT {_PREFIX}"
+        first = f"SELECT {chosen} FROM {table.item} LIMIT {_PREFIX}"
         frequencies = f"SELECT count(*) AS f FROM ({first}) GROUP BY {table.names}"
         numbers = "count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), coalesce(sum(f), 0)::BIGINT"
         [(distinct, once, twice, seen)] = self.run(f"SELECT {numbers} FROM ({frequencies})", table.objects)
@@ -386,7 +386,7 @@ class DuckDB:
             self.drop(table.origin)
             raise
         table.pending = None
-        if table.elements is None:
+        if table.elements is None and table.part is None:
             table.size = lambda: rows
 
     def drop(self, name: str) -> None:

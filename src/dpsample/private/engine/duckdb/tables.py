@@ -16,6 +16,7 @@ from dpsample.private.engine.duckdb.columns import (
     key_sql,
     number_family,
     numbered,
+    part_sql,
 )
 from dpsample.private.engine.duckdb.databases import Database
 from dpsample.private.engine.duckdb.errors import raise_sql
@@ -45,6 +46,12 @@ class Table:
     elements: Callable[[], Iterator[pa.RecordBatch]] | None = None  # a way of its own to the elements
     size: Callable[[], int | None] = lambda: None
     text: int | None = None  # bytes of text files, whose number of rows is not known
+    part: str | None = None  # condition that a row is in the part that is read
+
+    @property
+    def item(self) -> str:
+        """The rows as a FROM item: all of `origin`, or those of the part."""
+        return self.origin if self.part is None else f"(SELECT * FROM {self.origin} WHERE {self.part})"
 
     @property
     def names(self) -> str:
@@ -72,7 +79,9 @@ class Table:
             nobody = "false" if self.drop_null else raise_sql(f"nobody:{len(self.keys)}")
             cases.append(f"WHEN {self.user} IS NULL THEN {nobody}")
         cases += [f"WHEN {condition} THEN {raise_sql(code)}" for condition, code in self.faults]
-        return f"SELECT {', '.join(chosen)} FROM {self.origin} WHERE CASE {' '.join(cases)} ELSE true END"
+        if self.part is not None:  # once more: DuckDB may check rows before it leaves other parts out
+            cases.insert(0, f"WHEN ({self.part}) IS NOT TRUE THEN false")
+        return f"SELECT {', '.join(chosen)} FROM {self.item} WHERE CASE {' '.join(cases)} ELSE true END"
 
     def grouped(self, rows: str) -> str:
         """Each key of some rows once, with its frequency."""
@@ -117,7 +126,8 @@ class Tables:
         if source.kind == "table":
             rows = source.as_table()
             table = self._table(source, "source", {"source": lambda: numbered(rows)})
-            table.size = lambda: rows.num_rows
+            if source.part is None:
+                table.size = lambda: rows.num_rows
             return table
         if source.kind != "files":
             table = self._pending(source, *source.as_batches())
@@ -135,7 +145,7 @@ class Tables:
         table = self._table(source, scan.origin, scan.objects, scan.form)
         table = replace(table, unseen=list(scan.checks), text=scan.size)
         count = scan.rows
-        if count is not None:
+        if count is not None and source.part is None:
             table.size = lambda: int(self._engine.run(count)[0][0])
         return table
 
@@ -153,12 +163,16 @@ class Tables:
         if source.aggregated:
             column, name = f"c{len(keys)}", source.frequency or "frequency"
             frequency = f"TRY_CAST({column} AS BIGINT)"
-            family = number_family(name, str(types[-1].id)) if form == "typed" else "text"
+            family = number_family(name, str(types[len(keys)].id)) if form == "typed" else "text"
             faults += frequency_faults(column, family)
             # a comparison alone would be judged by a Parquet file's statistics, which leave NaN out
             faults += [(f"isnan({column})", "large")] if family == "float" else []
         schema = self._schema(source, keys, origin, objects)
-        return Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {})
+        part = None
+        if source.part is not None:
+            place = source.columns.index(source.part.name)
+            part = part_sql(source.part, f"c{place}", types[place], form)
+        return Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {}, part=part)
 
     def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
         chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(keys))

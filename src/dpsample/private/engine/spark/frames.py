@@ -8,9 +8,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
+from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
-from dpsample.private.engine.columns import require_plain
+from dpsample.private.engine.columns import part_family, require_plain
 from dpsample.private.engine.errors import MARK, type_refusal
 from dpsample.private.engine.spark.errors import translated
 from dpsample.private.inputs import identity_of_uri, require_distinct
@@ -43,6 +44,7 @@ class Frame:
     frequency: Any | None  # a column: a whole number, or else it is refused
     drop_null: bool
     user: tuple[Any, T.DataType] | None = None  # a column, and its type
+    part: Any | None = None  # a column: whether a row is in the part that is read; other rows are not in `data`
 
     @property
     def names(self) -> list[str]:
@@ -91,7 +93,8 @@ class Frame:
         needed += [] if self.user is None else [(self.user[0], f"nobody:{len(self.keys)}")]
         rows = self.data
         for column, code in needed:
-            rows = rows.filter(column.isNotNull() if drop else F.when(column.isNull(), _refuse(code)).otherwise(True))
+            fault = column.isNull() if self.part is None else self.part & column.isNull()  # filters may change places
+            rows = rows.filter(column.isNotNull() if drop else F.when(fault, _refuse(code)).otherwise(True))
         return rows
 
     def grouped(self, rows: Any, once: bool = False) -> Any:
@@ -128,6 +131,10 @@ def frame(source: Source, session: Any) -> Frame:
     user: tuple[Any, T.DataType] | None = None
     if source.user is not None:
         user = _key(source.user, F.col(f"c{len(keys)}"), fields[source.user], "user")[:2]
+    part: Any | None = None
+    if source.part is not None:
+        part = _in_part(source.part, f"c{source.columns.index(source.part.name)}", fields[source.part.name])
+        data = data.filter(part)
     return Frame(
         data,
         pa.schema([pa.field(name, kind) for name, (_, _, kind) in zip(source.key, keys, strict=True)]),
@@ -136,6 +143,7 @@ def frame(source: Source, session: Any) -> Frame:
         frequency,
         source.drop_null,
         user,
+        part,
     )
 
 
@@ -213,6 +221,17 @@ def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[A
     what = "floats" if isinstance(kind, T.FloatType | T.DoubleType) else ""
     nested = isinstance(kind, T.ArrayType | T.StructType | T.MapType) or named == "variant"
     raise type_refusal(name, f"type {named.partition('<')[0]}", "nested values" if nested else what, role)
+
+
+def _in_part(part: Part, place: str, kind: T.DataType) -> Any:
+    """Return whether a row is in a part, as a column."""
+    if isinstance(kind, T.StringType | T.NullType):  # a collation would take different values for equal
+        return F.col(place).cast(T.StringType()) == F.lit(part.value)
+    if kind.simpleString() not in _PLAIN:
+        raise type_refusal(part.name, f"type {kind.simpleString().partition('<')[0]}", "", "part")
+    family = part_family(part, _PLAIN[kind.simpleString()])
+    types = {"integer": "bigint", "date": "date", "boolean": "boolean"}
+    return F.col(place) == F.lit(part.value).cast(types[family])
 
 
 def _frequency(name: str, place: str, kind: T.DataType) -> Any:

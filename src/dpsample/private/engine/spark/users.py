@@ -43,4 +43,4 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
     place = F.expr(f"row_number() OVER (PARTITION BY u ORDER BY {order})")
     placed = made.pairs().mapInArrow(sent_inline(order_keys), fields).withColumn("place", place)
     kept = placed.filter(F.col("place") <= limit).select(*made.names)
-    return replace(made, data=kept, keys=[F.col(name) for name in made.names], user=None, drop_null=False)
+    return replace(made, data=kept, keys=[F.col(name) for name in made.names], user=None, drop_null=False, part=None)
