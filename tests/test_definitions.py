@@ -26,6 +26,8 @@ from dpsample.accounting.gaussian import gaussian_noise, noise_within, scheme_wi
 from dpsample.accounting.losses import Losses
 from dpsample.accounting.many_keys import certify_many_keys, chosen_per_key, even_chance, noise_atoms
 from dpsample.accounting.proof import prove, prove_release
+from dpsample.accounting.renyi import ORDERS as RENYI_ORDERS
+from dpsample.accounting.renyi import RenyiCurve
 from dpsample.cli import cli
 from dpsample.definitions import Definition, Gdp, Zcdp
 from dpsample.planning import Frequencies, Setting, forecast, smallest_epsilon
@@ -465,6 +467,24 @@ def test_a_ledger_counts_the_epsilon_and_delta(tmp_path: Path) -> None:
     assert dpsample.read_ledger(path).spent[:2] == (whole.epsilon, whole.delta)
     with pytest.raises(dpsample.DpsampleError, match="together"):
         dpsample.release(ELEMENTS, privacy=whole, ledger=path)
+
+
+def test_the_curve_of_a_definition_is_its_own() -> None:
+    zcdp, gdp = RenyiCurve.of_privacy(Privacy.zcdp("0.1", "1e-6")), RenyiCurve.of_privacy(Privacy.gdp("0.5", "1e-6"))
+    assert zcdp.delta == gdp.delta == Fraction("5e-7")
+    assert zcdp.divergences == tuple(order / 10 for order in RENYI_ORDERS)
+    assert gdp.divergences == tuple(order / 8 for order in RENYI_ORDERS)
+
+
+@pytest.mark.chance("certain: a ledger and terms, whatever was drawn")
+def test_a_renyi_ledger_adds_up_rho(tmp_path: Path) -> None:
+    path, each = tmp_path / "x.ledger", Privacy.zcdp("0.01", "1e-7")
+    dpsample.new_ledger(path, "x", Privacy(3, "1e-5"), account="renyi")
+    for _ in range(5):
+        dpsample.release(ELEMENTS, privacy=each, ledger=path)
+    epsilon = dpsample.read_ledger(path).spent[0]
+    together = Privacy.zcdp("0.05", "1e-5").epsilon
+    assert float(together) < float(epsilon) < 1.3 * float(together) < 5 * float(each.epsilon) / 2
 
 
 def test_plans_are_for_epsilon_and_delta() -> None:
