@@ -37,6 +37,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/users.py
+	$(BIN)/python benchmarks/many_keys.py --quick
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/planner.py --quick

@@ -3,7 +3,7 @@
 D_alpha(P || Q) = ln(sum P**alpha Q**(1 - alpha)) / (alpha - 1), in the worse direction of two neighbouring datasets.
 Divergences of one order add up over mechanisms, whichever was chosen after looking at the others. All numbers are upper
 bounds, computed in ball arithmetic and rounded up. A part delta is set aside: with at most that probability the
-mechanism may do anything (docs/theory.md, section 7).
+mechanism may do anything (docs/theory.md, section 8).
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +19,7 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import exact, text
 from dpsample.privacy import Privacy
 
+# Ledgers state divergences at these orders, so they stay as they are.
 ORDERS: tuple[Fraction, ...] = (
     *(Fraction(quarters, 4) for quarters in (5, 6, 7, 8, 10, 12, 14)),
     *map(
@@ -138,10 +139,10 @@ class RenyiCurve:
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "RenyiCurve":
         """Read the JSON form back."""
-        orders = form["orders"]
-        if [exact(order, "an order") for order in orders] != list(ORDERS):
+        orders = {exact(order, "an order"): exact(d, "a divergence") for order, d in form["orders"].items()}
+        if set(orders) != set(ORDERS):
             raise InvalidValue("a Rényi curve has the orders of this version", "others", "upgrade dpsample")
-        return cls(exact(form["delta"], "delta"), tuple(exact(d, "a divergence") for d in orders.values()))
+        return cls(exact(form["delta"], "delta"), tuple(orders[order] for order in ORDERS))
 
 
 @lru_cache(maxsize=1024)

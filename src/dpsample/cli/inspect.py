@@ -8,7 +8,6 @@ import click
 from dpsample import __version__
 from dpsample.cli import options
 from dpsample.cli.printing import show
-from dpsample.scheme import KeepAll
 
 
 @click.command()
@@ -85,9 +84,10 @@ def verify(release: str, require_complete: bool, form: str) -> None:
 @options.scheme
 @options.totals
 @click.option("--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]")
+@click.option("--keys-only", is_flag=True, help="Keys without tokens and estimates.")
 @click.option("--dataset", help="Name of the dataset, for the page.")
 @options.output_format
-def certify_command(grid: int | None, dataset: str | None, form: str, **given: Any) -> None:
+def certify_command(grid: int | None, keys_only: bool, dataset: str | None, form: str, **given: Any) -> None:
     """Prove, in exact arithmetic, that a planned release is (epsilon, delta)-differentially private.
 
     One page for a reviewer to sign: the unit of privacy, what is spent on what, the scheme of each key, and the
@@ -104,6 +104,7 @@ def certify_command(grid: int | None, dataset: str | None, form: str, **given: A
     from dpsample.accounting.charges import shown
     from dpsample.accounting.proof import prove
     from dpsample.accounting.totals import check_share
+    from dpsample.scheme.sampling import KeepAll
 
     size = options.size_of(given)
     share = check_share(given["total_share"] if given["with_total"] else False, "the total")
@@ -114,6 +115,7 @@ def certify_command(grid: int | None, dataset: str | None, form: str, **given: A
         size.share if size else check_share(False, "size"),
         share,
         all_keys=isinstance(sampling, KeepAll),
+        keys_only=keys_only,
     )
     proof = prove(budget, sampling, grid)
     today = _today()

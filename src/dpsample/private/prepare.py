@@ -24,7 +24,7 @@ from dpsample.private.randomness import Coins, CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.source import Source
 from dpsample.release.terms import Terms
-from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import chosen_grid
 
 
@@ -125,6 +125,7 @@ def terms_of(
     part: Part | None = None,
 ) -> Terms:
     """Put together what a release is made with."""
+    budget = replace(budget, all_keys=isinstance(sampling, KeepAll), keys_only=keys_only)
     return Terms(
         budget.privacy,
         sampling,

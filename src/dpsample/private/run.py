@@ -28,7 +28,7 @@ from dpsample.private.sample import Sample
 from dpsample.private.source import Source
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
-from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.sampling import Sampling
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -170,7 +170,7 @@ def sanitize(
     >>> sanitize(drawn, privacy=Privacy(epsilon=1, delta=1e-10)).table["key"].to_pylist()
     ['of', 'the']
     """
-    terms = _terms_for(sample, privacy, keys_only, grid)
+    terms = terms_of(Budget(privacy, sample.max_keys), sample.sampling, sample.keys, keys_only, grid)
     with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, IN_MEMORY) as payment:
         return _sanitized_sample(sample, terms, used).in_memory(payment)
 
@@ -190,16 +190,9 @@ def sanitize_to_file(
     check_not_input(output, [*sample.inputs(), *([] if ledger is None else [ledger])])
     check_output(output, force=force)
     sample.sampling.to_json()  # refuses a scheme that cannot be written
-    terms = _terms_for(sample, privacy, keys_only, grid)
+    terms = terms_of(Budget(privacy, sample.max_keys), sample.sampling, sample.keys, keys_only, grid)
     with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
         return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
-
-
-def _terms_for(sample: Sample, privacy: Privacy, keys_only: bool, grid: int | None) -> Terms:
-    """The terms of the release of a sample."""
-    all_keys = isinstance(sample.sampling, KeepAll)
-    budget = Budget(privacy, sample.max_keys, all_keys=all_keys, keys_only=keys_only)
-    return terms_of(budget, sample.sampling, sample.keys, keys_only, grid)
 
 
 @contextmanager
