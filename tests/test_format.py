@@ -56,6 +56,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "part_vouched": ("day", "2026-11-14"),
     }
     dpsample.release({1: 500, 2: 9}, **words).write(folder / "part.csv")
+    many: dict[str, Any] = {"privacy": Privacy(1, 1e-9), "user": "who", "max_keys_per_user": 9}
+    for name, keys_only in (("noise", False), ("steps", True)):
+        dpsample.release(USERS, "k", keys_only=keys_only, **many).write(folder / f"{name}.csv")
     return folder
 
 

@@ -1,6 +1,6 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
-`make.py FOLDER 3` makes those of version 3 alone, and adds what they hold. The data are generated, the coins secret:
+`make.py FOLDER 3` and `3-keys` make those of version 3 alone, and add what they hold. The data are generated, the coins secret:
 made again, the files would be others. What each holds is noted before it is written; a folder of parts, which workers
 write, is read with pyarrow alone.
 """
@@ -152,10 +152,26 @@ def add_version_3(folder: Path) -> None:
         made.write(folder / f"release-3-part.{form}")
     for name in ledgers:
         added[name] = content_of(dpsample.read_ledger(folder / name))
+    _add(folder, added)
+
+
+def add_many_keys(folder: Path) -> None:
+    """Write releases of many keys per user, by bounded noise and by Rényi steps, and add what they hold."""
+    added: dict[str, Any] = {}
+    for name, keys_only in (("noise", False), ("steps", True)):
+        users: dict[str, Any] = {"user": "user", "max_keys_per_user": 4, "keys_only": keys_only}
+        made = dpsample.release(clicks(), "query", privacy=PRIVACY, **users)
+        for form in FORMATS:
+            added[f"release-3-{name}.{form}"] = content_of(made)
+            made.write(folder / f"release-3-{name}.{form}")
+    _add(folder, added)
+
+
+def _add(folder: Path, added: dict[str, Any]) -> None:
     known = (folder / "expected.json").read_text().removesuffix("\n}\n")
     lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in added.items()]
     (folder / "expected.json").write_text(",\n".join([known, *lines]) + "\n}\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1])) if sys.argv[2:] != ["3"] else add_version_3(Path(sys.argv[1]))
+    {"": main, "3": add_version_3, "3-keys": add_many_keys}["".join(sys.argv[2:])](Path(sys.argv[1]))

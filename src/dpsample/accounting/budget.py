@@ -69,6 +69,14 @@ class Budget:
     @property
     def per_key(self) -> PerKey:
         """What each key has of it: that by which its token is drawn."""
+        return self._per_key(quick=False)
+
+    @property
+    def predicted_per_key(self) -> PerKey:
+        """About the same, found quickly, for predictions."""
+        return self._per_key(quick=True)
+
+    def _per_key(self, quick: bool) -> PerKey:
         if self.max_keys is None and self.privacy.definition is None:
             return self.keys
-        return chosen_per_key(self.keys, self.changes, self.all_keys, self.keys_only)
+        return chosen_per_key(self.keys, self.changes, self.all_keys, self.keys_only, quick)

@@ -116,7 +116,8 @@ def forecast(
     """
     checked, share = Frequencies.of(frequencies), check_selection(share)
     check_plain(setting)
-    sampling, privacy = setting.scheme(checked), setting.per_key
+    sampling = setting.scheme(checked)
+    privacy = setting.budget.predicted_per_key if quick else setting.per_key
     i, keys = checked.thinned if quick else (checked.values, checked.counts)
     notes: list[str] = []
 

@@ -119,7 +119,7 @@ class Explorer:
     def _seen(self, place: Place) -> dict[str, Any]:
         setting = self.choices.setting(place)
         expected = self._forecast(setting, errors=False, baselines=False)
-        drawn = curve(expected.sampling, setting.per_key, _POINTS)
+        drawn = curve(expected.sampling, setting.budget.predicted_per_key, _POINTS)
         _, keys, of_keys, of_elements, threshold, *_ = cells(expected.pws)
         return {
             "values": {"keys": keys, "elements": of_elements, "seen": threshold},
@@ -178,7 +178,7 @@ def _words(expected: Forecast, keys: str, of_keys: str, of_elements: str) -> dic
         if setting.size:
             sentences["sampling"] += f" Finding tau costs {100 * float(setting.size.share):g} % of epsilon."
     sentences["users"] = f"The release protects {explain_protected(users)}." + (
-        "" if users is None else f" Each key has {explain_per_key(setting.per_key)}."
+        "" if users is None else f" Each key has {explain_per_key(setting.budget.predicted_per_key)}."
     )
     return {name: words.replace(" %", "\u00a0%") for name, words in sentences.items()}  # no line begins with a %
 
