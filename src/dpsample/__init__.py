@@ -6,6 +6,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     source -> sample -> sanitize -> release -> question -> page
 
     privacy       Privacy(epsilon, delta), exact and checked
+    definitions   privacy stated as zCDP or GDP, and what follows from one definition for another
     exact         how numbers are read and written exactly
     balls         real functions with proved bounds, in ball arithmetic
     errors        what is raised, and when

@@ -1,14 +1,15 @@
-"""Privacy(epsilon, delta): how much one element, or one user, may change what is published."""
+"""Privacy: how much one element, or one user, may change what is published. (epsilon, delta), zCDP or GDP."""
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dpsample.definitions import DEFINITIONS, LEAST_EPSILON, Definition, Gdp, Zcdp
 from dpsample.errors import InvalidValue, PrivacyWarning
 from dpsample.exact import Number, exact, text
 
-_LEAST_EPSILON = Fraction(1, 10**12)  # less, and the integers of a scheme hardly tell exp(epsilon) from 1
 _LEAST_DELTA = Fraction(1, 10**200)  # less, and they are longer than what a float can hold
 _warned: set[str] = set()
 
@@ -34,6 +35,7 @@ reported, so neither may any other key, and a release of keys would be empty
 
     epsilon: Fraction
     delta: Fraction
+    definition: Definition | None = None  # if it is stated as zCDP or GDP, outside of events of probability delta / 2
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
@@ -57,15 +59,16 @@ reported, so neither may any other key, and a release of keys would be empty
                 text(delta),
                 "choose one such as 1e-8; with delta = 1 nothing is private",
             )
-        if epsilon < _LEAST_EPSILON or delta < _LEAST_DELTA:
+        if epsilon < LEAST_EPSILON or delta < _LEAST_DELTA:
             raise InvalidValue(
-                f"epsilon must be at least {text(_LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, or integers "
+                f"epsilon must be at least {text(LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, or integers "
                 "cannot hold the scheme",
                 f"epsilon = {text(epsilon)}, delta = {text(delta)}",
                 "choose larger ones; of a user's privacy each key has a part",
             )
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "definition", None)
         if epsilon > 20:
             _warn_once(
                 f"epsilon = {text(epsilon)} is above 20: it protects next to nothing; common values are 0.1 to 3"
@@ -76,16 +79,89 @@ reported, so neither may any other key, and a release of keys would be empty
                 "choose one well below 1 / (number of elements)"
             )
 
+    @classmethod
+    def zcdp(cls, rho: Number, delta: Number) -> "Privacy":
+        """State a budget as zero-concentrated differential privacy, which all stages of a release share.
+
+        The release has rho-zCDP outside of events of probability delta / 2. So it also has (epsilon, delta), with the
+        epsilon of rho at delta / 2, rounded up.
+
+        >>> privacy = Privacy.zcdp(rho=0.1, delta=1e-6)
+        >>> print(privacy)
+        zCDP with rho 0.1 outside of delta 5e-07: epsilon 2.20604636, delta 1e-06
+        """
+        return cls._defined(Zcdp(rho), delta)
+
+    @classmethod
+    def gdp(cls, mu: Number, delta: Number) -> "Privacy":
+        """State a budget as Gaussian differential privacy, which all stages of a release share.
+
+        The release has mu-GDP outside of events of probability delta / 2. So it also has (epsilon, delta), with the
+        epsilon of mu at delta / 2, rounded up.
+
+        >>> print(Privacy.gdp(mu=0.5, delta=1e-6))
+        GDP with mu 0.5 outside of delta 5e-07: epsilon 2.32749546, delta 1e-06
+        """
+        return cls._defined(Gdp(mu), delta)
+
+    @classmethod
+    def _defined(cls, definition: Definition, delta: Number) -> "Privacy":
+        checked = cls(1, delta).delta
+        privacy = cls(definition.epsilon(checked / 2), checked)
+        object.__setattr__(privacy, "definition", definition)
+        return privacy
+
+    @property
+    def aside(self) -> Fraction:
+        """The part of delta in which the definition does not hold; all of it, if none is stated."""
+        return self.delta if self.definition is None else self.delta / 2
+
+    def share(self, share: Fraction) -> Fraction:
+        """Return the epsilon that a share of this privacy buys for a mechanism without a delta.
+
+        >>> Privacy(1, 1e-6).share(Fraction(1, 20)), float(Privacy.zcdp(1, 1e-6).share(Fraction(1, 20)))
+        (Fraction(1, 20), 0.317...)
+        """
+        return self.epsilon * share if self.definition is None else self.definition.pure(share)
+
+    def less(self, epsilons: Iterable[Fraction]) -> "Privacy":
+        """Return what mechanisms of these epsilons, without a delta, leave of it.
+
+        >>> Privacy(1, 1e-6).less([Fraction(1, 20)])
+        Privacy(epsilon='0.95', delta='1e-06')
+        >>> Privacy.zcdp(1, 1e-6).less([Fraction(1, 20)])
+        Privacy.zcdp(rho='0.99875026', delta='1e-06')
+        """
+        if self.definition is None:
+            return Privacy(self.epsilon - sum(epsilons, Fraction(0)), self.delta)
+        return Privacy._defined(self.definition.less(epsilons), self.delta)
+
     def __repr__(self) -> str:
-        return f"Privacy(epsilon={text(self.epsilon)!r}, delta={text(self.delta)!r})"
+        if self.definition is None:
+            return f"Privacy(epsilon={text(self.epsilon)!r}, delta={text(self.delta)!r})"
+        name, symbol = self.definition.name, self.definition.symbol
+        return f"Privacy.{name}({symbol}={text(self.definition.value)!r}, delta={text(self.delta)!r})"
+
+    def __str__(self) -> str:
+        if self.definition is None:
+            return repr(self)
+        return (
+            f"{self.definition} outside of delta {text(self.aside)}: epsilon {text(self.epsilon)}, "
+            f"delta {text(self.delta)}"
+        )
 
     def to_json(self) -> dict[str, str]:
         """Return the exact JSON form.
 
         >>> Privacy(1, 1e-6).to_json()
         {'epsilon': '1', 'delta': '1e-06'}
+        >>> Privacy.zcdp(0.1, 1e-6).to_json()
+        {'epsilon': '2.20604636', 'delta': '1e-06', 'zcdp': '0.1'}
         """
-        return {"epsilon": text(self.epsilon), "delta": text(self.delta)}
+        form = {"epsilon": text(self.epsilon), "delta": text(self.delta)}
+        if self.definition is not None:
+            form[self.definition.name] = text(self.definition.value)
+        return form
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Privacy":
@@ -93,14 +169,32 @@ reported, so neither may any other key, and a release of keys would be empty
 
         >>> Privacy.from_json({"epsilon": "1", "delta": "1e-06"})
         Privacy(epsilon='1', delta='1e-06')
+        >>> Privacy.from_json(Privacy.gdp(0.5, 1e-6).to_json())
+        Privacy.gdp(mu='0.5', delta='1e-06')
         """
-        if not isinstance(form, dict) or set(form) != {"epsilon", "delta"}:
+        named = set(form) - {"epsilon", "delta"} if isinstance(form, dict) else set()
+        if (
+            not isinstance(form, dict)
+            or not {"epsilon", "delta"} <= set(form)
+            or len(named) > 1
+            or named - {*DEFINITIONS}
+        ):
             raise InvalidValue(
                 "the JSON form of Privacy has the fields epsilon and delta",
                 f"{sorted(map(str, form)) if isinstance(form, dict) else type(form).__name__}",
                 "write it with Privacy.to_json",
             )
-        return cls(form["epsilon"], form["delta"])
+        if not named:
+            return cls(form["epsilon"], form["delta"])
+        name = named.pop()
+        privacy = cls._defined(DEFINITIONS[name](form[name]), form["delta"])
+        if exact(form["epsilon"], "epsilon") != privacy.epsilon:
+            raise InvalidValue(
+                f"the epsilon of a {name} budget follows from it, and is {text(privacy.epsilon)}",
+                text(exact(form["epsilon"], "epsilon")),
+                "write it with Privacy.to_json",
+            )
+        return privacy
 
 
 def _warn_once(message: str) -> None:

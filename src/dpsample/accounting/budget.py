@@ -3,7 +3,8 @@
     epsilon = keys + sample size + total        delta = keys
 
 The parts are drawn independently and add up exactly (basic composition). If users are protected, the part of the keys
-is what the up to k keys of one user have together; `many_keys` gives the part of each.
+is what the up to k keys of one user have together; `many_keys` gives the part of each. A budget that is stated as zCDP
+or GDP is divided by its rho or mu**2 instead of by epsilon, and half of delta is for the keys.
 """
 
 from dataclasses import dataclass
@@ -59,7 +60,11 @@ class Budget:
     @property
     def keys(self) -> Privacy:
         """The privacy of all keys of one user together, or of the key of one element."""
-        return Privacy(self.privacy.epsilon * (1 - self.size - self.total), self.privacy.delta)
+        return self.privacy.less(self.spent_on(share) for share in (self.size, self.total) if share)
+
+    def spent_on(self, share: Fraction) -> Fraction:
+        """Return the epsilon of the noise that this share of the privacy buys."""
+        return self.privacy.share(share)
 
     @property
     def per_key(self) -> PerKey:
@@ -72,6 +77,6 @@ class Budget:
         return self._per_key(quick=True)
 
     def _per_key(self, quick: bool) -> PerKey:
-        if self.max_keys is None:
+        if self.max_keys is None and self.privacy.definition is None:
             return self.keys
-        return chosen_per_key(self.keys, self.max_keys, self.all_keys, self.keys_only, quick)
+        return chosen_per_key(self.keys, self.changes, self.all_keys, self.keys_only, quick)

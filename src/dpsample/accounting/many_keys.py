@@ -6,7 +6,8 @@ Rényi steps    keys only: the largest steps of Rényi divergence at one order
 
 The theorem is tight for the worst scheme of its kind, which a token is not, so the others are better from a few keys
 on. The choice depends on the parameters alone: the method that reports keys with an even chance at the lowest
-frequency. What is found in floats here is then proved in integers (`certify_many_keys`).
+frequency. What is found in floats here is then proved in integers (`certify_many_keys`). For a budget that is stated as
+zCDP or GDP, `gaussian` has the methods and their proof.
 """
 
 import math
@@ -20,6 +21,7 @@ import numpy as np
 from flint import arb
 
 from dpsample.accounting.composition import check_keys_per_user, composed_delta, per_key
+from dpsample.accounting.gaussian import delta_within, method_within, noise_within, scheme_within
 from dpsample.accounting.losses import Losses
 from dpsample.accounting.renyi import RenyiCurve, conversion
 from dpsample.balls import dyadic
@@ -51,6 +53,8 @@ class ManyKeysCertificate:
     @property
     def method(self) -> str:
         """How it was proved."""
+        if self.whole.definition is not None:
+            return method_within(self.each, self.keys, self.whole)
         if isinstance(self.each, Privacy):
             return "by the optimal composition theorem, in interval arithmetic"
         if isinstance(self.each, KeyNoise):
@@ -68,8 +72,9 @@ class ManyKeysCertificate:
         }
 
     def __str__(self) -> str:
+        keys = f"up to {self.keys:,} keys together, each" if self.keys > 1 else "a key"
         return (
-            f"{self.whole} holds for up to {self.keys:,} keys together, each with {self.each}\n"
+            f"{self.whole} holds for {keys} with {self.each}\n"
             f"  {self.method}: delta is at most {float(self.delta):.12g}"
         )
 
@@ -108,6 +113,8 @@ def noise_atoms(noise: KeyNoise) -> list[tuple[arb, arb]]:
 
 
 def _delta_together(each: PerKey, keys: int, whole: Privacy) -> Fraction:
+    if whole.definition is not None:
+        return delta_within(each, keys, whole)
     if isinstance(each, KeyNoise):
         return (Losses.of_atoms(noise_atoms(each), each.delta) ** keys).delta(whole.epsilon)
     if isinstance(each, RenyiSteps):
@@ -135,6 +142,9 @@ def chosen_per_key(
     """
     check_keys_per_user(keys)
     candidates: list[PerKey | None] = []
+    if whole.definition is not None:
+        candidates += [noise_within(whole, keys) if all_keys else None, scheme_within(whole, keys)]
+        return min((c for c in candidates if c is not None), key=even_chance)
     if keys <= _FEW_KEYS or not (all_keys or keys_only):
         candidates.append(per_key(whole, keys))
     if keys > 1 and all_keys and not keys_only:

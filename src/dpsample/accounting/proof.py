@@ -15,6 +15,7 @@ from dpsample.accounting.budget import Budget
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total
+from dpsample.definitions import Definition, Gdp, Zcdp
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.presentation.explain import explain_protected, explain_sampling
@@ -53,8 +54,40 @@ class Proof:
         return self.scheme is not None and self.scheme.complete
 
     @property
+    def implied(self) -> tuple[Definition, ...]:
+        """The zCDP and GDP that follow outside of delta, rounded up; none for many keys, or where one is stated."""
+        if (self.composition is not None and self.composition.keys > 1) or self.privacy.definition is not None:
+            return ()
+        epsilons = [self.keys.epsilon, *(epsilon for _, epsilon, _ in self.totals)]
+        return Zcdp.implied(epsilons), Gdp.implied(epsilons)
+
+    def _shares(self) -> list[str]:
+        """What was spent, and on what."""
+        definition = self.privacy.definition
+        if definition is None:
+            spent = f"epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}"
+            keys = f"epsilon {text(self.keys.epsilon)}, delta {text(self.keys.delta)}"
+        else:
+            spent, keys = str(self.privacy), f"{self.keys.definition}, outside of delta {text(self.keys.aside)}"
+        lines = [f"Spent:     {spent}", f"  keys: {keys}"]
+        for what, epsilon, scale in self.totals:
+            noise = "" if scale is None else f", by discrete Laplace noise of scale {text(scale)}, drawn exactly"
+            cost = "" if definition is None else f", {definition.cost_in_words(epsilon)}"
+            lines.append(f"  {what}: epsilon {text(epsilon)}, delta 0{cost}{noise}")
+        if self.totals:
+            exactly = "what was spent, exactly" if definition is None else f"no more than {definition}"
+            lines.append(f"  these add up to {exactly}")
+        if self.implied:
+            zcdp, gdp = self.implied
+            also = f"rho-zCDP with rho = {text(zcdp.value)}, mu-GDP with mu = {text(gdp.value)}"
+            lines.append(f"Also:      {also}, outside of delta")
+        return lines
+
+    @property
     def _tightness(self) -> str:
         """Where the proof leaves little room."""
+        if self.privacy.definition is not None:
+            return f"{self.keys.definition} is what the noise of the keys was chosen for"
         if self.composition is None:
             return "a key that is reported or not is as telling as any mechanism of this privacy: the curve is tight"
         used = float(self.composition.delta / self.composition.whole.delta)
@@ -66,6 +99,7 @@ class Proof:
         """Return the proof as JSON."""
         return {
             "privacy": self.privacy.to_json(),
+            **({"implied": {d.name: text(d.value) for d in self.implied}} if self.implied else {}),
             "unit": "element" if self.max_keys is None else "user",
             "max_keys_per_user": self.max_keys,
             "parts": {
@@ -82,13 +116,8 @@ class Proof:
     def __str__(self) -> str:
         lines = [
             f"Protected: {explain_protected(self.max_keys)}",
-            f"Spent:     epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}",
-            f"  keys: epsilon {text(self.keys.epsilon)}, delta {text(self.keys.delta)}",
+            *self._shares(),
         ]
-        for what, epsilon, scale in self.totals:
-            noise = "" if scale is None else f", by discrete Laplace noise of scale {text(scale)}, drawn exactly"
-            lines.append(f"  {what}: epsilon {text(epsilon)}, delta 0{noise}")
-        lines += ["  these add up to what was spent, exactly"] if self.totals else []
         if self.scheme is None or self.scheme.sampling is None:
             lines.append("Scheme:    tau is found when the release is made; `dpsample verify` then proves its scheme")
         else:
@@ -96,7 +125,8 @@ class Proof:
             words = explain_sampling(sampling).replace(" was ", " is ").replace(" were ", " are ")
             lines += [f"Scheme:    {words}", _in_words(str(self.scheme).replace(str(sampling), "this scheme"))]
         if self.composition is not None:
-            lines += ["Keys of one user together:", _in_words(str(self.composition))]
+            whose = "Keys of one user together" if self.max_keys else "The key of one element"
+            lines += [f"{whose}:", _in_words(str(self.composition))]
         lines += [f"Curve:     {self.curve}", f"           {self._tightness}"]
         lines += [
             "Assumed:   secret coins; parameters that were chosen without looking at the data; what is published is",
@@ -113,7 +143,7 @@ def _in_words(certificate: str) -> str:
 def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) -> Proof:
     """Prove a plan; `sampling` is None if tau is to follow from a sample size."""
     shares = (("sample size", budget.size), ("total", budget.total))
-    totals: Totals = tuple((what, budget.privacy.epsilon * share, None) for what, share in shares if share)
+    totals: Totals = tuple((what, budget.spent_on(share), None) for what, share in shares if share)
     return _proved(budget.privacy, budget.max_keys, budget.keys, budget.per_key, totals, sampling, grid)
 
 
@@ -148,14 +178,15 @@ def _proved(
     sampling: Sampling | None,
     grid: int | None,
 ) -> Proof:
-    if keys.epsilon + sum((epsilon for _, epsilon, _ in totals), Fraction(0)) != privacy.epsilon:
+    if privacy.less(epsilon for _, epsilon, _ in totals) != keys:
         raise PrivacyViolation("the parts must add up to what was spent; found that they do not; do not trust this")
     scheme: Certificate | KeyCertificate | None = None
     if sampling is not None:
         scheme = (
             certify(sampling, per_key, grid) if isinstance(per_key, Privacy) else certify_keys(sampling, per_key, grid)
         )
-    composition = None if max_keys is None else certify_many_keys(per_key, max_keys, keys)
+    alone = max_keys is None and privacy.definition is None
+    composition = None if alone else certify_many_keys(per_key, max_keys or 1, keys)
     curve = curve_of_keys(per_key, max_keys or 1, keys)
     for _, epsilon, _ in totals:
         curve += RenyiCurve.of_epsilon(epsilon)

@@ -51,7 +51,12 @@ class RenyiCurve:
 
     @classmethod
     def of_privacy(cls, privacy: Privacy) -> "RenyiCurve":
-        """Bound every mechanism of this privacy: none diverges more than randomized response."""
+        """Bound every mechanism of this privacy: none diverges more than randomized response, or Gaussian noise.
+
+        The latter is for budgets that are stated as zCDP or GDP, which add up without loss.
+        """
+        if privacy.definition is not None:
+            return cls.of_gaussian(1 / privacy.definition.variance, privacy.aside)
         return _of_privacy(privacy.epsilon, privacy.delta)
 
     @classmethod

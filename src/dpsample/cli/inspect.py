@@ -101,6 +101,7 @@ def certify_command(grid: int | None, keys_only: bool, dataset: str | None, form
       dpsample certify --epsilon 1 --delta 1e-8
       dpsample certify --epsilon 0.1 --delta 1e-6 --scheme ppswor --tau 1e-4 --format json
       dpsample certify --epsilon 1 --delta 1e-6 --max-keys-per-user 50 --with-total --dataset clicks
+      dpsample certify --zcdp 0.1 --delta 1e-6 --max-keys-per-user 50
     """
     from dpsample.accounting.budget import Budget
     from dpsample.accounting.charges import shown

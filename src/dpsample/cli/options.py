@@ -81,7 +81,9 @@ scheme = together(
     click.option("--cap", type=int, help="The weight w of a key is min(frequency, CAP) to the power."),
 )
 privacy = together(
-    click.option("--epsilon", "-e", required=True, help="Epsilon, read exactly: 0.1 is one tenth."),
+    click.option("--epsilon", "-e", help="Epsilon, read exactly: 0.1 is one tenth."),
+    click.option("--zcdp", metavar="RHO", help="Rho of zero-concentrated differential privacy, instead of --epsilon."),
+    click.option("--gdp", metavar="MU", help="Mu of Gaussian differential privacy, instead of --epsilon."),
     click.option(
         "--delta", "-d", required=True, help="Delta, such as 1e-8. Choose it well below 1 / (number of elements)."
     ),
@@ -218,7 +220,14 @@ def sampling_of(given: dict[str, Any]) -> Sampling:
 
 def privacy_of(given: dict[str, Any]) -> Privacy:
     """What is spent."""
-    return Privacy(given["epsilon"], given["delta"])
+    stated = {name: given[name] for name in ("epsilon", "zcdp", "gdp") if given.get(name) is not None}
+    if len(stated) != 1:
+        found = " and ".join(f"--{name}" for name in stated) or "none"
+        raise click.UsageError(
+            f"a budget is one of --epsilon, --zcdp and --gdp; found {found}; state one, such as --epsilon 1"
+        )
+    (name, value), delta = stated.popitem(), given["delta"]
+    return {"epsilon": Privacy, "zcdp": Privacy.zcdp, "gdp": Privacy.gdp}[name](value, delta)
 
 
 def engine_of(given: dict[str, Any]) -> Any:

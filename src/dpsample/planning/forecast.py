@@ -115,6 +115,7 @@ def forecast(
     sample and threshold  1,325 64.3% 78
     """
     checked, share = Frequencies.of(frequencies), check_selection(share)
+    check_plain(setting)
     sampling = setting.scheme(checked)
     privacy = setting.budget.predicted_per_key if quick else setting.per_key
     i, keys = checked.thinned if quick else (checked.values, checked.counts)
@@ -169,6 +170,17 @@ def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
     with suppress(InvalidValue):
         return SampleAndThreshold.for_privacy(privacy)
     return None
+
+
+def check_plain(setting: Setting) -> None:
+    """Refuse a budget that is stated as zCDP or GDP, with which the baselines cannot be compared."""
+    privacy = setting.privacy
+    if privacy.definition is not None:
+        raise InvalidValue(
+            "a plan has a budget of epsilon and delta",
+            str(privacy.definition),
+            f"plan with Privacy({text(privacy.epsilon)!r}, {text(privacy.delta)!r}), which follows from it",
+        )
 
 
 def check_selection(share: float) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
-from dpsample.planning.forecast import Forecast, forecast
+from dpsample.planning.forecast import Forecast, check_plain, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
@@ -126,6 +126,7 @@ def smallest_epsilon(
     (0.9, 5003)
     """
     checked, aim = Frequencies.of(frequencies), Goal.of(goal)
+    check_plain(setting)
 
     def with_epsilon(place: int) -> Setting:
         return replace(setting, privacy=Privacy(_epsilon(place), setting.privacy.delta))

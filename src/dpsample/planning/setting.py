@@ -60,7 +60,7 @@ class Setting:
             return self.sampling
         size = self.size
         units = size.total(frequencies.values, frequencies.keys)
-        return size.sampling(Total(units * size.unit, self.privacy.epsilon * size.share, size.sensitivity, size.unit))
+        return size.sampling(Total(units * size.unit, self.budget.spent_on(size.share), size.sensitivity, size.unit))
 
 
 def check_sampling_or_size(sampling: Sampling | None, size: Any) -> None:

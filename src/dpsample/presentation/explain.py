@@ -66,9 +66,20 @@ def explain_part(part: Part, max_keys: int | None = None) -> str:
 def explain_privacy(privacy: Privacy, max_keys: int | None = None) -> str:
     """State epsilon, delta and the unit of privacy, and that releases add up."""
     return (
-        f"epsilon {text(privacy.epsilon)}, delta {text(privacy.delta)}, for {explain_protected(max_keys)}, all of "
+        f"{explain_spent(privacy)}, for {explain_protected(max_keys)}, all of "
         "it spent on this release; every further release of the same data adds to it"
     )
+
+
+def explain_spent(privacy: Privacy) -> str:
+    """State epsilon and delta; first the zCDP or GDP that they follow from.
+
+    >>> print(explain_spent(Privacy(1, 1e-6)))
+    epsilon 1, delta 1e-06
+    """
+    if privacy.definition is not None:
+        return str(privacy)
+    return f"epsilon {text(privacy.epsilon)}, delta {text(privacy.delta)}"
 
 
 def explain_per_key(per_key: PerKey) -> str:

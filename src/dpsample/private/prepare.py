@@ -109,7 +109,7 @@ def noisy_total(
 
     One element or user changes `budget.changes` frequencies by one each, and each of them the total by `sensitivity`.
     """
-    bought = Total(0, budget.privacy.epsilon * share, sensitivity * budget.changes, unit)
+    bought = Total(0, budget.spent_on(share), sensitivity * budget.changes, unit)
     value = (truth + discrete_laplace(bought.scale / unit, coins)) * unit
     return replace(bought, value=int(value) if unit == 1 else value)
 

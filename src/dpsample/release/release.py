@@ -13,8 +13,8 @@ import pyarrow as pa
 from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
-from dpsample.exact import text
 from dpsample.files import PathLike, read_table, rebatch, write_table
+from dpsample.presentation.explain import explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.questions import quantiles, ranking, sums
@@ -455,8 +455,7 @@ class Release:
         what = "keys only" if self.keys_only else "with tokens and estimates"
         lines = [
             f"{n}, {what}",
-            f"privacy   epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}, for each "
-            + self._terms.protects,
+            f"privacy   {explain_spent(self.privacy)}, for each {self._terms.protects}",
             f"sampling  {self.sampling!r}",
         ]
         if self._terms.part is not None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Final
 
 from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
+from dpsample.accounting.gaussian import delta_within
 from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
@@ -90,12 +90,15 @@ class Terms:
         if self.total is not None and self.total.unit != 1:
             raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
         together, each = self.keys_privacy, self.per_key
-        if isinstance(each, KeyNoise | RenyiSteps):
+        if together.definition is not None:
+            proved = isinstance(each, Privacy) and delta_within(each, self.max_keys or 1, together) <= together.delta
+            add_up = proved or isinstance(each, KeyNoise)
+        elif isinstance(each, KeyNoise | RenyiSteps):
             add_up = self.max_keys is not None and (self.keys_only or isinstance(each, KeyNoise))
         elif self.max_keys is None:
             add_up = each == together
         else:
-            add_up = each.epsilon <= together.epsilon and each.delta <= together.delta
+            add_up = each.definition is None and each.epsilon <= together.epsilon and each.delta <= together.delta
         if not add_up:
             raise InvalidValue(
                 "what keys and totals spent adds up to the privacy of the release",
@@ -106,8 +109,8 @@ class Terms:
     @property
     def keys_privacy(self) -> Privacy:
         """The privacy of all keys of one user together, or of the key of one element: what totals left."""
-        spent = sum((part.epsilon for part in (self.size and self.size.weights, self.total) if part), Fraction(0))
-        return Privacy(self.privacy.epsilon - spent, self.privacy.delta)
+        parts = (self.size and self.size.weights, self.total)
+        return self.privacy.less(part.epsilon for part in parts if part)
 
     @property
     def protects(self) -> str:
@@ -124,7 +127,7 @@ class Terms:
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
-        if "part" in optional or not isinstance(self.per_key, Privacy):
+        if "part" in optional or self.privacy.definition or not isinstance(self.per_key, Privacy):
             return 3
         return 2 if optional else 1
 

@@ -5,6 +5,8 @@ from functools import lru_cache
 from importlib.resources import files
 
 from dpsample import __version__
+from dpsample.accounting.totals import Total
+from dpsample.definitions import Definition
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import shown_number, text
@@ -97,19 +99,23 @@ def _privacy(content: Content) -> Markup:
         ),
         tag("p", tag("strong", "Composition: "), "every further release of the same data adds to what is spent."),
     ]
+    definition = terms.privacy.definition
+    amount, caption = ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
     parts: list[Sequence[object]] = [
         ["keys and their tokens" if not terms.keys_only else "keys", *_spent(terms.keys_privacy)]
     ]
     if terms.size is not None:
-        parts.append(["the sample size", text(terms.size.weights.epsilon), "0"])
+        parts.append(["the sample size", _noise_spent(terms.size.weights, definition), "0"])
     if terms.total is not None:
-        parts.append(["the total", text(terms.total.epsilon), "0"])
+        parts.append(["the total", _noise_spent(terms.total, definition), "0"])
     parts.append(["all", *_spent(terms.privacy)])
+    if definition is not None:
+        facts["stated as"] = str(definition)
     return tag(
         "div",
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()), class_="facts"),
         *words,
-        table("Epsilon and delta, by part", ["part", "epsilon", "delta"], parts, [False, True, True]),
+        table(f"{caption} and delta, by part", ["part", amount, "delta"], parts, [False, True, True]),
         *_proof(content),
         *([tag("p", f"The ledger of the dataset has this release as entry {terms.ledger}.")] if terms.ledger else []),
         class_="label",
@@ -117,7 +123,14 @@ def _privacy(content: Content) -> Markup:
 
 
 def _spent(privacy: Privacy) -> list[str]:
+    if privacy.definition is not None:
+        return [text(privacy.definition.value), text(privacy.aside)]
     return [text(privacy.epsilon), text(privacy.delta)]
+
+
+def _noise_spent(noise: Total, definition: Definition | None) -> str:
+    """What the noise of a total cost: mu, as others do, by its square."""
+    return text(noise.epsilon) if definition is None else f"{float(definition.implied([noise.epsilon]).value):.6g}"
 
 
 def _proof(content: Content) -> list[Markup]:
@@ -412,6 +425,7 @@ def _parameters(content: Content) -> Markup:
         ("reported keys", f"{len(content.release):,}"),
         ("unit of privacy", explain_protected(terms.max_keys)),
         ("epsilon, delta", f"{text(terms.privacy.epsilon)}, {text(terms.privacy.delta)}"),
+        *([("stated as", str(terms.privacy))] if terms.privacy.definition else []),
     ]
     if terms.per_key != terms.privacy:
         rows.append(("per key", explain_per_key(terms.per_key)))
