@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsample.accounting.composition import check_keys_per_user
-from dpsample.accounting.many_keys import chosen_per_key
+from dpsample.accounting.many_keys import chosen_per_key, curve_of_keys
+from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SHARE
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
@@ -70,6 +71,14 @@ class Budget:
     def per_key(self) -> PerKey:
         """What each key has of it: that by which its token is drawn."""
         return self._per_key(quick=False)
+
+    @property
+    def curve(self) -> RenyiCurve:
+        """Upper bounds of the Rényi divergences of the whole release, which a Rényi ledger adds up."""
+        if self.privacy.definition is not None:
+            return RenyiCurve.of_privacy(self.privacy)
+        totals = (RenyiCurve.of_epsilon(self.spent_on(share)) for share in (self.size, self.total) if share)
+        return sum(totals, curve_of_keys(self.per_key, self.changes, self.keys))
 
     @property
     def predicted_per_key(self) -> PerKey:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import check_keys_per_user
-from dpsample.accounting.ledger import check_ledger
+from dpsample.accounting.ledger import check_ledger, read_ledger
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
@@ -95,6 +95,7 @@ class Request:
     def charge(self, output: str) -> Charge:
         """State what the release spends, and on what: names and public parameters, no data."""
         setting, source = self.setting, self.source
+        by_curve = self.ledger is not None and read_ledger(self.ledger).account is not None
         return Charge(
             setting.privacy,
             setting.budget.unit,
@@ -105,6 +106,7 @@ class Request:
             max_keys=setting.max_keys_per_user,
             scheme=scheme_form(setting.size or setting.sampling),
             part=self.part,
+            curve=setting.budget.curve if by_curve else None,
         )
 
     def inputs(self) -> list[str]:
