@@ -17,6 +17,7 @@ need more rows can take a short rational `E`, such as 3/2: the algorithms know e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -193,8 +194,11 @@ def _split(
 
 def cells(density: Density, grid: int, i: int) -> list[Fraction]:
     """A density as a row of tokens: not reported, then the mass of each ((k-1)/grid, k/grid] up to i."""
-    tails = [density.tail(Fraction(k, grid)) for k in range(grid * i + 1)]
-    return [density.not_reported, *(above - below for above, below in pairwise(tails))]
+    masses = [ZERO] * (grid * i)
+    for (left, right), height in zip(pairwise(density.breaks), density.heights, strict=True):
+        for k in range(math.floor(left * grid), math.ceil(right * grid)):
+            masses[k] += height * (min(right, Fraction(k + 1, grid)) - max(left, Fraction(k, grid)))
+    return [density.not_reported, *masses]
 
 
 def refine(densities: Sequence[Density]) -> list[list[Fraction]]:

@@ -1,5 +1,6 @@
 """The command line: exit codes, help, one-line errors, nothing private anywhere."""
 
+import contextlib
 import json
 import random
 import re
@@ -8,7 +9,10 @@ import signal
 import string
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import duckdb
 import pytest
@@ -18,6 +22,7 @@ from hypothesis import strategies as st
 
 import dpsample
 from dpsample.cli import cli
+from dpsample.private.engine.duckdb import DuckDB
 from support import PROGRAM, run, start
 
 pytestmark = pytest.mark.chance(
@@ -278,11 +283,38 @@ def test_fuzzed_parameters_never_show_a_traceback(data: st.DataObject, tmp_path:
         dpsample.read_release(out)
 
 
+class SharedEngine:
+    """One engine for many commands. After an error inside DuckDB, which ends it, there is a new one."""
+
+    def __init__(self) -> None:
+        self._engine = DuckDB()
+
+    def of(self, given: dict[str, Any]) -> contextlib.AbstractContextManager[DuckDB]:
+        try:
+            self._engine.run("SELECT 1")
+        except duckdb.FatalException:
+            self.close()
+            self._engine = DuckDB()
+        return contextlib.nullcontext(self._engine)
+
+    def close(self) -> None:
+        self._engine.close()
+        del self._engine
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SharedEngine]:
+    with contextlib.closing(SharedEngine()) as engine:
+        yield engine
+
+
 @settings(
     max_examples=700, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_fuzzed_files_never_show_a_traceback_nor_their_content(data: st.DataObject, tmp_path: Path) -> None:
+def test_fuzzed_files_never_show_a_traceback_nor_their_content(
+    data: st.DataObject, tmp_path: Path, shared: SharedEngine
+) -> None:
     kind = data.draw(st.sampled_from(["csv", "jsonl", "parquet", "arrow", "tsv"]))
     path = tmp_path / f"events.{kind}"
     good = {
@@ -306,7 +338,8 @@ def test_fuzzed_files_never_show_a_traceback_nor_their_content(data: st.DataObje
     arguments = ["release", str(path), "-k", "query", *PRIVACY, "-o", str(tmp_path / "o.parquet"), "--force"]
     if data.draw(st.booleans()):
         arguments += ["--frequency", "n"]
-    done = CliRunner().invoke(cli, arguments)
+    with mock.patch("dpsample.cli.options.engine_of", shared.of):
+        done = CliRunner().invoke(cli, arguments)
     assert done.exception is None or isinstance(done.exception, SystemExit | dpsample.DpsampleError), done.exception
     assert "canary" not in f"{done.output}{done.exception}"
 

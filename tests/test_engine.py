@@ -14,6 +14,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ from itertools import count, pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -675,6 +677,51 @@ class TestBrokenFiles:
         content = bytearray((tmp_path / "a.parquet").read_bytes())
         content[100:200] = bytes(100)
         self.broken(engine, tmp_path / "a.parquet", bytes(content))
+
+    def test_a_name_that_is_not_utf_8(self, engine: DuckDB, tmp_path: Path) -> None:
+        """DuckDB answers with a RuntimeError, which is none of its own classes."""
+        for row in ({"k": [CANARY], "name": ["a"]}, {"name": ["a"], "k": [CANARY]}):
+            content = write_parquet(row, tmp_path / "a.parquet").read_bytes()
+            assert b"name" in content
+            self.broken(engine, tmp_path / "a.parquet", content.replace(b"name", b"na\xede"))
+
+    def test_any_error_of_a_statement(self, engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of whatever class, at each statement: it is refused, and its text is dropped."""
+        path, cursor, left = write_parquet({"k": ["a", "b"]}, tmp_path / "a.parquet"), engine._cursor, count()
+
+        class Failing:
+            def __init__(self, inner: Any) -> None:
+                self._inner = inner
+
+            def __getattr__(self, name: str) -> Any:
+                if name in ("sql", "execute") and next(left) == 0:
+                    raise LookupError(CANARY)
+                return getattr(self._inner, name)
+
+        @contextlib.contextmanager
+        def failing(*arguments: Any) -> Iterator[Any]:
+            with cursor(*arguments) as inner:
+                yield Failing(inner)
+
+        monkeypatch.setattr(engine, "_cursor", failing)
+        for before in range(4):  # three statements describe, and one reads
+            left = count(-before)
+            refused(lambda: drain(engine, Source(path, "k")), "must be whole and readable")
+        left = count(-4)
+        assert counted(engine.aggregated(Source(path, "k"))) == {"a": 1, "b": 1}
+        assert next(left) == 0
+
+    def test_an_engine_that_duckdb_stopped(self, tmp_path: Path) -> None:
+        """After an error inside DuckDB it answers nothing more: a file without fault is not blamed for it."""
+        path = write_parquet({"k": ["a"]}, tmp_path / "a.parquet")
+        with DuckDB() as stopped:
+            duckdb_error = duckdb.FatalException(f"FATAL Error: database has been invalidated: {CANARY}")
+            stopped.run = mock.Mock(side_effect=duckdb_error)  # type: ignore[method-assign]
+            with pytest.raises(
+                SystemFailure, match="DuckDB must be able to go on; found that it stopped at a fault of"
+            ) as info:
+                stopped.total(Source(path, "k"))
+            assert CANARY not in str(info.value)
 
     def test_a_stream_that_is_cut_off(self, engine: DuckDB, tmp_path: Path) -> None:
         content = write_ipc({"k": [CANARY] * 1000}, tmp_path / "a.ipc", stream=True).read_bytes()
@@ -1453,6 +1500,39 @@ sys.stdin.read()
         assert not own.exists()
         DuckDB(temp_dir=tmp_path).close()
         assert {path.name for path in tmp_path.iterdir()} <= {"dpsample-elsewhere", "dpsample-mine"}
+
+    def test_a_folder_without_a_lock_is_removed_if_it_is_empty(self, tmp_path: Path) -> None:
+        """A process that dies before it makes its lock leaves one."""
+        left = Path(tempfile.mkdtemp(prefix="dpsample-", dir=tmp_path))
+        others = [Path(tempfile.mkdtemp(prefix=f"dpsample-{name}", dir=tmp_path)) for name in ("", "explore-", "s-")]
+        (others[0] / "notes").write_text("mine")
+        others.append(tmp_path / "dpsample-my_files")  # as `mkdtemp` would name it, but made by somebody else
+        others[-1].mkdir(mode=0o755)
+        DuckDB(temp_dir=tmp_path).close()
+        assert not left.exists()
+        assert sorted(tmp_path.iterdir()) == sorted(others)
+
+    def test_a_folder_that_is_removed_before_it_has_its_lock(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another engine starts between the two steps, three times: the first one makes another folder."""
+        made: list[str] = []
+
+        def slow(**options: Any) -> str:
+            made.append(mkdtemp(**options))
+            if len(made) <= 3:
+                monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+                DuckDB(temp_dir=tmp_path).close()
+                monkeypatch.setattr(tempfile, "mkdtemp", slow)
+            return made[-1]
+
+        mkdtemp = tempfile.mkdtemp
+        monkeypatch.setattr(tempfile, "mkdtemp", slow)
+        with DuckDB(temp_dir=tmp_path) as engine:
+            assert len(made) == 4
+            assert [str(path) for path in tmp_path.iterdir()] == [engine._temp.path] == made[-1:]
+            assert [path.name for path in Path(engine._temp.path).iterdir()] == ["dpsample.lock"]
+        assert list(tmp_path.iterdir()) == []
 
     def test_an_interrupt_ends_a_long_statement(self, tmp_path: Path) -> None:
         # 10**11 pairs would take minutes

@@ -659,7 +659,7 @@ def test_a_ledger_that_cannot_be_written_is_refused_before_any_work(
 
 # ---- several processes
 
-_ROUNDS = 1000
+_ROUNDS = 300
 
 
 def _race(folder: str, name: str, start: Any, results: Any) -> None:
@@ -675,7 +675,10 @@ def _race(folder: str, name: str, start: Any, results: Any) -> None:
 
 
 def test_two_processes_race_for_the_last_of_a_budget(tmp_path: Path) -> None:
-    """1,000 ledgers with room for one release: each is won by exactly one of two processes, and both win some."""
+    """300 ledgers with room for one release: each is won by exactly one of two processes.
+
+    Without locks both won 44 of 1,000 (measured): 300 rounds miss that with probability 2e-6.
+    """
     first = tmp_path / "first.ledger"
     new_ledger(first, "events", BUDGET)
     fill(first, ("1", "1e-7"))

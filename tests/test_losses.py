@@ -1,7 +1,9 @@
 """Loss distributions, Rényi curves and stages: against closed forms, an accountant of others, and exact arithmetic."""
 
 import math
+import operator
 from fractions import Fraction
+from functools import cache, reduce
 from itertools import pairwise
 
 import mpmath  # type: ignore[import-untyped]
@@ -60,67 +62,66 @@ class TestAgainstClosedForms:
         assert abs(back - 1) < mpmath.mpf("1e-30")
 
 
-STAGES = ("response", "laplace", "gaussian")
+KINDS = ("response", "laplace", "gaussian")
+SIZES = tuple(round(0.022 * 1.37**n, 3) for n in range(13))  # up to 0.96; few, so that each is made once
+STEP = 1e-3  # of the other accountant
+Part = tuple[str, float, int]  # a kind, its size, and how often
 
 
-def random_stages(generator: np.random.Generator) -> list[tuple[str, float, int]]:
-    """A kind, a parameter, and how often; all in all an epsilon of about 0.3 to 8."""
-    stages = []
-    for kind in generator.permutation(STAGES)[: generator.integers(1, 4)]:
-        times = int(generator.choice([1, 2, 5, 20]))
-        stages.append((str(kind), round(float(generator.uniform(0.1, 1.0) / math.sqrt(times)), 3), times))
-    return stages
+def random_compositions(number: int) -> list[tuple[Part, ...]]:
+    """Distinct ones, seeded; each has an epsilon of about 0.3 to 8 all in all."""
+    generator = np.random.default_rng(0)
+    distinct: dict[tuple[Part, ...], None] = {}
+    while len(distinct) < number:
+        parts = []
+        for kind in generator.permutation(KINDS)[: generator.integers(1, 4)]:
+            times = int(generator.choice([1, 2, 5, 20]))
+            sizes = [size for size in SIZES if 0.1 <= size * math.sqrt(times) <= 1]
+            parts.append((str(kind), float(generator.choice(sizes)), times))
+        distinct[tuple(parts)] = None
+    return list(distinct)
 
 
-def ours(stages: list[tuple[str, float, int]]) -> Losses:
-    parts: list[Losses] = []
-    for kind, size, times in stages:
-        value = Fraction(str(size))
-        stage: Stage = (
-            PrivateStage(value)
-            if kind == "response"
-            else LaplaceStage(value, 1)
-            if kind == "laplace"
-            else GaussianStage(value**2)
-        )
-        parts.append(stage.losses**times)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total * part
-    return total
+@cache
+def our_stage(kind: str, size: float) -> Stage:
+    value = Fraction(str(size))
+    if kind == "response":
+        return PrivateStage(value)
+    return LaplaceStage(value, 1) if kind == "laplace" else GaussianStage(value**2)
 
 
-def theirs(stages: list[tuple[str, float, int]], pessimistic: bool) -> accountant.PrivacyLossDistribution:
-    total: accountant.PrivacyLossDistribution | None = None
-    for kind, size, times in stages:
-        options = {"pessimistic_estimate": pessimistic, "value_discretization_interval": STEP}
-        if kind == "response":
-            one = accountant.from_randomized_response(2 / (1 + math.exp(size)), 2, **options)
-        elif kind == "laplace":
-            one = accountant.from_discrete_laplace_mechanism(size, **options)
-        else:
-            one = accountant.from_gaussian_mechanism(1 / size, **options)
-        many = one.self_compose(times)
-        total = many if total is None else total.compose(many)
-    assert total is not None
-    return total
+@cache
+def our_part(kind: str, size: float, times: int) -> Losses:
+    return our_stage(kind, size).losses ** times
 
 
-STEP = 1e-3
+@cache
+def their_part(kind: str, size: float, times: int, pessimistic: bool) -> accountant.PrivacyLossDistribution:
+    options = {"pessimistic_estimate": pessimistic, "value_discretization_interval": STEP}
+    if kind == "response":
+        one = accountant.from_randomized_response(2 / (1 + math.exp(size)), 2, **options)
+    elif kind == "laplace":
+        one = accountant.from_discrete_laplace_mechanism(size, **options)
+    else:
+        one = accountant.from_gaussian_mechanism(1 / size, **options)
+    return one.self_compose(times)
 
 
+@pytest.mark.xdist_group("losses")  # in one process, for the caches
 @pytest.mark.parametrize("block", range(5))
 def test_never_below_an_optimistic_nor_far_above_a_pessimistic_accountant(block: int) -> None:
     """Of 200 random compositions, seeded: the epsilon at two deltas, between what dp-accounting says and 1 % above."""
-    generator = np.random.default_rng(block)
-    for _ in range(40):
-        stages = random_stages(generator)
-        losses, low, high = ours(stages), theirs(stages, False), theirs(stages, True)
+    for parts in random_compositions(200)[40 * block : 40 * (block + 1)]:
+        losses = reduce(operator.mul, [our_part(*part) for part in parts])
+        low, high = (
+            reduce(accountant.PrivacyLossDistribution.compose, [their_part(*part, pessimistic) for part in parts])
+            for pessimistic in (False, True)
+        )
         for delta in (1e-3, 1e-7):
             epsilon = float(losses.epsilon(Fraction(str(delta))))
             optimistic, pessimistic = low.get_epsilon_for_delta(delta), high.get_epsilon_for_delta(delta)
-            assert epsilon >= optimistic - 1e-9, stages
-            assert epsilon <= pessimistic * 1.01 + 1e-9, stages
+            assert epsilon >= optimistic - 1e-9, parts
+            assert epsilon <= pessimistic * 1.01 + 1e-9, parts
 
 
 class TestCurves:

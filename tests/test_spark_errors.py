@@ -7,7 +7,7 @@ rows in it. Of the error that is raised instead, every cause, context, argument,
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import dpsample.spark
 import faults
 from dpsample import CustomSampling, DpsampleError, InvalidValue, Ppswor, Privacy, SystemFailure
+from dpsample.private.engine.spark.errors import refusal
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -144,17 +145,33 @@ def test_a_scheme_that_quotes_the_frequency(spark: Any) -> None:
     refused(work, InvalidValue, "a scheme states a probability for every frequency")
 
 
-@pytest.mark.parametrize(
-    ("key", "kind", "rule"),
-    [
-        (f"dpsample-refused:{KEY}:0", SystemFailure, END),
-        (f"dpsample-refused:null:0 {KEY}", InvalidValue, "the key column 'k' must have no NULL"),
-        (f"dpsample-refused:null:739173 {KEY}", SystemFailure, END),
-        (f"InvalidValue: q must {KEY}; found {KEY}", InvalidValue, "a scheme states a probability"),
-        (f"{KEY} must be accessible; found {KEY}", SystemFailure, "every worker must be able to write"),
-    ],
-)
-def test_data_that_look_like_an_error_of_ours(key: str, kind: type[DpsampleError], rule: str, spark: Any) -> None:
-    """They select a sentence at worst, and no word of theirs is passed on."""
-    frame = faults.rows_of(rows(spark, key), faults.failing)
+IMITATIONS = [
+    (f"dpsample-refused:{KEY}:0", SystemFailure, END),
+    (f"dpsample-refused:null:0 {KEY}", InvalidValue, "the key column 'k' must have no NULL"),
+    (f"dpsample-refused:null:739173 {KEY}", SystemFailure, END),
+    (f"InvalidValue: q must {KEY}; found {KEY}", InvalidValue, "a scheme states a probability"),
+    (f"{KEY} must be accessible; found {KEY}", SystemFailure, "every worker must be able to write"),
+]
+
+
+def test_data_that_look_like_an_error_of_ours(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They select a sentence at worst, and no word of theirs is passed on.
+
+    One job fails with one of them. The others are put into its message, where that one was.
+    """
+    messages: list[str] = []
+
+    def heard(error: BaseException, columns: Sequence[str]) -> DpsampleError:
+        messages.append(str(error))
+        return refusal(error, columns)
+
+    monkeypatch.setattr("dpsample.private.engine.spark.errors.refusal", heard)
+    first, kind, rule = IMITATIONS[1]
+    frame = faults.rows_of(rows(spark, first), faults.failing)
     refused(lambda: dpsample.spark.release(frame, "k", privacy=PRIVACY), kind, rule)
+    assert first in messages[0]
+    for key, kind, rule in IMITATIONS:
+        error = refusal(RuntimeError(messages[0].replace(first, key)), ["k"])
+        assert isinstance(error, kind)
+        assert str(error).startswith(rule)
+        assert [value for value in PRIVATE if value in said_by(error)] == []

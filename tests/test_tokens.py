@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -25,6 +25,9 @@ from dpsample.scheme.tokens import support_length, tails
 from support import refused
 
 ROWS = 16  # of the oracles
+# Tokens of a small epsilon are spread over thousands of frequencies, of which these rows are the first: such an epsilon
+# is an example, and the random ones are larger.
+SMALL = Privacy("0.01", "1e-6")
 
 
 def oracle_rows(sampling: Sampling, privacy: Privacy, grid: int, rows: int = ROWS) -> list[list[Fraction]]:
@@ -64,13 +67,15 @@ def test_grid_1_is_algorithm_4(sampling: Sampling, privacy: Privacy) -> None:
 
 
 @settings(max_examples=20)
-@given(st.one_of(st.just(KeepAll()), weighted()), privacies(epsilon=("0.01", "4")), st.sampled_from([2, 4, 8]))
+@given(st.one_of(st.just(KeepAll()), weighted()), privacies(epsilon=("0.1", "4")), st.sampled_from([2, 4, 8]))
+@example(Ppswor("0.1"), SMALL, 4)
 def test_a_finer_grid_is_algorithm_5_in_cells(sampling: Sampling, privacy: Privacy, grid: int) -> None:
     check_rows(sampling, privacy, grid)
 
 
 @settings(max_examples=25)
-@given(schemes(length=ROWS), privacies(epsilon=("0.01", "4")), st.sampled_from([1, 2, 4]))
+@given(schemes(length=ROWS), privacies(epsilon=("0.1", "4")), st.sampled_from([1, 2, 4]))
+@example(CustomSampling(["1e-7"] * 3 + ["0.001"] * 5 + ["0.5"] * 8), SMALL, 2)
 def test_any_q(sampling: Sampling, privacy: Privacy, grid: int) -> None:
     """Where q grows by irregular steps, tiny probabilities lie between large ones: compared beside their tails."""
     check_rows(sampling, privacy, grid, beside_the_tail=True)
@@ -102,7 +107,9 @@ def test_q_that_grows_a_little_faster_than_privacy_allows(grid: int) -> None:
 
 
 @settings(max_examples=25)
-@given(schemes(length=ROWS), privacies(), st.sampled_from([1, 8]))
+@given(schemes(length=ROWS), privacies(epsilon=("0.1", "20")), st.sampled_from([1, 8]))
+@example(KeepAll(), SMALL, 1)
+@example(CustomSampling(["1e-7"] * 3 + ["0.001"] * 5 + ["0.5"] * 8), SMALL, 8)
 def test_tails_keep_their_relative_precision(sampling: Sampling, privacy: Privacy, grid: int) -> None:
     """For every epsilon: what a sanitizer compares with is good to 1e-13 of itself."""
     expected = oracle_rows(sampling, privacy, grid)

@@ -157,7 +157,7 @@ def _opened(address: str, wanted: bool | None) -> Iterator[None]:
     import tempfile
     import webbrowser
 
-    with tempfile.TemporaryDirectory(prefix="dpsample-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dpsample-explore-") as folder:
         file = Path(folder, "explore.html")
         file.write_text(f'<!DOCTYPE html><title>dpsample</title><meta http-equiv="refresh" content="0; url={address}">')
         webbrowser.open(file.as_uri())

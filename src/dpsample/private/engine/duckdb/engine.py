@@ -18,7 +18,7 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.files.tables import check_moments
 from dpsample.private.engine.columns import shaped
 from dpsample.private.engine.duckdb.columns import numbered
-from dpsample.private.engine.duckdb.errors import is_out_of_memory, translated
+from dpsample.private.engine.duckdb.errors import called, is_out_of_memory, translated
 from dpsample.private.engine.duckdb.tables import Table, Tables
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
 from dpsample.private.engine.duckdb.users import bounded
@@ -317,7 +317,8 @@ class DuckDB:
     def stream(self, sql: str, objects: Objects | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the result of a query, batch by batch."""
         with self._cursor(objects) as cursor:
-            for batch in _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(_BATCH)):
+            reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(_BATCH))
+            while (batch := called(lambda: next(reader, None))) is not None:
                 if batch.num_rows:
                     yield batch
                 self._require_open()  # or the result of a closed cursor just seems to have come to its end
@@ -325,13 +326,13 @@ class DuckDB:
     def describe(self, origin: str, objects: Objects | None = None) -> list[tuple[str, Any]]:
         """Return the names and DuckDB types of the columns of a FROM item."""
         with self._cursor(objects) as cursor:
-            relation = cursor.sql(f"SELECT * FROM {origin} LIMIT 0")
-            return list(zip(relation.columns, relation.types, strict=True))
+            relation = called(lambda: cursor.sql(f"SELECT * FROM {origin} LIMIT 0"))
+            return called(lambda: list(zip(relation.columns, relation.types, strict=True)))
 
     def schema(self, sql: str, objects: Objects | None = None) -> pa.Schema:
         """Return the Arrow schema of a query's result."""
         with self._cursor(objects) as cursor:
-            return cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema
+            return called(lambda: cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema)
 
     def name(self) -> str:
         """Return a name for a table that no other has."""
@@ -366,7 +367,7 @@ class DuckDB:
         with self._cursor() as cursor:
             for table in _gathered(batches):
                 cursor.register("batch", numbered(table))
-                cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall()
+                called(lambda: cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall())
                 cursor.unregister("batch")
                 rows += table.num_rows
         return rows
@@ -374,7 +375,7 @@ class DuckDB:
     def fill(self, table: "Table") -> None:
         """Look through files that need it; put what is pending into its table, atomically."""
         while table.unseen:
-            table.unseen[-1]()
+            called(table.unseen[-1])
             table.unseen.pop()
         if table.pending is None:
             return
@@ -417,7 +418,7 @@ class DuckDB:
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
     """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done."""
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(work)
+        future = pool.submit(called, work)
         try:
             return future.result()
         except BaseException:

@@ -8,10 +8,13 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.errors import DpsampleError, InvalidValue, SystemFailure
 from dpsample.private.engine.errors import MARK, refusal_of_mark
 
 _T = TypeVar("_T")
+
+# Of DuckDB, Arrow and the system. Other classes may be those of the caller, whose generator of keys failed.
+_ERRORS = (duckdb.Error, pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError, MemoryError)
 
 
 def raise_sql(code: str) -> str:
@@ -39,6 +42,12 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
         return SystemFailure(
             "the work must fit into the memory limit", "too little", "raise or set memory_limit, or use fewer threads"
         )
+    if isinstance(error, duckdb.FatalException):  # DuckDB does nothing more after an error inside itself
+        return SystemFailure(
+            "DuckDB must be able to go on",
+            f"that it stopped at a fault of {location}, or of a source before it",
+            "check the files, and use a new engine",
+        )
     rule, remedy = f"{location} must be whole and readable", "check the file, or write it anew"
     if line := re.search(r"CSV (Error on Line: (\d+)|Parser)", message):
         near = f" near line {line[2]}" if line[2] else ""
@@ -46,6 +55,21 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
     if line := re.search(r"JSON.* in line (\d+)", message):
         return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
     return InvalidValue(rule, f"one that is not ({type(error).__name__})", remedy)
+
+
+def called(work: Callable[[], _T]) -> _T:
+    """Return what a call of DuckDB, or a reader of files, returns; an error of any other class becomes one of DuckDB's.
+
+    DuckDB's Python layer raises others as well: a RuntimeError where a column's name is not UTF-8. Their text is
+    dropped. No code of the caller may run in `work`: its errors would be dropped too.
+    """
+    try:
+        return work()
+    except (DpsampleError, *_ERRORS):
+        raise
+    except Exception as error:
+        name = type(error).__name__
+    raise duckdb.Error(name)
 
 
 def translated(produce: Callable[[], Iterator[_T]], location: str, columns: Sequence[str]) -> Iterator[_T]:
@@ -56,7 +80,7 @@ def translated(produce: Callable[[], Iterator[_T]], location: str, columns: Sequ
             item = next(iterator)
         except StopIteration:
             return
-        except (duckdb.Error, pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
+        except _ERRORS as error:
             problem = refusal(error, location, columns)
         else:
             yield item

@@ -19,7 +19,7 @@ from dpsample.private.engine.duckdb.columns import (
     part_sql,
 )
 from dpsample.private.engine.duckdb.databases import Database
-from dpsample.private.engine.duckdb.errors import raise_sql
+from dpsample.private.engine.duckdb.errors import called, raise_sql
 from dpsample.private.engine.errors import FREQUENCY_FAULTS
 from dpsample.private.formats import FORMATS, Form, Objects
 from dpsample.private.python_objects import null_refusal
@@ -130,7 +130,8 @@ class Tables:
                 table.size = lambda: rows.num_rows
             return table
         if source.kind != "files":
-            table = self._pending(source, *source.as_batches())
+            relation = hasattr(source.data, "project")  # of DuckDB; what is left may run code of the caller
+            table = self._pending(source, *(called(source.as_batches) if relation else source.as_batches()))
             if hasattr(source.data, "__len__") and source.kind != "stream":
                 table.size = lambda: len(source.data)
             return table
@@ -141,7 +142,7 @@ class Tables:
         for path in paths:
             if not os.access(path, os.R_OK):
                 raise InvalidValue("a file must be readable", f"no permission for {path!r}", "check who may read it")
-        scan = FORMATS[format].scan(source, paths, self._engine)
+        scan = called(lambda: FORMATS[format].scan(source, paths, self._engine))
         table = self._table(source, scan.origin, scan.objects, scan.form)
         table = replace(table, unseen=list(scan.checks), text=scan.size)
         count = scan.rows

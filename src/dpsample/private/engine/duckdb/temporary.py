@@ -3,7 +3,9 @@
 import contextlib
 import fcntl
 import os
+import re
 import shutil
+import stat
 import tempfile
 import weakref
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 from dpsample.files.atomic_file import lock
 
 _PREFIX = "dpsample-"
+_NAME = re.compile(f"{_PREFIX}[a-z0-9_]{{8}}")  # of `mkdtemp`
 _LOCK = "dpsample.lock"
 
 
@@ -28,7 +31,7 @@ class TemporaryFolder:
             self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=above)  # mode 0700
             try:
                 held = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except FileNotFoundError:
+            except FileNotFoundError:  # another process removed the folder, which had no lock yet
                 continue
             lock(held)
             if _is_open(Path(self.path, _LOCK), held):
@@ -45,9 +48,16 @@ def _remove(path: str, held: int) -> None:
 def _remove_if_dead(folder: Path) -> None:
     """Remove a folder of this user whose lock nobody holds: what is in it first, then the lock, then the folder."""
     with contextlib.suppress(OSError):
-        if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             return
-        file = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            file = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Its process died before it made the lock, or is about to make it: then it makes another folder.
+            if _NAME.fullmatch(folder.name) and stat.S_IMODE(status.st_mode) == 0o700:
+                folder.rmdir()  # refused by the system unless it is empty
+            return
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _is_open(folder / _LOCK, file):
