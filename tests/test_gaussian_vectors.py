@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsample import PrivacyViolation
-from dpsample.accounting.vector_noise import VectorNoise, certify_vector_noise
+from dpsample.accounting.vectors import VectorNoise, certify_vector_noise
 from dpsample.private.noise import from_table
 from dpsample.private.randomness import GivenCoins
 from dpsample.scheme.noise import BITS, KeyNoise
