@@ -135,9 +135,7 @@ def forecast(
             _peer(name, method, i, keys, share if errors else None, sampling.largest) for name, method in peers.items()
         ]
         if SBH not in peers:
-            case = (
-                "this sampling" if isinstance(privacy, Privacy) else "the method by which many keys of a user are drawn"
-            )
+            case = "this sampling" if isinstance(privacy, Privacy) else "many keys of a user"
             notes.append(f"the stability-based histogram is not stated for {case}")
     return Forecast(setting, sampling, checked, share, tuple(methods), tuple(notes))
 
