@@ -1,4 +1,4 @@
-"""Releases that protect users, against the bare `count(DISTINCT user)` of the same engine; and what a key gets.
+"""Releases that protect users, against the bare `count(DISTINCT user)` of the same engine.
 
 Every line is a process of its own, in one run on one machine, each the best of `--repeat`: wall and CPU seconds, peak
 memory, and the ratios to the bare query.
@@ -20,7 +20,6 @@ import duckdb
 
 import dpsample
 from dpsample import Privacy
-from dpsample.accounting.composition import per_key
 from dpsample.private.engine.duckdb import DuckDB
 
 PRIVACY = Privacy(1, 1e-6)
@@ -97,10 +96,6 @@ def main() -> None:
     if options.one is not None:
         one(options.one, options.path, options.limit)
         return
-    print(f"what each key gets of {PRIVACY}, against epsilon / k")
-    for keys in (10, 50, 100, 1000):
-        each = per_key(PRIVACY, keys)
-        print(f"  k = {keys:<5} epsilon' {float(each.epsilon):.5f}, {float(each.epsilon * keys):.2f} times as much")
     key = "least(pow(random(), -5.5), 1e17)::BIGINT"  # Zipf-like: P(key >= k) = k**-0.18
     with tempfile.TemporaryDirectory() as folder:
         for kind, text in (("integers", "{}"), ("text", "'name ' || {}")):

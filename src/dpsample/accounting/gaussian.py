@@ -78,7 +78,7 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
     bits = _PRECISION
     while True:
         with precision(bits):
-            cells = _law(variance, side)
+            cells = gaussian_law(variance, side)
             whole = _within(variance, side)
             outer = [_rounded_up(g / whole) for g in cells[:-1]]
         if None not in outer:
@@ -98,7 +98,7 @@ def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
     if noise.cells % 2 == 0:
         return None
     with precision(_PRECISION):
-        cells, within = _law(variance, side), _within(variance, side)
+        cells, within = gaussian_law(variance, side), _within(variance, side)
         for n, g in zip(noise.half[:-1], cells[:-1], strict=True):
             exact = g / within
             if not (dyadic(n, BITS) >= exact and dyadic(n - 1, BITS) < exact):
@@ -144,21 +144,21 @@ def _lost(variance: Fraction, side: int) -> Fraction:
 
 def _lost_ball(variance: Fraction, side: int) -> arb:
     """1 - (m - g_c) / (m (1 - g_c + g_e)), by tails, which keep their precision where they are small."""
-    near, end, far = (_tail(variance, j) for j in (1, side, side + 1))
+    near, end, far = (gaussian_tail(variance, j) for j in (1, side, side + 1))
     return 1 - 2 * (near - far) / ((1 - 2 * far) * (2 * near + end - far))
 
 
-def _law(variance: Fraction, side: int) -> list[arb]:
+def gaussian_law(variance: Fraction, side: int) -> list[arb]:
     """The probabilities of a rounded Gaussian law, from `side` cells away up to its middle."""
-    tails = [_tail(variance, j) for j in range(side + 1, 0, -1)]
+    tails = [gaussian_tail(variance, j) for j in range(side + 1, 0, -1)]
     return [near - far for far, near in pairwise(tails)] + [1 - 2 * tails[-1]]
 
 
 def _within(variance: Fraction, side: int) -> arb:
-    return 1 - 2 * _tail(variance, side + 1)
+    return 1 - 2 * gaussian_tail(variance, side + 1)
 
 
-def _tail(variance: Fraction, j: int) -> arb:
+def gaussian_tail(variance: Fraction, j: int) -> arb:
     """The probability of more than j - 1/2."""
     return (ball(Fraction(2 * j - 1, 2)) / (2 * ball(variance)).sqrt()).erfc() / 2
 

@@ -53,7 +53,7 @@ class Curve:
 
     frequencies: Ints
     pws: Floats
-    sbh: Floats | None  # None if the stability-based histogram is not defined for the sampling
+    sbh: Floats | None  # None if the stability-based histogram is not defined for the sampling, or the keys
     tight: Floats | None
     sampled: Floats  # q, the largest that any method can have
 

@@ -135,7 +135,8 @@ def forecast(
             _peer(name, method, i, keys, share if errors else None, sampling.largest) for name, method in peers.items()
         ]
         if SBH not in peers:
-            notes.append("the stability-based histogram is not stated for this sampling")
+            case = "this sampling" if isinstance(privacy, Privacy) else "many keys of a user"
+            notes.append(f"the stability-based histogram is not stated for {case}")
     return Forecast(setting, sampling, checked, share, tuple(methods), tuple(notes))
 
 

@@ -7,7 +7,7 @@ python_objects  Python objects as Arrow
 randomness      the only door to randomness
 derived_coins   coins for work that may be done twice
 bounding        each user keeps a bounded number of keys
-noise           discrete Laplace noise, drawn exactly
+noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private
 request         what a release is to be, checked before any data are read

@@ -1,13 +1,39 @@
-"""Discrete Laplace noise, drawn exactly: integers and coins only, no floats.
+"""Noise, drawn exactly: integers and coins only, no floats.
+
+**Tables.** A value is the place of a uniform integer below 2**128 among the sums of a table's integers.
+
+**Discrete Laplace noise.**
 
 ``Pr[X = x]`` is proportional to ``exp(-|x| / scale)`` over all integers x. Added to an integer that one element or user
 changes by at most s, it is epsilon-private with scale = s / epsilon. Every probability is exact: exp(-a/b) is never
 computed, it is drawn (Canonne, Kamath and Steinke, 2020), from uniform integers that are themselves drawn without bias.
 """
 
+from bisect import bisect_right
 from fractions import Fraction
 
+import numpy as np
+
 from dpsample.private.randomness import Coins
+from dpsample.scheme.noise import BITS, KeyNoise
+from dpsample.scheme.sampling import Ints
+
+
+def from_table(noise: KeyNoise, n: int, coins: Coins) -> Ints:
+    """Draw n values around 0 from a symmetric table; `cells` is odd.
+
+    >>> from dpsample.private.randomness import GivenCoins
+    >>> from_table(KeyNoise.of([1, 2, 1]), 3, GivenCoins(np.array([0, 2**62, 2**64 - 1], np.uint64)))
+    array([-1,  0,  1])
+    """
+    words = coins.first(n)
+    # the first 64 bits decide, unless they are those of a cut, which the other 64 then tell
+    heads = np.array([cut >> (BITS - 64) for cut in noise.cuts[1:-1]], np.uint64)
+    places = np.searchsorted(heads, words, side="right")
+    for row in np.flatnonzero(np.isin(words, heads)).tolist():
+        v = int(words[row]) << (BITS - 64) | coins.more(row, BITS - 64)
+        places[row] = bisect_right(noise.cuts, v) - 1
+    return places.astype(np.int64) - noise.cells // 2
 
 
 def discrete_laplace(scale: Fraction, coins: Coins) -> int:

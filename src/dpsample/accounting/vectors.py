@@ -1,0 +1,146 @@
+"""Gaussian noise on vectors: counts, or any weights, that one user changes by a vector of bounded length.
+
+Weights are rounded to whole units, so that a user changes a vector of integers by integers whose squares add up to at
+most length**2. Each coordinate gets noise from one table: a Gaussian law, rounded, in integers over 2**128, cut off.
+Coordinates that a user does not change cost nothing, and at most length**2 are changed.
+
+**Claim.** All coordinates together have the privacy of Gaussian noise, mu**2 = length**2 / variance, outside of events
+of probability length**2 d, with
+
+    d = 1 - (1 - r) / (1 + t / o)
+
+where every integer is at least (1 - r) times the probability g of its cell, t is the probability of two tails beyond
+what a coordinate may change, and o is the overlap of g and its largest shift, sum of min(g(z), g(z - s)). The proof is
+in docs/theory.md, section 9.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from flint import arb
+
+from dpsample.accounting.gaussian import gaussian_law, gaussian_noise, gaussian_tail
+from dpsample.accounting.stages import GaussianStage
+from dpsample.balls import dyadic, figures_above, precision
+from dpsample.errors import InvalidValue, PrivacyViolation
+from dpsample.exact import text
+from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
+
+_PRECISION = 512
+_SPREAD = 64  # least number of units in a standard deviation
+
+
+@dataclass(frozen=True)
+class VectorNoise:
+    """Noise for vectors of integers that one user changes by at most `length`; `variance` is in units, squared.
+
+    >>> noise = VectorNoise.of(Fraction("0.01"), Fraction("1e-20"))
+    >>> noise.length, float(noise.variance), noise.square
+    (7, 4900.0, Fraction(1, 100))
+    >>> certify_vector_noise(noise).delta <= Fraction("1e-20")
+    True
+    """
+
+    length: int
+    variance: Fraction
+    noise: KeyNoise
+
+    @classmethod
+    def of(cls, square: Fraction, delta: Fraction, length: int | None = None) -> "VectorNoise":
+        """Return the noise of mu**2 = `square`, with at most `delta` set aside; by default in units that are fine."""
+        if not 0 < square <= 25:
+            raise InvalidValue(
+                "mu**2 of Gaussian noise is above 0 and at most 25", text(square), "choose a smaller one"
+            )
+        if length is None:
+            length = 1
+            while length**2 < _SPREAD**2 * square:
+                length += 1
+        return _vector_noise(square, delta, length)
+
+    @property
+    def square(self) -> Fraction:
+        """mu**2: the privacy."""
+        return self.length**2 / self.variance
+
+    @property
+    def side(self) -> int:
+        """The largest noise."""
+        return self.noise.cells // 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what determines the table: it can be made again, integer by integer."""
+        return {"length": self.length, "variance": text(self.variance), "side": self.side}
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "VectorNoise":
+        """Make the noise again."""
+        variance = Fraction(form["variance"])
+        noise = gaussian_noise(variance, int(form["side"]))
+        if noise is None:
+            raise InvalidValue("Gaussian noise has a middle", "a table without", "get it again from where it was made")
+        return cls(int(form["length"]), variance, noise)
+
+
+def certify_vector_noise(noise: VectorNoise) -> GaussianStage:
+    """Prove what the noise costs, from its integers: a stage with what is set aside.
+
+    Raises `PrivacyViolation` if the table is not one of Gaussian noise: if an integer is too small for its cell.
+    """
+    side, shift = noise.side, noise.length
+    if noise.noise.cells % 2 == 0 or shift < 1 or side <= shift:
+        raise PrivacyViolation("a table must be longer than what a user changes; found a shorter one; do not use it")
+    with precision(_PRECISION):
+        law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
+        least: arb | None = None
+        for n, g in zip(noise.noise.half, law, strict=True):
+            ratio = dyadic(n, BITS) / g
+            least = ratio if least is None or ratio < least else least
+        assert least is not None
+        if not least > dyadic(1, 1):
+            raise PrivacyViolation(
+                "each integer of a table must be about the probability of its cell; found one far below; do not use it"
+            )
+        tails = 2 * gaussian_tail(noise.variance, side - shift + 1)
+        lost = 1 - least.min(arb(1)) / (1 + tails / _overlap(noise.variance, side, shift))
+        aside = figures_above(shift**2 * lost)
+    return GaussianStage(noise.square, aside)
+
+
+@lru_cache(maxsize=16)
+def _vector_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise:
+    variance = length**2 / square
+    low, high = length, 2 * length + 1  # cells on either side
+    while not _enough(variance, length, high, delta):
+        low, high = high, 2 * high
+        if high > MOST_CELLS // 2:
+            raise InvalidValue(
+                "a table of Gaussian noise has at most a million cells", "more", "choose a larger delta, or fewer units"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _enough(variance, length, middle, delta) else (middle, high)
+    noise = gaussian_noise(variance, high)
+    if noise is None:
+        raise InvalidValue("Gaussian noise spreads over some units", "too few", "choose finer units")
+    made = VectorNoise(length, variance, noise)
+    if certify_vector_noise(made).delta > delta:
+        raise InvalidValue(
+            "what is set aside must be more than 128 bits can tell", text(delta), "choose a larger delta"
+        )
+    return made
+
+
+def _enough(variance: Fraction, length: int, side: int, delta: Fraction) -> bool:
+    """Whether tails beyond a table of this length cost at most half of delta; the other half is for rounding."""
+    with precision(_PRECISION):
+        tails = 2 * gaussian_tail(variance, side - length + 1)
+        return figures_above(length**2 * tails / _overlap(variance, side, length)) <= delta / 2
+
+
+def _overlap(variance: Fraction, side: int, shift: int) -> arb:
+    """A lower bound of the sum of min(g(z), g(z - shift)) over cells that both laws have."""
+    # half of it lies on either side of the middle between both; what is cut off is counted on both sides
+    return 2 * (gaussian_tail(variance, (shift + 2) // 2 + 1) - gaussian_tail(variance, side - shift + 1))

@@ -1,0 +1,92 @@
+"""Gaussian noise on vectors: against sums over all outcomes, and drawn from its integers."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import mpmath  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+
+from dpsample import PrivacyViolation
+from dpsample.accounting.vectors import VectorNoise, certify_vector_noise
+from dpsample.private.noise import from_table
+from dpsample.private.randomness import GivenCoins
+from dpsample.scheme.noise import BITS, KeyNoise
+from support import refused
+
+mpmath.mp.dps = 50
+
+
+def delta_of(noise: KeyNoise, change: tuple[int, ...], epsilon: float) -> float:
+    """The exact delta of coordinates that change by so much: the sum over all outcomes, from the integers."""
+    p = {z - noise.cells // 2: n for z, n in enumerate(noise.table)}
+    one, factor = 1 << BITS, Fraction(math.exp(epsilon))
+    total = Fraction(0)
+    for outcome in product(*(range(min(p), max(p) + 1) for _ in change)):
+        a = math.prod((p[z] for z in outcome), start=1)
+        b = math.prod((p.get(z - s, 0) for z, s in zip(outcome, change, strict=True)), start=1)
+        total += max(Fraction(a) - factor * b, Fraction(0))
+    return float(total / one ** len(change))
+
+
+@pytest.mark.parametrize("change", [(3,), (1,), (2, 2), (-3,), (1, -1)])
+def test_no_change_within_the_length_costs_more_than_is_proved(change: tuple[int, ...]) -> None:
+    """Small tables, with much set aside, in which the cut-off matters."""
+    noise = VectorNoise.of(Fraction(1), Fraction(1, 50), length=3)
+    assert sum(s * s for s in change) <= 9
+    stage = certify_vector_noise(noise)
+    for epsilon in (0.5, 1.0, 2.0):
+        exact = delta_of(noise.noise, change, epsilon)
+        assert exact <= float(stage.losses.delta(Fraction(epsilon))) * (1 + 1e-9)
+        assert exact > 0
+
+
+def test_the_table_is_the_rounded_normal_law() -> None:
+    noise = VectorNoise.of(Fraction("0.04"), Fraction("1e-15"), length=2)
+    scale = mpmath.sqrt(2 * mpmath.mpf(noise.variance.numerator) / noise.variance.denominator)
+    side = noise.side
+    for z in range(-side, side + 1, 7):
+        exact = (mpmath.erf((z + mpmath.mpf(1) / 2) / scale) - mpmath.erf((z - mpmath.mpf(1) / 2) / scale)) / 2
+        drawn = mpmath.mpf(noise.noise.table[z + side]) / 2**BITS
+        assert abs(drawn - exact) <= exact * mpmath.mpf("1e-13") + mpmath.mpf(2) ** -120
+
+
+def test_a_broken_table_is_refused_or_costs_more() -> None:
+    noise = VectorNoise.of(Fraction("0.25"), Fraction("1e-12"))
+    aside = certify_vector_noise(noise).delta
+    half = list(noise.noise.half)
+    moved = half[-3] // 1000
+    half[-3] -= moved
+    half[-1] += 2 * moved
+    broken = replace(noise, noise=KeyNoise(noise.noise.cells, tuple(half)))
+    assert certify_vector_noise(broken).delta > 1000 * aside
+    half[-3] //= 4
+    half[-1] = (1 << BITS) - 2 * sum(half[:-1])
+    with pytest.raises(PrivacyViolation, match="found one far below"):
+        certify_vector_noise(replace(noise, noise=KeyNoise(noise.noise.cells, tuple(half))))
+    with pytest.raises(PrivacyViolation, match="longer than what a user changes"):
+        certify_vector_noise(replace(noise, length=noise.side))
+
+
+def test_it_can_be_made_again() -> None:
+    noise = VectorNoise.of(Fraction("0.25"), Fraction("1e-12"))
+    assert VectorNoise.from_json(noise.to_json()) == noise
+
+
+def test_what_cannot_be_made_is_refused() -> None:
+    with refused("mu**2 of Gaussian noise is above 0 and at most 25"):
+        VectorNoise.of(Fraction(26), Fraction("1e-9"))
+    with refused("what is set aside must be more than 128 bits can tell"):
+        VectorNoise.of(Fraction(1), Fraction("1e-45"))
+
+
+def test_values_are_drawn_by_comparing_integers() -> None:
+    """At each cut, the integer below it and the integer at it draw different values: 64 bits alone cannot tell."""
+    table = VectorNoise.of(Fraction(1), Fraction("1e-9"), length=4).noise
+    low = (1 << (BITS - 64)) - 1
+    for place, cut in enumerate(table.cuts[1:-1]):
+        for v, value in ((cut - 1, place), (cut, place + 1)):
+            word = np.array([v >> (BITS - 64)], np.uint64)
+            assert from_table(table, 1, GivenCoins(word, v & low)).tolist() == [value - table.cells // 2]
