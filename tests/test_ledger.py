@@ -238,7 +238,7 @@ def test_files_that_are_no_ledgers(tmp_path: Path) -> None:
 # ---- reserve, confirm, cancel
 
 _STEPS = """
-import fcntl, json, os, signal, sys
+import fcntl, json, os, signal, sys, tempfile
 from pathlib import Path
 from dpsample import Privacy, new_ledger
 
@@ -264,6 +264,8 @@ while killed:
     new_ledger(here / "a.ledger", "events", Privacy(1, 1e-9))
     child = os.fork()
     if child == 0:
+        (here / "temporary").mkdir()
+        tempfile.tempdir = str(here / "temporary")  # its own: what others leave, or remove, would change the steps
         at = [step]
         for name in ("open", "fsync", "replace", "link", "fchmod", "rename", "unlink"):
             setattr(os, name, counted(getattr(os, name), at))

@@ -189,6 +189,11 @@ USERS: list[dict[str, Any]] = [
 ]
 
 
+def options_for(name: str, options: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All options, but one part alone: a source that is a part cannot be vouched for as another."""
+    return [one for one in options if name != "parquet part" or "part_vouched" not in one]
+
+
 def dataset(keys: Sequence[Any], rng: random.Random) -> Rows:
     """Six keys of frequencies from 1 to 60; a user for each element, or nearly so."""
     chosen = rng.sample(list(keys), min(6, len(keys)))
@@ -259,7 +264,7 @@ def compare(one: Observation, other: Observation, changed: set[Any], options: di
 @pytest.mark.parametrize("name", KINDS)
 def test_one_element_more_or_less(name: str, engine: DuckDB, tmp_path: Path) -> None:
     kind = KINDS[name]
-    for seed, options in enumerate(ELEMENTS):
+    for seed, options in enumerate(options_for(name, ELEMENTS)):
         rng = random.Random(f"{name} {seed}")
         rows = dataset(kind.keys, rng)
         neighbour, changed = with_one_element(rows, kind.keys, rng)
@@ -271,7 +276,7 @@ def test_one_element_more_or_less(name: str, engine: DuckDB, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.users])
 def test_one_user_more_or_less(name: str, engine: DuckDB, tmp_path: Path) -> None:
     kind = KINDS[name]
-    for seed, options in enumerate(USERS):
+    for seed, options in enumerate(options_for(name, USERS)):
         rng = random.Random(f"{name} {seed}")
         rows = dataset(kind.keys, rng)
         neighbour, changed = with_one_user(rows, kind.keys, rng)
