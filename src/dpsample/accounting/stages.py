@@ -193,7 +193,7 @@ def certify_stages(stages: Sequence[Stage], whole: Privacy) -> StagesCertificate
     Privacy(epsilon='1', delta='1e-06') holds for all stages together:
       a mechanism of epsilon 0.5, delta 5e-07
       Gaussian noise of mu**2 = 0.012
-      by their loss distributions, in integers: delta is at most 5.46...e-07
+      by their loss distributions, in integers: delta is at most 5.4...e-07
     """
     delta = composed(stages).delta(whole.epsilon)
     if delta > whole.delta:
