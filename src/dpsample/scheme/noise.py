@@ -53,7 +53,7 @@ class KeyNoise:
         """Return the table that is closest to symmetric weights, each rounded down; the middle has the rest."""
         values = np.asarray(weights, np.float64)
         total, (n, middle) = math.fsum(values), (len(values), len(values) // 2)
-        half = [max(int(Fraction(w / total) * (1 << BITS)), 1) for w in values[: (n + 1) // 2].tolist()]
+        half = [max(int(math.ldexp(w, BITS)), 1) for w in (values[: (n + 1) // 2] / total).tolist()]
         rest = (1 << BITS) - 2 * sum(half) + (half[-1] if n % 2 else 0)
         share = rest if n % 2 else rest // 2
         half[(n - 1) // 2 if n % 2 else middle - 1] += share
