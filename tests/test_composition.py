@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from conftest import PRECISE, decimal, decimals
 from dpsample import Ppswor, Privacy, PrivacyViolation
-from dpsample.accounting.composition import certify_composition, composed_delta, largest_count, per_key
+from dpsample.accounting.composition import composed_delta, largest_count, per_key
+from dpsample.accounting.many_keys import certify_many_keys
 from dpsample.scheme import integer_law
 from dpsample.scheme.reporting import steps_to_one
 from support import refused
@@ -95,7 +96,7 @@ def test_what_a_key_gets_at_1_and_1e_6(keys: int, least: str) -> None:
     whole = Privacy(1, 1e-6)
     found = per_key(whole, keys)
     assert found.epsilon >= Fraction(least)
-    assert certify_composition(found, keys, whole).delta <= whole.delta
+    assert certify_many_keys(found, keys, whole).delta <= whole.delta
 
 
 @settings(max_examples=25)
@@ -114,14 +115,14 @@ def test_the_search_leaves_little_unused() -> None:
     for keys in (30, 50, 200, 2000):
         found = per_key(whole, keys)
         with pytest.raises(PrivacyViolation, match="must hold for"):
-            certify_composition(Privacy(found.epsilon * Fraction(1001, 1000), found.delta), keys, whole)
+            certify_many_keys(Privacy(found.epsilon * Fraction(1001, 1000), found.delta), keys, whole)
 
 
 def test_too_much_is_refused() -> None:
     for each, keys in ((Privacy(1, 1e-6), 2), (Privacy("0.5", "6e-7"), 2), (Privacy("0.04", "1e-9"), 50)):
         with pytest.raises(PrivacyViolation, match="must hold for"):
-            certify_composition(each, keys, Privacy(1, 1e-6))
-    assert certify_composition(Privacy("0.5", "5e-7"), 2, Privacy(1, 1e-6)).keys == 2  # basic composition
+            certify_many_keys(each, keys, Privacy(1, 1e-6))
+    assert certify_many_keys(Privacy("0.5", "5e-7"), 2, Privacy(1, 1e-6)).keys == 2  # basic composition
 
 
 def test_how_many_fit() -> None:

@@ -7,13 +7,12 @@ Viswanath; in the form of Murtagh and Vadhan) says exactly what that costs. With
     slack = sum_l C(k, l) max(0, E**(k-l) - exp(epsilon) E**l) / (1 + E)**k
     delta = 1 - (1 - delta')**k (1 - slack)
 
-and no smaller delta holds for all such mechanisms. `certify_composition` proves it: every operation is rounded so
-that the result is an upper bound. `per_key` searches in floats, which prove nothing, and then steps down until the
-proof goes through.
+and no smaller delta holds for all such mechanisms. `composed_delta` proves it: every operation is rounded so that
+the result is an upper bound. `per_key` searches in floats, which prove nothing, and then steps down until the proof
+goes through. `many_keys` has the certificate.
 """
 
 import math
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsample.errors import InvalidValue, PrivacyViolation
+from dpsample.errors import InvalidValue
 from dpsample.exact import exponential_floor, figures_below
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import steps_to_one
@@ -31,50 +30,6 @@ _BITS = 256  # of the bounds of exp
 _DIGITS = 60  # beyond those of delta
 _SHARES = 16  # into which delta is divided
 _FIGURES = 6  # of epsilon' and delta', rounded down
-
-
-@dataclass(frozen=True)
-class CompositionCertificate:
-    """What up to `keys` mechanisms of privacy `each` cost together: at most `whole`, since `delta` is not above its."""
-
-    each: Privacy
-    keys: int
-    whole: Privacy
-    delta: Fraction  # a proved upper bound
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the certificate as JSON."""
-        return {
-            "each": self.each.to_json(),
-            "keys": self.keys,
-            "whole": self.whole.to_json(),
-            "delta_found": f"{float(self.delta):.17g}",
-        }
-
-    def __str__(self) -> str:
-        return (
-            f"{self.whole} holds for up to {self.keys:,} keys together, each with {self.each}\n"
-            f"  by the optimal composition theorem, in interval arithmetic: delta is at most {float(self.delta):.12g}"
-        )
-
-
-def certify_composition(each: Privacy, keys: int, whole: Privacy) -> CompositionCertificate:
-    """Prove that mechanisms of privacy `each`, `keys` of them, are together as private as `whole`.
-
-    Raises `PrivacyViolation` if that cannot be shown.
-
-    >>> print(certify_composition(Privacy("0.033", "1e-8"), 50, Privacy(1, 1e-6)))
-    Privacy(epsilon='1', delta='1e-06') holds for up to 50 keys together, each with Privacy(epsilon='0.033', \
-delta='1e-08')
-      by the optimal composition theorem, in interval arithmetic: delta is at most 8.3...e-07
-    """
-    delta = composed_delta(each, check_keys_per_user(keys), whole.epsilon)
-    if delta > whole.delta:
-        raise PrivacyViolation(
-            f"{whole} must hold for {keys:,} keys together; found delta up to {float(delta):.12g} with {each} for "
-            "each; spend less on each"
-        )
-    return CompositionCertificate(each, keys, whole, delta)
 
 
 def composed_delta(each: Privacy, keys: int, epsilon: Fraction) -> Fraction:
