@@ -29,7 +29,7 @@ from dpsample.errors import PrivacyViolation
 from dpsample.exact import figures_below, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
-from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.per_key import ManyKeys, PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps, steps_to_half
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, KeepAll
@@ -45,7 +45,7 @@ _FIGURES = 9
 class ManyKeysCertificate:
     """What up to `keys` keys of a user cost together: at most `whole`, since `delta` is not above its."""
 
-    each: PerKey
+    each: ManyKeys
     keys: int
     whole: Privacy
     delta: Fraction  # a proved upper bound, at the epsilon of `whole`
@@ -79,7 +79,7 @@ class ManyKeysCertificate:
         )
 
 
-def certify_many_keys(each: PerKey, keys: int, whole: Privacy) -> ManyKeysCertificate:
+def certify_many_keys(each: ManyKeys, keys: int, whole: Privacy) -> ManyKeysCertificate:
     """Prove what a user's keys cost together; raises `PrivacyViolation` if that is more than `whole`.
 
     >>> print(certify_many_keys(Privacy("0.033", "1e-8"), 50, Privacy(1, 1e-6)))
@@ -97,7 +97,7 @@ delta='1e-08')
     return ManyKeysCertificate(each, keys, whole, delta)
 
 
-def curve_of_keys(each: PerKey, keys: int, whole: Privacy) -> RenyiCurve:
+def curve_of_keys(each: ManyKeys, keys: int, whole: Privacy) -> RenyiCurve:
     """Return an upper bound of the Rényi divergences of a user's keys together, which are proved to have `whole`."""
     if isinstance(each, KeyNoise):
         return RenyiCurve.of_shifted(noise_atoms(each), each.delta) * keys
@@ -112,7 +112,7 @@ def noise_atoms(noise: KeyNoise) -> list[tuple[arb, arb]]:
     return [(now, before) for before, now in pairwise(masses)]
 
 
-def _delta_together(each: PerKey, keys: int, whole: Privacy) -> Fraction:
+def _delta_together(each: ManyKeys, keys: int, whole: Privacy) -> Fraction:
     if whole.definition is not None:
         return delta_within(each, keys, whole)
     if isinstance(each, KeyNoise):
@@ -128,7 +128,7 @@ def _delta_together(each: PerKey, keys: int, whole: Privacy) -> Fraction:
 @lru_cache(maxsize=64, typed=True)  # True is no number of keys
 def chosen_per_key(
     whole: Privacy, keys: int, all_keys: bool = True, keys_only: bool = False, quick: bool = False
-) -> PerKey:
+) -> ManyKeys:
     """Return what each of a user's up to `keys` keys gets, so that all together have `whole`.
 
     Of the methods that can be used, the one with the lowest frequency of an even chance; the first of equals.
@@ -141,7 +141,7 @@ def chosen_per_key(
     True
     """
     check_keys_per_user(keys)
-    candidates: list[PerKey | None] = []
+    candidates: list[ManyKeys | None] = []
     if whole.definition is not None:
         candidates += [noise_within(whole, keys) if all_keys else None, scheme_within(whole, keys)]
         return min((c for c in candidates if c is not None), key=even_chance)

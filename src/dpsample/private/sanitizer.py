@@ -127,7 +127,11 @@ class Sanitizer:
         return kept if self.keys_only else kept.append_column("token", pa.array(cells / self.grid))
 
     def _exactly(self, frequency: int, word: int, row: int, coins: Coins) -> int:
-        """Decide by the integer law: the token in units of 1/grid, 0 if the key is not reported."""
+        """Decide by the integer law: the token in units of 1/grid (1 for keys only), 0 if the key is not reported."""
+        if self.keys_only:
+            bits = self._reporting.bits
+            cut = (self._reporting.pi(frequency) << bits) // max(self.sampling.bounds(frequency, bits)[1], 1)
+            return int(word << (bits - 64) | coins.more(row, bits - 64) < cut)
         law: IntegerLaw = self._law(frequency)
         v = word << (law.bits - 64) | coins.more(row, law.bits - 64)
         k = bisect_right(law.cuts, v)

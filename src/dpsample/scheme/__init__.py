@@ -1,19 +1,20 @@
 """The mathematics: frequencies in, probabilities out. No data, no files, no randomness.
 
-sampling       frequency -> q, the probability of being sampled
-reporting      q, privacy -> pi, the probability of being reported, end to end
-per_key        what each key of a user has of the privacy: one of the next two, or an (epsilon, delta)
-noise          bounded noise: the token law for many keys of one user
-renyi_steps    pi for many keys of one user, keys only
-tokens         q, privacy -> the law of the token (the tail map), in floats, for many frequencies
-token_columns  the probability of one token at all frequencies
-invert         frequency and a uniform number -> token
-coarsening     a scheme at every k-th frequency, for predictions
-integer        the same laws in integers: what a sanitizer draws from
-certify        an exact check of those integers against (epsilon, delta)
-lemma          a bound of the delta that they spend, for every frequency at once
-likelihood     token -> the frequency under which it is likeliest
-ordinal        how well tokens keep the order of the frequencies
+sampling        frequency -> q, the probability of being sampled
+reporting       q, privacy -> pi, the probability of being reported, end to end
+per_key         what each key of a user has of the privacy: one of the next three, or an (epsilon, delta)
+noise           bounded noise: the token law for many keys of one user
+renyi_steps     pi for many keys of one user, keys only
+composed_steps  pi for one key of a user, keys only, beside Gaussian noise on other numbers
+tokens          q, privacy -> the law of the token (the tail map), in floats, for many frequencies
+token_columns   the probability of one token at all frequencies
+invert          frequency and a uniform number -> token
+coarsening      a scheme at every k-th frequency, for predictions
+integer         the same laws in integers: what a sanitizer draws from
+certify         an exact check of those integers against (epsilon, delta)
+lemma           a bound of the delta that they spend, for every frequency at once
+likelihood      token -> the frequency under which it is likeliest
+ordinal         how well tokens keep the order of the frequencies
 """
 
 from dpsample.scheme.certify import Certificate, certify, certify_table

@@ -22,6 +22,7 @@ from dpsample.exact import MAX_FREQUENCY, exponential_floor
 from dpsample.privacy import Privacy
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.lemma import check_steps, delta_bound
+from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.renyi_steps import MARGIN, RenyiSteps, allowed, moment_limit
 from dpsample.scheme.reporting import Reporting
@@ -212,7 +213,7 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
 class KeyCertificate:
     """What was proved of the keys of one user, each on its own: that their law is the one that composition counts."""
 
-    per_key: KeyNoise | RenyiSteps
+    per_key: KeyNoise | RenyiSteps | ComposedSteps
     sampling: Sampling
     grid: int | None
     comparisons: int
@@ -232,15 +233,19 @@ class KeyCertificate:
     def __str__(self) -> str:
         if isinstance(self.per_key, KeyNoise):
             what = f"{self.per_key}: at every frequency the same symmetric table, shifted, and cut off below 1"
-        else:
+        elif isinstance(self.per_key, RenyiSteps):
             what = f"{self.per_key}, outside of a probability of {float(self.per_key.delta):.3g}, for {self.sampling}"
+        else:
+            what = f"one key of each user: {self.per_key}"
         lines = [what, f"  checked exactly: {self.comparisons:,} steps from one reporting probability to another"]
         return "\n".join(
             [*lines, "  every frequency is covered" if self.complete else "  other frequencies are not covered"]
         )
 
 
-def certify_keys(sampling: Sampling, per_key: KeyNoise | RenyiSteps, grid: int | None = None) -> KeyCertificate:
+def certify_keys(
+    sampling: Sampling, per_key: KeyNoise | RenyiSteps | ComposedSteps, grid: int | None = None
+) -> KeyCertificate:
     """Check the law by which the keys of one user are drawn; raise `PrivacyViolation` if it is another.
 
     >>> from dpsample import KeepAll
@@ -251,22 +256,30 @@ def certify_keys(sampling: Sampling, per_key: KeyNoise | RenyiSteps, grid: int |
         if not isinstance(sampling, KeepAll):
             raise PrivacyViolation(f"bounded noise is for all keys; found {sampling}; do not trust this release")
         return KeyCertificate(per_key, sampling, 1, per_key.cells, True)
-    reporting, order = Reporting.of(sampling, per_key), per_key.order
-    # rounding moves pi, and 1 - pi, by less than 64 units of 2**-bits over delta: far less than the margin of the steps
-    if order * 64 > (order - 1) * per_key.divergence * MARGIN / 2 * per_key.delta**2 * reporting.one:
-        raise PrivacyViolation("rounding must cost less than the margin; found more; do not use these parameters")
+    reporting = Reporting.of(sampling, per_key)
+    proved = per_key.proves if isinstance(per_key, ComposedSteps) else _renyi_proof(reporting, per_key)
+
+    def private_step(before: int, now: int) -> bool:
+        if before == 0:
+            return now <= reporting.delta
+        if now == reporting.one:
+            return before >= reporting.one - reporting.delta
+        return before == now or proved(now, before, reporting.bits)
+
     with precision():
-        limit = moment_limit(order, per_key.divergence * (1 - MARGIN / 2))
-
-        def private_step(before: int, now: int) -> bool:
-            if before == 0:
-                return now <= reporting.delta
-            if now == reporting.one:
-                return before >= reporting.one - reporting.delta
-            return before == now or allowed(now, before, reporting.bits, order, limit)
-
         comparisons = check_steps(reporting, sampling.largest, private_step)
     return KeyCertificate(per_key, sampling, grid, comparisons, sampling.monotone)
+
+
+def _renyi_proof(reporting: Reporting, steps: RenyiSteps) -> Callable[[int, int, int], bool]:
+    """Return what decides whether a step has the divergence that it may have."""
+    order = steps.order
+    # rounding moves pi, and 1 - pi, by less than 64 units of 2**-bits over delta: far less than the margin of the steps
+    if order * 64 > (order - 1) * steps.divergence * MARGIN / 2 * steps.delta**2 * reporting.one:
+        raise PrivacyViolation("rounding must cost less than the margin; found more; do not use these parameters")
+    with precision():
+        limit = moment_limit(order, steps.divergence * (1 - MARGIN / 2))
+    return lambda now, before, bits: allowed(now, before, bits, order, limit)
 
 
 def _rows_of(value: Any) -> Iterable[Any]:

@@ -1,13 +1,15 @@
-"""What each key of a user has of the privacy: an (epsilon, delta), bounded noise, or Rényi steps."""
+"""What each key of a user has of the privacy: an (epsilon, delta), bounded noise, or steps."""
 
 from typing import Any, TypeAlias
 
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
+from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.renyi_steps import RenyiSteps
 
-PerKey: TypeAlias = Privacy | KeyNoise | RenyiSteps
+ManyKeys: TypeAlias = Privacy | KeyNoise | RenyiSteps  # for up to k keys of one user
+PerKey: TypeAlias = ManyKeys | ComposedSteps
 
 
 def per_key_from_json(form: dict[str, Any]) -> PerKey:
@@ -18,7 +20,9 @@ def per_key_from_json(form: dict[str, Any]) -> PerKey:
     """
     if not isinstance(form, dict) or "method" not in form:
         return Privacy.from_json(form)
-    methods: dict[str, type[KeyNoise] | type[RenyiSteps]] = {c.name: c for c in (KeyNoise, RenyiSteps)}
+    methods: dict[str, type[KeyNoise | RenyiSteps | ComposedSteps]] = {
+        c.name: c for c in (KeyNoise, RenyiSteps, ComposedSteps)
+    }
     if form["method"] not in methods:
         raise InvalidValue(
             f"keys are drawn with an epsilon and delta, or by one of {', '.join(methods)}",

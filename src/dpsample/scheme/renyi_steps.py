@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from flint import arb
@@ -54,7 +54,7 @@ class RenyiSteps:
 
     def reporting(self, sampling: Sampling) -> Reporting:
         """Return the reporting probabilities with a sampling scheme."""
-        return StepReporting(sampling, self)
+        return RenyiReporting(sampling, self)
 
     @cached_property
     def steps(self) -> float:
@@ -65,6 +65,24 @@ class RenyiSteps:
     def epsilon(self) -> float:
         """The epsilon of a scheme with as many steps, about: the scale of drawings."""
         return math.log(1 / float(self.delta)) / self.steps
+
+    @property
+    def first(self) -> Fraction:
+        """The step from 0, and the last one, to 1."""
+        return self.delta
+
+    def next_logit(self, logit: float) -> float:
+        """Return ln(p / (1 - p)) of the largest next p, in floats."""
+        return _next_logit(logit, float(self.order), float(self.divergence))
+
+    def proves(self, now: int, before: int, bits: int) -> bool:
+        """Whether a step between two probabilities over 2**bits is proved, with a margin."""
+        with precision(_PRECISION):
+            return allowed(now, before, bits, self.order, self._limit)
+
+    @cached_property
+    def _limit(self) -> arb:
+        return moment_limit(self.order, self.divergence * (1 - MARGIN))
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
@@ -84,30 +102,40 @@ class RenyiSteps:
         return f"steps of Rényi divergence {float(self.divergence):.6g} at order {text(self.order)}"
 
 
-class StepReporting(Reporting):
-    """Pi of Rényi steps: `Reporting` with another step."""
+class Steps(Protocol):
+    """How far pi may go from one frequency to the next; `RenyiSteps`, or `ComposedSteps`."""
 
-    def __init__(self, sampling: Sampling, steps: RenyiSteps) -> None:
-        self.sampling, self.per_key = sampling, steps
+    @property
+    def steps(self) -> float:
+        """The number of steps that pi needs from 0 to one half."""
+
+    @property
+    def first(self) -> Fraction:
+        """The step from 0, and the last one, to 1."""
+
+    def next_logit(self, logit: float) -> float:
+        """Return ln(p / (1 - p)) of the largest next p, in floats."""
+
+    def proves(self, now: int, before: int, bits: int) -> bool:
+        """Whether a step between two probabilities over 2**bits is proved."""
+
+
+class StepReporting(Reporting):
+    """`Reporting` with other steps."""
+
+    def __init__(self, sampling: Sampling, steps: Steps) -> None:
+        self.sampling, self.steps = sampling, steps
         if not steps.steps < _MOST_STEPS:
             raise InvalidValue(
                 "a user's keys must lead from 0 to certainty in a million frequencies",
                 "more",
                 "choose a larger epsilon",
             )
-        self.bits = -(-math.ceil(160 - 2 * math.log2(steps.delta)) // 64) * 64  # see `certify_steps`
+        self.bits = -(-math.ceil(160 - 2 * math.log2(steps.first)) // 64) * 64  # see `certify_keys`
         self.one = 1 << self.bits
-        self.delta = int(steps.delta * self.one)
+        self.delta = int(steps.first * self.one)
         self._next: dict[int, int] = {}
         self._find_binding()
-
-    def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
-        steps = self._steps
-        with np.errstate(divide="ignore", invalid="ignore"):
-            now, before = np.log(high) - np.log(high_absent), np.log(low) - np.log(low_absent)
-            limits = float(steps.order), float(steps.divergence) / 2
-            far = _diverges(np.minimum(now, 1e4), np.maximum(before, -1e4), *limits)
-        return (high > low) & ((low <= 0) | (high_absent <= 0) | far)
 
     def advance(self, pi: int) -> int:
         """Return the largest pi that the steps allow for the next frequency, rounded down."""
@@ -121,25 +149,32 @@ class StepReporting(Reporting):
 
     def _advanced(self, pi: int) -> int:
         """The largest number of few bits that is proved, sought around a float; above one half, its complement."""
-        steps = self._steps
-        guess = _next_logit(math.log(pi) - math.log(self.one - pi), float(steps.order), float(steps.divergence))
+        guess = self.steps.next_logit(math.log(pi) - math.log(self.one - pi))
         small = 1 / (1 + math.exp(abs(guess)))  # of pi and 1 - pi, the smaller one
         shift = self.bits - _FIGURES + math.frexp(small)[1]
         n = int(math.ldexp(small, self.bits - shift)) + (2 if guess < 0 else -2)
-        with precision(_PRECISION):
-            limit = moment_limit(steps.order, steps.divergence * (1 - MARGIN))
-            while True:
-                now = n << shift if guess < 0 else self.one - (n << shift)
-                if now <= pi:
-                    return pi
-                if now < self.one and allowed(now, pi, self.bits, steps.order, limit):
-                    return now
-                n += -1 if guess < 0 else 1
+        while True:
+            now = n << shift if guess < 0 else self.one - (n << shift)
+            if now <= pi:
+                return pi
+            if now < self.one and self.steps.proves(now, pi, self.bits):
+                return now
+            n += -1 if guess < 0 else 1
 
-    @property
-    def _steps(self) -> RenyiSteps:
-        assert isinstance(self.per_key, RenyiSteps)
-        return self.per_key
+
+class RenyiReporting(StepReporting):
+    """Pi of Rényi steps, with any sampling scheme."""
+
+    def __init__(self, sampling: Sampling, steps: RenyiSteps) -> None:
+        self.per_key = self._renyi = steps
+        super().__init__(sampling, steps)
+
+    def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            now, before = np.log(high) - np.log(high_absent), np.log(low) - np.log(low_absent)
+            limits = float(self._renyi.order), float(self._renyi.divergence) / 2
+            far = _diverges(np.minimum(now, 1e4), np.maximum(before, -1e4), *limits)
+        return (high > low) & ((low <= 0) | (high_absent <= 0) | far)
 
 
 def moment_limit(order: Fraction, divergence: Fraction) -> arb:

@@ -1,0 +1,167 @@
+"""Composed steps: reporting probabilities of one key, beside Gaussian noise on other numbers of the same user.
+
+A user changes one coin, from pi_{i-1} to pi_i, and numbers with Gaussian noise of mu**2 in all. With H the delta of
+that noise at any epsilon,
+
+    H(e) = Phi(mu / 2 - e / mu) - exp(e) Phi(-mu / 2 - e / mu)
+
+both together spend, from a coin r to a coin p, the delta
+
+    p H(epsilon - ln(p / r)) + (1 - p) H(epsilon - ln((1 - p) / (1 - r)))
+
+and pi_i is the largest p for which neither direction spends more than delta. No scheme beside such noise reports a key
+with a larger probability; without noise these are the steps of `reporting` (docs/theory.md, section 10). Each step is
+decided in ball arithmetic.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+from flint import arb
+
+from dpsample.balls import ball, dyadic, precision
+from dpsample.errors import InvalidValue
+from dpsample.exact import exact, figures_below, text
+from dpsample.scheme.renyi_steps import StepReporting
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import Floats, KeepAll, Sampling
+
+_PRECISION = 256
+_FIGURES = 9
+_BISECTIONS = 50
+
+
+@dataclass(frozen=True)
+class ComposedSteps:
+    """The largest steps that have (epsilon, delta) together with Gaussian noise; `square` is its mu**2.
+
+    >>> steps = ComposedSteps(Fraction(1), Fraction("1e-6"), Fraction("0.01"))
+    >>> steps.steps
+    18.0
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    square: Fraction
+    name: ClassVar[str] = "composed steps"
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon > 0 and 0 < self.delta < 1 and self.square > 0) or self.first <= 0:
+            raise InvalidValue(
+                "Gaussian noise must leave some of epsilon and delta for the keys",
+                f"mu**2 = {text(self.square)} at epsilon {text(self.epsilon)}, delta {text(self.delta)}",
+                "spend less on counts",
+            )
+
+    def reporting(self, sampling: Sampling) -> Reporting:
+        """Return the reporting probabilities; these steps are for all keys."""
+        if not isinstance(sampling, KeepAll):
+            raise InvalidValue("composed steps are for all keys", f"{sampling}", "leave sampling out")
+        return ComposedReporting(sampling, self)
+
+    @cached_property
+    def first(self) -> Fraction:
+        """The step from 0, and the last one, to 1: at most delta, of few figures; 0 if there is none."""
+        low, high = Fraction(0), self.delta
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._allows_first(middle) else (low, middle)
+        step = figures_below(low, _FIGURES) if low else low
+        return step if step and self._allows_first(step) else Fraction(0)
+
+    def _allows_first(self, step: Fraction) -> bool:
+        """Whether a step from 0 is proved: whoever has the key is reported with this probability, and is then known."""
+        with precision(_PRECISION):
+            p, most = ball(step), ball(self.delta)
+            absent = (1 - p).log()
+            added = p + (1 - p) * self._spent(self._epsilon - absent)
+            return bool(added <= most and self._spent(self._epsilon + absent) <= most)
+
+    @cached_property
+    def steps(self) -> float:
+        """The number of steps that pi needs from 0 to one half."""
+        logit, steps = math.log(self.first) - math.log1p(-self.first), 1
+        while logit < 0:
+            logit, steps = self.next_logit(logit), steps + 1
+        return float(steps)
+
+    def next_logit(self, logit: float) -> float:
+        """Return ln(p / (1 - p)) of the largest next p, in floats."""
+        low, high = logit, logit + 64.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            far = max(self._in_floats(middle, logit), self._in_floats(logit, middle)) > self.delta
+            low, high = (low, middle) if far else (middle, high)
+        return low
+
+    def _in_floats(self, now: float, before: float) -> float:
+        """The delta that is spent by a coin and noise in one direction; coins are given by their logits."""
+        epsilon, mu, phi = float(self.epsilon), math.sqrt(self.square), NormalDist().cdf
+        total = 0.0
+        for sign in (1, -1):
+            log_p, log_r = -_softplus(-sign * now), -_softplus(-sign * before)
+            e = epsilon - log_p + log_r
+            total += math.exp(log_p) * (phi(mu / 2 - e / mu) - math.exp(min(e, 700.0)) * phi(-mu / 2 - e / mu))
+        return total
+
+    def proves(self, now: int, before: int, bits: int) -> bool:
+        """Whether a step between two probabilities over 2**bits is proved, in both directions."""
+        one = 1 << bits
+        with precision(_PRECISION):
+            p, r = dyadic(now, bits), dyadic(before, bits)
+            p_not, r_not = dyadic(one - now, bits), dyadic(one - before, bits)
+            reported, absent = (p / r).log(), (p_not / r_not).log()
+            there = p * self._spent(self._epsilon - reported) + p_not * self._spent(self._epsilon - absent)
+            back = r * self._spent(self._epsilon + reported) + r_not * self._spent(self._epsilon + absent)
+            most = ball(self.delta)
+            return bool(there <= most and back <= most)
+
+    @property
+    def _epsilon(self) -> arb:
+        return ball(self.epsilon)
+
+    def _spent(self, epsilon: arb) -> arb:
+        """H: the delta of the noise alone at an epsilon of any sign."""
+        mu = ball(self.square).sqrt()
+        root = mu * arb(2).sqrt()
+        near, far = (epsilon - mu**2 / 2) / root, (epsilon + mu**2 / 2) / root
+        return (near.erfc() - epsilon.exp() * far.erfc()) / 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        return {
+            "method": self.name,
+            "epsilon": text(self.epsilon),
+            "delta": text(self.delta),
+            "square": text(self.square),
+        }
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "ComposedSteps":
+        """Read the JSON form back."""
+        return cls(*(exact(form[name], name) for name in ("epsilon", "delta", "square")))
+
+    def __str__(self) -> str:
+        return (
+            f"epsilon {text(self.epsilon)}, delta {text(self.delta)} together with Gaussian noise of "
+            f"mu**2 = {float(self.square):.6g}"
+        )
+
+
+class ComposedReporting(StepReporting):
+    """Pi of composed steps, for all keys."""
+
+    def __init__(self, sampling: KeepAll, steps: ComposedSteps) -> None:
+        self.per_key = steps
+        super().__init__(sampling, steps)
+
+    def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
+        return high > low  # all keys: q goes from 0 to 1 at once
+
+
+def _softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
