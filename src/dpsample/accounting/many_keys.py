@@ -276,14 +276,17 @@ def _delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
 
 
 @lru_cache(maxsize=64, typed=True)
-def largest_steps(whole: Privacy, keys: int) -> RenyiSteps | None:
-    """Return the Rényi steps that reach one half first, with which `keys` keys have `whole`; None if none do."""
+def largest_steps(whole: Privacy, keys: int, square: Fraction = Fraction(0)) -> RenyiSteps | None:
+    """Return the Rényi steps that reach one half first, with which `keys` keys have `whole`; None if none do.
+
+    `square` is the mu**2 of Gaussian noise that has its part of `whole` too.
+    """
     options = []
     for share in _SHARES:
         delta = figures_below(whole.delta * Fraction(share) / keys, _FIGURES)
         for wanted in _orders(float(whole.epsilon), float(whole.delta)).tolist():
             order = max(figures_below(Fraction(wanted), 3), Fraction(101, 100))
-            left = whole.epsilon - conversion(order, whole.delta - keys * delta)
+            left = whole.epsilon - conversion(order, whole.delta - keys * delta) - order * square / 2
             if left > 0:
                 options.append(RenyiSteps(order, figures_below(left / keys, _FIGURES), delta))
     if not options:

@@ -20,9 +20,9 @@ from dpsample.balls import precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import MAX_FREQUENCY, exponential_floor
 from dpsample.privacy import Privacy
+from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.lemma import check_steps, delta_bound
-from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.renyi_steps import MARGIN, RenyiSteps, allowed, moment_limit
 from dpsample.scheme.reporting import Reporting

@@ -1,0 +1,344 @@
+"""Discovery and counts: what a release of users' keys without a contribution bound spends on each of its stages.
+
+look       how many users have how many keys: discrete Laplace noise, at a share of epsilon
+discovery  which keys are reported: one key of each user, or many
+counts     how many users have each of these keys: Gaussian noise, at a share of mu**2
+
+The look, and a total, are paid for in epsilon. What they leave is shared by discovery and counts: with one key of each
+user exactly (`scheme.composed_steps`), with many keys by Rényi divergence at one order. A part of delta is set aside
+for the ends of the tables of Gaussian noise. Shares are fixed before anything is read (docs/theory.md, section 10).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from statistics import NormalDist
+from typing import Any, ClassVar, Literal
+
+from dpsample.accounting.many_keys import largest_steps
+from dpsample.accounting.renyi import conversion
+from dpsample.accounting.stages import GaussianStage
+from dpsample.accounting.vectors import VectorNoise, certify_vector_noise
+from dpsample.errors import InvalidValue, PrivacyViolation
+from dpsample.exact import exact, figures_below, text
+from dpsample.privacy import Privacy
+from dpsample.scheme.composed_steps import ComposedSteps
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.renyi_steps import RenyiSteps
+from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import KeepAll
+
+Method = Literal["one-key", "many-keys"]
+METHODS: tuple[Method, ...] = ("one-key", "many-keys")
+
+LOOK_SHARE = Fraction(1, 50)  # of epsilon
+COUNT_SHARE = Fraction(1, 4)  # of mu**2
+FULL = 0.99  # a key is full with so many users that it is reported with this probability
+TIMES = 3  # many keys are looked for if that has more than so many times the capacity of one key
+_ASIDE = Fraction(1, 50)  # of delta
+_FIGURES = 6
+
+# the parts of the counts, and what each has of their mu**2
+COUNT_PARTS = {
+    "keys per user": Fraction(1, 20),
+    "first counts": Fraction(1, 5),
+    "lengths": Fraction(1, 20),
+    "clipped": Fraction(1, 20),
+    "counts": Fraction(13, 20),
+}
+
+
+@dataclass(frozen=True)
+class UserBudget:
+    """How the privacy of a release without a contribution bound is divided.
+
+    >>> budget = UserBudget(Privacy(1, 1e-6), counts=COUNT_SHARE)
+    >>> float(budget.square), budget.one_key().steps, budget.many_keys(50).steps
+    (0.0140072, 19.0, 100.0)
+    """
+
+    privacy: Privacy
+    look: Fraction = Fraction(0)  # share of epsilon
+    total: Fraction = Fraction(0)  # share of epsilon
+    counts: Fraction = Fraction(0)  # share of mu**2
+
+    def __post_init__(self) -> None:
+        if self.privacy.definition is not None:
+            raise InvalidValue(
+                "keys without a contribution bound are found with an epsilon and a delta",
+                f"{self.privacy}",
+                "state Privacy(epsilon, delta), or max_keys_per_user",
+            )
+        if not (self.look + self.total < 1 and 0 <= self.counts < 1):
+            raise InvalidValue(
+                "the shares for the look, the total and the counts must leave some of the privacy for the keys",
+                f"{text(self.look + self.total)} of epsilon, {text(self.counts)} of mu**2",
+                "choose smaller ones",
+            )
+
+    @property
+    def left(self) -> Privacy:
+        """What the look and the total leave to discovery and counts."""
+        return self.privacy.less(self.privacy.share(share) for share in (self.look, self.total) if share)
+
+    @cached_property
+    def square(self) -> Fraction:
+        """mu**2 of all Gaussian noise of the counts."""
+        return figures_below(self.counts * whole_square(self.left), _FIGURES) if self.counts else Fraction(0)
+
+    @property
+    def aside(self) -> Fraction:
+        """The part of delta for the end of one table of Gaussian noise."""
+        return figures_below(self.left.delta * _ASIDE / len(COUNT_PARTS), _FIGURES)
+
+    @property
+    def steps(self) -> Privacy:
+        """The epsilon and delta that discovery and the Gaussian noise have together."""
+        aside = len(COUNT_PARTS) * self.aside if self.counts else Fraction(0)
+        return Privacy(self.left.epsilon, self.left.delta - aside)
+
+    def one_key(self) -> Privacy | ComposedSteps:
+        """Return that by which keys are reported if each user gives one."""
+        return ComposedSteps(self.steps.epsilon, self.steps.delta, self.square) if self.counts else self.steps
+
+    def many_keys(self, keys: int) -> RenyiSteps | None:
+        """Return that by which keys are reported if each user gives so many; None if nothing is left for it."""
+        return largest_steps(self.steps, keys, self.square)
+
+
+@lru_cache(maxsize=64)
+def whole_square(privacy: Privacy) -> Fraction:
+    """Return the mu**2 of Gaussian noise that has this privacy, about, rounded down (Balle and Wang, 2018)."""
+    epsilon, delta, phi = float(privacy.epsilon), float(privacy.delta), NormalDist().cdf
+    low, high = 0.0, 100.0
+    for _ in range(100):
+        mu = (low + high) / 2
+        ratio = epsilon / mu
+        spent = phi(mu / 2 - ratio) - math.exp(min(epsilon, 700.0)) * phi(-mu / 2 - ratio)
+        low, high = (low, mu) if spent > delta else (mu, high)
+    return figures_below(Fraction(low) ** 2, _FIGURES)
+
+
+def capacity_cap(each: PerKey) -> int:
+    """Return the number of users at which a key is full."""
+    reached = frequency_reaching(FULL, KeepAll(), each)
+    assert reached is not None  # all keys are reported from some frequency on
+    return reached
+
+
+@dataclass(frozen=True)
+class Look:
+    """A noisy histogram of users by their number of keys: up to 1, 4, 16, ..., and more than the last but one.
+
+    Adding or removing a user changes one number by one.
+    """
+
+    users: tuple[int, ...]
+    epsilon: Fraction
+    EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(11))
+
+    def kept(self, most: int) -> float:
+        """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
+        total, lower = 0.0, 0
+        for users, edge in zip(self._cleaned, self.EDGES, strict=False):
+            middle = (lower + 1 + edge) / 2
+            total += users * min(most, middle)
+            lower = edge
+        return total
+
+    @property
+    def most(self) -> int:
+        """The largest number of keys that a notable number of users have: beyond it there is noise alone."""
+        return self.EDGES[len(self._cleaned) - 1]
+
+    @cached_property
+    def _cleaned(self) -> list[float]:
+        """The numbers of users, none negative, up to the last that rises above the noise with all after it."""
+        return cleaned(self.users, math.sqrt(2) / float(self.epsilon))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        return {"users": list(self.users), "epsilon": text(self.epsilon)}
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "Look":
+        """Read the JSON form back."""
+        users = tuple(int(n) for n in form["users"])
+        if len(users) != len(cls.EDGES):
+            raise InvalidValue("a look has a number for each range of keys", "another number", "upgrade dpsample")
+        return cls(users, exact(form["epsilon"], "epsilon"))
+
+
+def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[float]:
+    """Leave out what is noise alone at the end of a noisy histogram; no number is negative.
+
+    The last row that is kept is the last one whose sum with all after it exceeds three deviations of that sum.
+    """
+    after, last = 0.0, 0
+    for n in range(len(numbers) - 1, 0, -1):
+        after += numbers[n]
+        if after > 3 * deviation * math.sqrt(len(numbers) - n):
+            last = n
+            break
+    return [max(float(n), 0.0) for n in numbers[: last + 1]]
+
+
+def choose_method(budget: UserBudget, look: Look, wanted: Method | None = None) -> tuple[Method, int]:
+    """Choose how keys are found, and with how many keys of each user, from the look alone.
+
+    The capacity of a method is what users give, in all, over what a key needs for an even chance. With k keys, users
+    give the sum of min(k, their keys); k is the power of two of the largest capacity. Popular keys take more than they
+    need, unless each user gives one key and full keys take no more: so many keys must have `TIMES` the capacity of one.
+    """
+    one_key = look.kept(1) / _needed(budget.one_key())
+    capacities = []
+    k = 2
+    while k <= max(look.most, 2):
+        each = budget.many_keys(k)
+        if each is not None:
+            capacities.append((look.kept(k) / each.steps, -k))
+        k *= 2
+    if not capacities:
+        if wanted == "many-keys":
+            raise InvalidValue(
+                "many keys of each user need some of epsilon", "too little", "choose a larger one, or one key each"
+            )
+        return "one-key", 1
+    best, k = max(capacities)
+    if wanted is None:
+        wanted = "many-keys" if best > TIMES * one_key else "one-key"
+    return (wanted, -k) if wanted == "many-keys" else (wanted, 1)
+
+
+def _needed(each: PerKey) -> float:
+    reached = frequency_reaching(0.5, KeepAll(), each)
+    return math.inf if reached is None else float(reached)
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """How the keys of a release were found: its public record.
+
+    `keys` is the number of keys of each user that were looked at. `full` is the number of users from which on a key
+    takes no more, if users gave one key each. `prior` says that the keys of an earlier release came first.
+    """
+
+    method: Method
+    keys: int
+    full: int | None = None
+    look: Look | None = None
+    prior: bool = False
+
+    def __post_init__(self) -> None:
+        one = self.method == "one-key"
+        if self.method not in METHODS or one != (self.full is not None) or (one and self.keys != 1) or self.keys < 1:
+            raise InvalidValue(
+                "keys are found by one key of each user, up to a full one, or by many",
+                "another way",
+                "get the release again from where it was written",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        optional = {"full": self.full, "look": self.look and self.look.to_json(), "prior": self.prior or None}
+        stated = {name: value for name, value in optional.items() if value is not None}
+        return {"method": self.method, "keys": self.keys, **stated}
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "Discovery":
+        """Read the JSON form back."""
+        look = Look.from_json(form["look"]) if "look" in form else None
+        return cls(form["method"], int(form["keys"]), form.get("full"), look, bool(form.get("prior", False)))
+
+    def __str__(self) -> str:
+        how = f"one key of each user, up to {self.full:,} users for a key" if self.full else f"up to {self.keys:,} keys"
+        return how + (" of each user" if not self.full else "") + (", those of an earlier release first" * self.prior)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The Gaussian noise of each part of the counts, and what they found of clipping: the public record.
+
+    `clipped` is the share of users, averaged over keys, that clipping took away, and that was put back.
+    """
+
+    noise: tuple[VectorNoise, ...]  # in the order of COUNT_PARTS
+    clipped: float
+
+    def stages(self) -> list[GaussianStage]:
+        """Prove what each part costs, from its integers."""
+        return [certify_vector_noise(noise) for noise in self.noise]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        parts = {name: noise.to_json() for name, noise in zip(COUNT_PARTS, self.noise, strict=True)}
+        return {"noise": parts, "clipped": self.clipped}
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "Counts":
+        """Read the JSON form back."""
+        if list(form["noise"]) != list(COUNT_PARTS) and set(form["noise"]) != set(COUNT_PARTS):
+            raise InvalidValue("counts have noise for each of their parts", "others", "upgrade dpsample")
+        return cls(tuple(VectorNoise.from_json(form["noise"][name]) for name in COUNT_PARTS), float(form["clipped"]))
+
+
+@dataclass(frozen=True)
+class UsersCertificate:
+    """What discovery and counts cost one user together: at most `whole`, since `delta` is not above its."""
+
+    discovery: Discovery
+    each: PerKey
+    stages: tuple[GaussianStage, ...]
+    whole: Privacy
+    delta: Fraction
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as JSON."""
+        return {
+            "discovery": self.discovery.to_json(),
+            "each": self.each.to_json(),
+            "stages": [str(stage) for stage in self.stages],
+            "whole": self.whole.to_json(),
+            "delta_found": f"{float(self.delta):.17g}",
+        }
+
+    def __str__(self) -> str:
+        how = (
+            "one unit of a user moves at one key, whatever number of keys users have"
+            if self.discovery.method == "one-key"
+            else f"each user keeps up to {self.discovery.keys:,} keys"
+        )
+        lines = [f"{self.whole} holds for discovery and counts together", f"  discovery: {how}, {self.each}"]
+        lines += [f"  {name}: {stage}" for name, stage in zip(COUNT_PARTS, self.stages, strict=False)]
+        return "\n".join([*lines, f"  delta is at most {float(self.delta):.12g}"])
+
+
+def certify_users(discovery: Discovery, each: PerKey, counts: Counts | None, whole: Privacy) -> UsersCertificate:
+    """Prove what discovery and counts cost together; raises `PrivacyViolation` if that is more than `whole`.
+
+    That the scheme `each` is what it says is proved by `scheme.certify`.
+    """
+    stages = tuple(counts.stages()) if counts else ()
+    square = sum((stage.square for stage in stages), Fraction(0))
+    aside = sum((stage.delta for stage in stages), Fraction(0))
+    left = whole.delta - aside
+    if isinstance(each, RenyiSteps) and discovery.method == "many-keys":
+        after = left - discovery.keys * each.delta
+        spent = discovery.keys * each.divergence + each.order * square / 2
+        held = after > 0 and spent + conversion(each.order, after) <= whole.epsilon
+        delta = whole.delta
+    elif isinstance(each, ComposedSteps) and discovery.method == "one-key":
+        held = each.epsilon <= whole.epsilon and each.delta <= left and square <= each.square
+        delta = each.delta + aside
+    elif isinstance(each, Privacy) and discovery.method == "one-key":
+        held = each.definition is None and each.epsilon <= whole.epsilon and each.delta <= left and not stages
+        delta = each.delta
+    else:
+        held = False
+        delta = whole.delta
+    if not held:
+        raise PrivacyViolation(
+            f"{whole} must hold for discovery and counts together; found parts that spend more; do not trust this"
+        )
+    return UsersCertificate(discovery, each, stages, whole, delta)
