@@ -7,6 +7,8 @@ python_objects  Python objects as Arrow
 randomness      the only door to randomness
 derived_coins   coins for work that may be done twice
 bounding        each user keeps a bounded number of keys
+assignment      each user gives one unit to one of their keys
+pairs           users and their wanted keys, put aside for kernels
 noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private

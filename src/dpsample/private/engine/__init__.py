@@ -2,7 +2,7 @@
 
     duckdb   the embedded one, for data on one machine
     spark    the distributed one, imported on demand
-    columns  which types keys have, and batches cast to a schema
+    columns  which types keys have, batches cast to a schema, keys with positions
     errors   what all of them refuse
 
 `Engine` is what every engine does.
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dpsample.private.assignment import Assigned
+    from dpsample.private.pairs import Kernel, Pairs
     from dpsample.private.progress import Progress
     from dpsample.private.randomness import CoinSource
     from dpsample.private.source import Source
@@ -29,7 +31,7 @@ class Engine(Protocol):
 
     What an engine yields comes to this process. `aggregated` and `elements` yield everything: a distributed engine
     collects it on the driver. `dpsample.spark` uses neither: it draws where the rows are, and collects only what is
-    sampled or reported. `bounded` and `weighed` leave their rows with the engine.
+    sampled or reported. `bounded`, `assigned`, `pairs_of` and `weighed` leave their rows with the engine.
     """
 
     def new_coins(self) -> "CoinSource":
@@ -78,8 +80,33 @@ class Engine(Protocol):
         all. The source that is returned can be read until it is forgotten; more than once if `rereads`.
         """
 
+    def assigned(self, source: "Source", cap: int, coins: "CoinSource", prior: "pa.Table | None" = None) -> "Assigned":
+        """Let each user in turn give one unit to the first of their keys that has fewer than `cap`; return the units.
+
+        Users and keys are in orders that these coins choose, once and for all. The keys of `prior`, which has the key
+        columns, come first, in its order. The source that is returned has the units of each key as its frequency, and
+        can be read until it is forgotten, more than once.
+        """
+
+    def pairs_of(self, source: "Source", keys: "pa.Table") -> "Pairs":
+        """Put the users of just these distinct keys aside, to be read more than once, until they are forgotten.
+
+        Rows of one user and one key count once. What `bounded` refuses is refused.
+        """
+
+    def summed(self, pairs: "Pairs", kernel: "Kernel") -> "Ints":
+        """Return the sum of the vectors that a kernel makes of the pairs.
+
+        The kernel reads batches of user numbers, which only say who is who within this call, and of positions of keys
+        in the table of wanted keys. Rows of a user follow one another, in one batch. It is called at least once, and
+        where the pairs are: on each worker for its own users. All vectors have the same length.
+        """
+
+    def forget_pairs(self, pairs: "Pairs") -> None:
+        """Let go of what `pairs_of` has put aside."""
+
     def forget(self, source: "Source") -> None:
-        """Let go of a source that `bounded` returned, and of its temporary files."""
+        """Let go of a source that `bounded` or `assigned` returned, and of its temporary files."""
 
     def sort(
         self, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", by: Sequence[str]

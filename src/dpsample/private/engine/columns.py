@@ -1,8 +1,10 @@
-"""Columns that all engines have: which types keys can have, and batches cast to a schema."""
+"""Columns that all engines have: which types keys can have, batches cast to a schema, and keys with positions."""
 
 import re
+from contextlib import suppress
 from datetime import date
 
+import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.parts import Part
@@ -84,3 +86,24 @@ def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give a batch the names and types of a schema."""
     columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def positioned(keys: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return keys as k0, k1, ..., each once, with the position where it comes first.
+
+    >>> table = positioned(pa.table({"n": [1, 2], "key": ["b", "a"]}), pa.schema([("key", pa.string())]))
+    >>> table.sort_by("position").to_pydict()
+    {'k0': ['b', 'a'], 'position': [0, 1]}
+    """
+    missing = [name for name in schema.names if name not in keys.column_names]
+    if missing:
+        raise InvalidValue("a table of keys has all key columns", f"none called {missing[0]!r}", "rename its columns")
+    cast = None
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        cast = keys.select(schema.names).cast(schema)
+    if cast is None:
+        raise InvalidValue("a table of keys has the types of the source", "others", "cast its columns")
+    names = [f"k{i}" for i in range(len(schema))]
+    placed = cast.rename_columns(names).append_column("position", pa.array(np.arange(cast.num_rows)))
+    first = placed.group_by(names).aggregate([("position", "min")])
+    return first.select([*names, "position_min"]).rename_columns([*names, "position"])

@@ -7,6 +7,8 @@ DuckDB's own messages, which may quote the data, go no further.
     engine      DuckDB: its methods, then its statements
     tables      how sources look from inside DuckDB
     users       each user keeps a bounded number of keys
+    assignment  each user gives one unit to one key
+    pairs       users and their wanted keys, in a file
     columns     columns in SQL: key types, users in canonical form, faults
     databases   databases that aggregate their own rows
     temporary   the folder of temporary files, and what dead processes left of theirs

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, count
+from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
@@ -16,14 +17,18 @@ import pyarrow as pa
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.files.tables import check_moments
+from dpsample.private.assignment import Assigned, require_cap
 from dpsample.private.engine.columns import shaped
+from dpsample.private.engine.duckdb.assignment import assigned
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import called, is_out_of_memory, translated
+from dpsample.private.engine.duckdb.pairs import pairs_of, read_pairs
 from dpsample.private.engine.duckdb.tables import Table, Tables
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
 from dpsample.private.engine.duckdb.users import bounded
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.formats import Objects
+from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.progress import Progress, with_progress
 from dpsample.private.randomness import CoinSource, SecretCoins
 from dpsample.private.source import Source
@@ -202,8 +207,30 @@ class DuckDB:
         return self._ask(source, lambda table: bounded(self, source, table, limit, coins))
 
     def forget(self, source: Source) -> None:
-        """Let go of a source that `bounded` returned, and of its temporary files."""
+        """Let go of a source that `bounded` or `assigned` returned, and of its temporary files."""
         self.drop(self.tables.remove(source).origin)
+
+    def assigned(self, source: Source, cap: int, coins: CoinSource, prior: pa.Table | None = None) -> Assigned:
+        """Let each user in turn give one unit to the first of their keys that has fewer than `cap`; return the units.
+
+        DuckDB sorts the pairs of users and keys, and spills what does not fit into memory.
+        """
+        require_cap(cap)
+        return self._ask(source, lambda table: assigned(self, source, table, cap, coins, prior))
+
+    def pairs_of(self, source: Source, keys: pa.Table) -> Pairs:
+        """Put the users of just these distinct keys aside, in a temporary file."""
+        path = Path(self._temp.path, self.name())
+        return self._ask(source, lambda table: pairs_of(self, table, keys, path))
+
+    def summed(self, pairs: Pairs, kernel: Kernel) -> Ints:
+        """Return what a kernel makes of the pairs."""
+        self._require_open()
+        return kernel(read_pairs(pairs.data))
+
+    def forget_pairs(self, pairs: Pairs) -> None:
+        """Remove the file of some pairs."""
+        pairs.data.unlink(missing_ok=True)
 
     def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes.

@@ -70,6 +70,11 @@ class Table:
         """The distinct pairs of checked rows: u, then k0, k1, ..."""
         return self._checked([f"DISTINCT {self.user} AS u", *(f"{sql} AS k{i}" for i, sql in enumerate(self.keys))])
 
+    @property
+    def all_pairs(self) -> str:
+        """The pairs of checked rows, with repetitions: u, then k0, k1, ..."""
+        return self._checked([f"{self.user} AS u", *(f"{sql} AS k{i}" for i, sql in enumerate(self.keys))])
+
     def _checked(self, chosen: list[str]) -> str:
         cases = [
             f"WHEN {sql} IS NULL THEN {'false' if self.drop_null else raise_sql(f'null:{i}')}"

@@ -1,0 +1,93 @@
+"""Serial assignment: DuckDB numbers the keys and sorts the pairs; one pass over them places the units."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsample.errors import InvalidValue
+from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, growing, salts
+from dpsample.private.engine.columns import positioned
+from dpsample.private.engine.duckdb.tables import Table
+from dpsample.private.randomness import CoinSource
+from dpsample.private.source import Source
+from dpsample.scheme.sampling import Ints
+
+if TYPE_CHECKING:
+    from dpsample.private.engine.duckdb.engine import DuckDB
+
+
+def assigned(
+    engine: "DuckDB", source: Source, table: Table, cap: int, coins: CoinSource, prior: pa.Table | None
+) -> Assigned:
+    """Let each user give one unit to one of their keys; put the keys and their units into a table of its own.
+
+    u, k0, k1, ... -> k0, k1, ..., code: the keys in their order -> u, code, sorted by users -> k0, k1, ..., units
+    """
+    if table.user is None:
+        raise InvalidValue("users give units where rows say whose they are", "no user column", "name it: user='...'")
+    first = positioned(table.schema.empty_table() if prior is None else prior, table.schema)
+    engine.fill(table)
+    user_salt, key_salt = salts(coins)
+    codes = engine.name()
+    try:
+        _number_keys(engine, table, codes, key_salt, first)
+        [(keys,)] = engine.run(f"SELECT count(*) FROM {codes}")
+        rows = f"SELECT u, code FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
+        ordered = f"{rows} ORDER BY {order_sql(['u'], user_salt)}, u, code"
+        room, sizes = np.full(keys, cap, np.int64), Sizes()
+        assignment = Assignment()
+        for begins, places in distinct_pairs(engine.stream(ordered, table.objects)):
+            sizes.add(begins)
+            assignment.place(begins, places, room)
+        return Assigned(_source_of(engine, source, table, codes, cap - room), sizes.counts())
+    finally:
+        engine.drop(codes)
+
+
+def order_sql(columns: list[str], salt: int) -> str:
+    """SQL of the salted hash by which users or keys are ordered; what has equal hashes is ordered by itself."""
+    return f"hash(xor(hash({', '.join(columns)}), {salt}::UBIGINT))"
+
+
+def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> None:
+    """Make the table of all keys with their codes, 0, 1, ...: those of the prior order first, then by hash."""
+    names = [f"k{i}" for i in range(len(table.keys))]
+    keys = f"SELECT DISTINCT {table.names} FROM ({table.all_pairs})"
+    order = ", ".join(["position NULLS LAST", order_sql(names, salt), *names])
+    code = f"row_number() OVER (ORDER BY {order}) - 1 AS code"
+    placed = f"({keys}) LEFT JOIN prior USING ({table.names})"
+    objects = {**table.objects, "prior": lambda: prior}
+    engine.run(f"CREATE TABLE {codes} AS SELECT {table.names}, {code} FROM {placed}", objects)
+
+
+def distinct_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Flags, Ints]]:
+    """Turn sorted rows of u and code into flags, whether a row begins a user, and codes; repeated rows are left out."""
+    held: pa.RecordBatch | None = None  # the last row
+    for piece in growing(batches):
+        users, codes = piece.column(0), piece.column(1).to_numpy()
+        begins = np.ones(len(codes), np.bool_)
+        begins[1:] = pc.not_equal(users[1:], users[:-1]).to_numpy(zero_copy_only=False)
+        repeats = np.append(False, codes[1:] == codes[:-1])
+        if held is not None:
+            begins[0] = held.column(0)[0] != users[0]
+            repeats[0] = held.column(1)[0].as_py() == codes[0]
+        kept = begins | ~repeats
+        yield begins[kept], codes[kept]
+        held = piece.slice(len(codes) - 1)
+
+
+def _source_of(engine: "DuckDB", source: Source, table: Table, codes: str, units: Ints) -> Source:
+    """Put the keys that have units into a table, and return it as a source with frequencies."""
+    given = np.flatnonzero(units)
+    taken = pa.table({"code": given, "units": units[given]})
+    kept, count = engine.name(), len(given)
+    names = [f"c{i}" for i in range(len(table.keys))]
+    chosen = ", ".join(f"k{i} AS {name}" for i, name in enumerate(names))
+    made = Source(table.schema.append(pa.field("frequency", pa.int64())).empty_table(), source.key, "frequency")
+    joined = f"SELECT {chosen}, units FROM {codes} JOIN taken USING (code)"
+    engine.run(f"CREATE TABLE {kept} AS {joined}", {"taken": lambda: taken})
+    engine.tables.add(made, Table(kept, table.schema, names, "units", size=lambda: count))
+    return made
