@@ -1,9 +1,16 @@
-"""Releases that protect users, against the bare `count(DISTINCT user)` of the same engine.
+"""Releases that protect users: what they cost, and which keys they find.
 
-Every line is a process of its own, in one run on one machine, each the best of `--repeat`: wall and CPU seconds, peak
-memory, and the ratios to the bare query.
+cost   against the bare `count(DISTINCT user)` of the same engine. Every line is a process of its own, in one run on one
+       machine, each the best of `--repeat`: wall and CPU seconds, peak memory, and the ratios to the bare query.
+found  beside the baselines of set union, which are not certified. Each line is a mean over `--draws`. Baselines are
+       seeded; releases draw secret coins, so their lines differ from run to run.
+       keys     the number of found keys
+       bound    their share of the sum of pi(number of users) over keys, which no method exceeds on average
+       missing  the share of the pairs of a user and a key whose key is not found
+       error    the median over found keys of abs(estimate - users) / users, for methods that estimate
 
-    python benchmarks/users.py --rows 10000000 --users 1000000
+    python benchmarks/users.py --only cost --rows 10000000 --users 1000000
+    python benchmarks/users.py --only found --data library --epsilon 1
 """
 
 import argparse
@@ -14,13 +21,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 
 import dpsample
-from dpsample import Privacy
+from dpsample import KeepAll, Privacy
+from dpsample.comparison.baselines.set_union import (
+    Bools,
+    DpSips,
+    PolicyGaussian,
+    WeightedGaussian,
+)
+from dpsample.paper.data import standard_library
 from dpsample.private.engine.duckdb import DuckDB
+from dpsample.scheme import reporting_probabilities
+from dpsample.scheme.sampling import Floats, Ints
 
 PRIVACY = Privacy(1, 1e-6)
 KEYS = (5, 10, 20, 50)
@@ -83,19 +104,7 @@ def line(name: str, found: dict[str, float] | None, floor: dict[str, float]) -> 
     print(f"  {name:<40} {measures}  {time:5.2f} x time {cpu:5.2f} x CPU {memory:5.2f} x memory")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10**7)
-    parser.add_argument("--users", type=int, default=10**6)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--memory-limit", help="also run with this limit, for example 1GB")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--limit", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one is not None:
-        one(options.one, options.path, options.limit)
-        return
+def print_cost(options: argparse.Namespace) -> None:
     key = "least(pow(random(), -5.5), 1e17)::BIGINT"  # Zipf-like: P(key >= k) = k**-0.18
     with tempfile.TemporaryDirectory() as folder:
         for kind, text in (("integers", "{}"), ("text", "'name ' || {}")):
@@ -114,6 +123,167 @@ def main() -> None:
                 line(f"bare, limit {limit}", measured(0, path, limit, 1), floor)
                 line(f"release, {KEYS[0]} keys, limit {limit}", measured(KEYS[0], path, limit, 1), floor)
             path.unlink()
+
+
+# ---- which keys are found
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Distinct pairs of a user and a key, as codes from 0 on."""
+
+    users: Ints
+    keys: Ints
+
+    @property
+    def number(self) -> int:
+        """One more than the highest key code."""
+        return int(self.keys.max()) + 1
+
+    @property
+    def frequencies(self) -> Ints:
+        """The number of users of each key."""
+        return np.bincount(self.keys, minlength=self.number)
+
+    @property
+    def table(self) -> pa.Table:
+        """The pairs as rows."""
+        return pa.table({"user": self.users, "key": self.keys})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method found, by key code; estimates are NaN where there is none, or absent if it makes none."""
+
+    found: Bools
+    estimates: Floats | None = None
+
+
+Method = Callable[[Pairs, Privacy, np.random.Generator], Outcome]
+
+
+def library_pairs() -> Pairs:
+    """The standard library: files are users, identifiers are keys."""
+    pairs = standard_library().group_by(["file", "word"]).aggregate([])
+    users, keys = (
+        pairs[name].cast("string").combine_chunks().dictionary_encode().indices.to_numpy() for name in ("file", "word")
+    )
+    return Pairs(users.astype(np.int64), keys.astype(np.int64))
+
+
+def generated_pairs(users: int, mean: float, power: float, keys: int = 10**5) -> Pairs:
+    """Users with a geometric number of draws from keys by Zipf's law; a key drawn twice counts once."""
+    generator = np.random.default_rng(3)
+    user = np.repeat(np.arange(users), generator.geometric(1 / mean, users))
+    law = np.arange(1, keys + 1) ** -power
+    pairs = np.unique(user * keys + generator.choice(keys, user.size, p=law / law.sum()))
+    return Pairs(pairs // keys, pairs % keys)
+
+
+DATA: dict[str, Callable[[], Pairs]] = {
+    "library": library_pairs,
+    "few": partial(generated_pairs, users=200_000, mean=4, power=1.1),  # few keys for each user
+    "many": partial(generated_pairs, users=2_000, mean=460, power=1.0),  # many: 300 on average, as keys come twice
+}
+
+
+def with_bound(pairs: Pairs, privacy: Privacy, generator: np.random.Generator, *, keys: int) -> Outcome:
+    """A release in which each user keeps this many keys. Its coins are secret: the generator is not used."""
+    table = dpsample.release(pairs.table, "key", user="user", privacy=privacy, max_keys_per_user=keys).table
+    estimates = np.full(pairs.number, np.nan)
+    estimates[table["key"].to_numpy()] = table["estimate"].to_numpy()
+    return Outcome(~np.isnan(estimates), estimates)
+
+
+def with_baseline(
+    pairs: Pairs,
+    privacy: Privacy,
+    generator: np.random.Generator,
+    *,
+    kind: Callable[[Privacy], WeightedGaussian | DpSips | PolicyGaussian],
+) -> Outcome:
+    return Outcome(kind(privacy).draw(pairs.users, pairs.keys, pairs.number, generator).found)
+
+
+RELEASES: dict[str, Method] = {f"release, {k} keys per user": partial(with_bound, keys=k) for k in (1, 5, 20, 100)}
+BASELINES: dict[str, Method] = {
+    f"{name}, cap {cap}": partial(with_baseline, kind=partial(kind, cap=cap))
+    for name, kind in (
+        ("weighted Gaussian", WeightedGaussian),
+        ("DP-SIPS", DpSips),
+        ("Policy Gaussian", PolicyGaussian),
+        # with many keys per user a wider margin finds more; 40 is about the best for the standard library's files
+        ("Policy Gaussian, margin 40", partial(PolicyGaussian, margin=40.0)),
+    )
+    for cap in (20, 1000)
+}
+METHODS = RELEASES | BASELINES
+
+
+def expected_bound(pairs: Pairs, privacy: Privacy) -> float:
+    """The sum of pi over keys: no method with this privacy finds more on average, whatever users may contribute."""
+    return float(reporting_probabilities(pairs.frequencies, KeepAll(), privacy).sum())
+
+
+def quality(outcome: Outcome, frequencies: Ints) -> tuple[float, float, float]:
+    """Found keys, missing mass, and the median relative error (NaN without estimates)."""
+    found = outcome.found
+    missing = 1 - frequencies[found].sum() / frequencies.sum()
+    if outcome.estimates is None or not found.any():
+        return float(found.sum()), float(missing), float("nan")
+    error = np.abs(outcome.estimates[found] / frequencies[found] - 1)
+    return float(found.sum()), float(missing), float(np.median(error))
+
+
+def print_found(names: list[str], epsilons: list[str], draws: int) -> None:
+    for name in names:
+        pairs = DATA[name]()
+        frequencies = pairs.frequencies
+        print(
+            f"{name}: {len(np.unique(pairs.users)):,} users, {np.count_nonzero(frequencies):,} keys, "
+            f"{frequencies.sum():,} pairs"
+        )
+        for epsilon in epsilons:
+            privacy = Privacy(epsilon, "1e-6")
+            bound = expected_bound(pairs, privacy)
+            head = f"epsilon {epsilon}, delta 1e-6, bound {bound:,.0f}"
+            print(f"  {head:<44} {'keys':>8} {'bound':>7} {'missing':>8} {'error':>6}")
+            for title, method in METHODS.items():
+                start = time.perf_counter()
+                drawn = [
+                    quality(method(pairs, privacy, np.random.default_rng(seed)), frequencies) for seed in range(draws)
+                ]
+                keys, missing = (float(np.mean([measures[n] for measures in drawn])) for n in (0, 1))
+                errors = [error for _, _, error in drawn if not np.isnan(error)]  # no key was found in other draws
+                shown = f"{np.mean(errors):.3f}" if errors else ""
+                seconds = (time.perf_counter() - start) / draws
+                print(
+                    f"    {title:<42} {keys:8,.1f} {keys / bound:7.3f} {missing:8.3f} {shown:>6} {seconds:6.2f} s",
+                    flush=True,
+                )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("cost", "found"), help="one of the two parts; both by default")
+    parser.add_argument("--data", nargs="+", choices=list(DATA), default=list(DATA), help="of the part found")
+    parser.add_argument("--epsilon", nargs="+", default=["0.1", "1", "3"], help="of the part found")
+    parser.add_argument("--draws", type=int, default=3, help="of the part found")
+    parser.add_argument("--rows", type=int, default=10**7)
+    parser.add_argument("--users", type=int, default=10**6)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--memory-limit", help="also run with this limit, for example 1GB")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--limit", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one is not None:
+        one(options.one, options.path, options.limit)
+        return
+    if options.only != "found":
+        print_cost(options)
+    if options.only != "cost":
+        print_found(options.data, options.epsilon, options.draws)
 
 
 if __name__ == "__main__":
