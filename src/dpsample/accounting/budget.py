@@ -17,7 +17,7 @@ from dpsample.accounting.totals import SHARE
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
 from dpsample.privacy import Privacy
-from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.per_key import ManyKeys
 
 UNITS = ("element", "user")
 
@@ -68,7 +68,7 @@ class Budget:
         return self.privacy.share(share)
 
     @property
-    def per_key(self) -> PerKey:
+    def per_key(self) -> ManyKeys:
         """What each key has of it: that by which its token is drawn."""
         return self._per_key(quick=False)
 
@@ -81,11 +81,11 @@ class Budget:
         return sum(totals, curve_of_keys(self.per_key, self.changes, self.keys))
 
     @property
-    def predicted_per_key(self) -> PerKey:
+    def predicted_per_key(self) -> ManyKeys:
         """About the same, found quickly, for predictions."""
         return self._per_key(quick=True)
 
-    def _per_key(self, quick: bool) -> PerKey:
+    def _per_key(self, quick: bool) -> ManyKeys:
         if self.max_keys is None and self.privacy.definition is None:
             return self.keys
         return chosen_per_key(self.keys, self.changes, self.all_keys, self.keys_only, quick)

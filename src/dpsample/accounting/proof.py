@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpsample.accounting.budget import Budget
+from dpsample.accounting.discovery import Counts, Discovery, UsersCertificate, certify_users
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total
@@ -22,6 +23,7 @@ from dpsample.presentation.explain import explain_protected, explain_sampling
 from dpsample.privacy import Privacy
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
+from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import Ppswor, Priority, Sampling
@@ -40,12 +42,13 @@ class Proof:
     """
 
     privacy: Privacy
+    unit: str
     max_keys: int | None
     keys: Privacy
     per_key: PerKey
     totals: Totals
     scheme: Certificate | KeyCertificate | None
-    composition: ManyKeysCertificate | None
+    composition: ManyKeysCertificate | UsersCertificate | None
     curve: RenyiCurve
 
     @property
@@ -56,7 +59,10 @@ class Proof:
     @property
     def implied(self) -> tuple[Definition, ...]:
         """The zCDP and GDP that follow outside of delta, rounded up; none for many keys, or where one is stated."""
-        if (self.composition is not None and self.composition.keys > 1) or self.privacy.definition is not None:
+        many = isinstance(self.composition, UsersCertificate) or (
+            self.composition is not None and self.composition.keys > 1
+        )
+        if many or self.privacy.definition is not None:
             return ()
         epsilons = [self.keys.epsilon, *(epsilon for _, epsilon, _ in self.totals)]
         return Zcdp.implied(epsilons), Gdp.implied(epsilons)
@@ -88,6 +94,8 @@ class Proof:
         """Where the proof leaves little room."""
         if self.privacy.definition is not None:
             return f"{self.keys.definition} is what the noise of the keys was chosen for"
+        if isinstance(self.composition, UsersCertificate):
+            return "by the epsilon and delta of all stages together"
         if self.composition is None:
             return "a key that is reported or not is as telling as any mechanism of this privacy: the curve is tight"
         used = float(self.composition.delta / self.composition.whole.delta)
@@ -100,7 +108,7 @@ class Proof:
         return {
             "privacy": self.privacy.to_json(),
             **({"implied": {d.name: text(d.value) for d in self.implied}} if self.implied else {}),
-            "unit": "element" if self.max_keys is None else "user",
+            "unit": self.unit,
             "max_keys_per_user": self.max_keys,
             "parts": {
                 "keys": self.keys.to_json(),
@@ -115,7 +123,7 @@ class Proof:
 
     def __str__(self) -> str:
         lines = [
-            f"Protected: {explain_protected(self.max_keys)}",
+            f"Protected: {explain_protected(self.max_keys, self.unit)}",
             *self._shares(),
         ]
         if self.scheme is None or self.scheme.sampling is None:
@@ -125,7 +133,7 @@ class Proof:
             words = explain_sampling(sampling).replace(" was ", " is ").replace(" were ", " are ")
             lines += [f"Scheme:    {words}", _in_words(str(self.scheme).replace(str(sampling), "this scheme"))]
         if self.composition is not None:
-            whose = "Keys of one user together" if self.max_keys else "The key of one element"
+            whose = "Keys of one user together" if self.unit == "user" else "The key of one element"
             lines += [f"{whose}:", _in_words(str(self.composition))]
         lines += [f"Curve:     {self.curve}", f"           {self._tightness}"]
         lines += [
@@ -159,14 +167,28 @@ def prove_release(terms: Terms) -> Proof:
     if terms.total is not None:
         parts.append(("total", terms.total, Fraction(1)))
     for what, part, changed in parts:
-        if part.sensitivity < changed * (terms.max_keys or 1):
+        look = terms.discovery and terms.discovery.look
+        if part.sensitivity < changed * (terms.max_keys or (look.most if look else 1)):
             raise PrivacyViolation(
                 f"the noise of a total must cover all that one {terms.unit} changes; found less for the {what}; do not "
                 "trust this release"
             )
     totals: Totals = tuple((what, part.epsilon, part.scale) for what, part, _ in parts)
+    look = terms.discovery and terms.discovery.look
+    if look:
+        totals = (("look", look.epsilon, 1 / look.epsilon), *totals)
     keys = terms.keys_privacy
-    return _proved(terms.privacy, terms.max_keys, keys, terms.per_key, totals, terms.sampling, terms.grid or 1)
+    return _proved(
+        terms.privacy,
+        terms.max_keys,
+        keys,
+        terms.per_key,
+        totals,
+        terms.sampling,
+        terms.grid or 1,
+        terms.discovery,
+        terms.counts,
+    )
 
 
 def _proved(
@@ -177,6 +199,8 @@ def _proved(
     totals: Totals,
     sampling: Sampling | None,
     grid: int | None,
+    discovery: Discovery | None = None,
+    counts: Counts | None = None,
 ) -> Proof:
     if privacy.less(epsilon for _, epsilon, _ in totals) != keys:
         raise PrivacyViolation("the parts must add up to what was spent; found that they do not; do not trust this")
@@ -185,9 +209,17 @@ def _proved(
         scheme = (
             certify(sampling, per_key, grid) if isinstance(per_key, Privacy) else certify_keys(sampling, per_key, grid)
         )
-    alone = max_keys is None and privacy.definition is None
-    composition = None if alone else certify_many_keys(per_key, max_keys or 1, keys)
-    curve = curve_of_keys(per_key, max_keys or 1, keys)
+    composition: ManyKeysCertificate | UsersCertificate | None = None
+    if discovery is not None:
+        composition = certify_users(discovery, per_key, counts, keys)
+        curve = RenyiCurve.of_privacy(keys)
+    else:
+        if isinstance(per_key, ComposedSteps):
+            raise PrivacyViolation("composed steps are for keys that were discovered; found others; do not trust this")
+        if max_keys is not None or privacy.definition is not None:
+            composition = certify_many_keys(per_key, max_keys or 1, keys)
+        curve = curve_of_keys(per_key, max_keys or 1, keys)
     for _, epsilon, _ in totals:
         curve += RenyiCurve.of_epsilon(epsilon)
-    return Proof(privacy, max_keys, keys, per_key, totals, scheme, composition, curve)
+    unit = "element" if max_keys is None and discovery is None else "user"
+    return Proof(privacy, unit, max_keys, keys, per_key, totals, scheme, composition, curve)

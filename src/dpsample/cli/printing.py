@@ -83,7 +83,7 @@ def print_release(
         f"Sampled {explain_sampling(sampling)}",
         *([f"Size    {explain_size(terms.size)}"] if terms.size else []),
         *([f"Total   {explain_total(terms.total)}"] if terms.total else []),
-        f"Privacy {explain_privacy(terms.privacy, terms.max_keys)}",
+        f"Privacy {explain_privacy(terms.privacy, terms.max_keys, terms.unit)}",
         *([f"Part    {explain_part(terms.part, terms.max_keys)}"] if terms.part else []),
         f"Seen    {explain_visibility(sampling, terms.per_key)}",
         *([f"Ledger  entered as {terms.ledger}"] if terms.ledger else []),

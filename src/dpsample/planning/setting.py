@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from dpsample.accounting.budget import Budget
+from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, UserBudget
+from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total, check_share
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
@@ -13,6 +15,9 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
+
+Discover = Literal["ask", "one-key", "many-keys"]
+DISCOVER: tuple[Discover, ...] = ("ask", "one-key", "many-keys")
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,65 @@ class Setting:
     max_keys_per_user: int | None = None
     total: bool | Number = False
     keys_only: bool = False
+    discover: Discover | None = None  # how keys of users are found without a contribution bound
+    count_share: Number | None = None  # of mu**2, for counting the users of keys that were found
 
     def __post_init__(self) -> None:
         check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
-        _ = self.budget  # checks the other arguments
+        if self.discover is not None:
+            self._check_discovery()
+            _ = self.users
+        elif self.count_share is not None:
+            raise InvalidValue(
+                "users are counted in a stage of its own if keys are discovered without a contribution bound",
+                "count_share with another release",
+                "leave count_share out, or max_keys_per_user",
+            )
+        else:
+            _ = self.budget  # checks the other arguments
+
+    def _check_discovery(self) -> None:
+        if self.discover not in DISCOVER:
+            raise InvalidValue(f"discover is one of {', '.join(DISCOVER)}", repr(self.discover), "choose one")
+        if not isinstance(self.sampling, KeepAll) or self.size is not None:
+            raise InvalidValue(
+                "a sample of users' keys needs a contribution bound",
+                "none",
+                "give max_keys_per_user (--max-keys-per-user), or leave sampling out",
+            )
+        if self.max_keys_per_user is not None:
+            raise InvalidValue(
+                "keys are discovered without a contribution bound, or with one, not both",
+                "discover and max_keys_per_user",
+                "leave one out",
+            )
+        if self.keys_only and self.count_share is not None:
+            raise InvalidValue("keys only are not counted", "a count_share", "leave one of them out")
+        if self.discover == "one-key" and check_share(self.total, "the total"):
+            raise InvalidValue(
+                "a total needs the look at how many keys users have", "discover='one-key'", "use 'ask', the default"
+            )
+
+    @cached_property
+    def users(self) -> UserBudget:
+        """What the privacy is spent on if keys are discovered."""
+        share = COUNT_SHARE if self.count_share is None else check_share(self.count_share, "the counts")
+        return UserBudget(
+            self.privacy,
+            look=Fraction(0) if self.discover == "one-key" else LOOK_SHARE,
+            total=check_share(self.total, "the total"),
+            counts=Fraction(0) if self.keys_only else share,
+        )
+
+    @property
+    def unit(self) -> str:
+        """The unit of privacy: an element, or a user."""
+        return "user" if self.discover is not None else self.budget.unit
+
+    @property
+    def curve(self) -> RenyiCurve:
+        """Upper bounds of the Rényi divergences of the whole release, which a Rényi ledger adds up."""
+        return RenyiCurve.of_privacy(self.privacy) if self.discover is not None else self.budget.curve
 
     @cached_property
     def budget(self) -> Budget:

@@ -39,14 +39,18 @@ def explain_sampling(sampling: Sampling) -> str:
     return f"a key of frequency i was sampled with probability {q}"
 
 
-def explain_protected(max_keys: int | None = None) -> str:
-    """State the unit of privacy of a release.
+def explain_protected(max_keys: int | None = None, unit: str | None = None) -> str:
+    """State the unit of privacy of a release; users without a bound on their keys are named by `unit`.
 
     >>> print(explain_protected())
     each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)
     >>> print(explain_protected(50))
     each user (all rows of one person), who counts in up to 50 keys, once in each
+    >>> print(explain_protected(unit="user"))
+    each user (all rows of one person), with all of their keys
     """
+    if max_keys is None and unit == "user":
+        return "each user (all rows of one person), with all of their keys"
     if max_keys is None:
         return "each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)"
     keys = "1 key" if max_keys == 1 else f"up to {max_keys:,} keys, once in each"
@@ -63,10 +67,10 @@ def explain_part(part: Part, max_keys: int | None = None) -> str:
     return rows + ("" if max_keys is None else f"; a user is protected within one {part.name}")
 
 
-def explain_privacy(privacy: Privacy, max_keys: int | None = None) -> str:
+def explain_privacy(privacy: Privacy, max_keys: int | None = None, unit: str | None = None) -> str:
     """State epsilon, delta and the unit of privacy, and that releases add up."""
     return (
-        f"{explain_spent(privacy)}, for {explain_protected(max_keys)}, all of "
+        f"{explain_spent(privacy)}, for {explain_protected(max_keys, unit)}, all of "
         "it spent on this release; every further release of the same data adds to it"
     )
 

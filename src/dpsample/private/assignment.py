@@ -45,6 +45,10 @@ class Assigned:
     source: "Source"
     sizes: Ints
 
+    def kept(self, most: int) -> int:
+        """TODO."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         return "Assigned()"
 

@@ -10,6 +10,7 @@ from os import PathLike
 
 import pyarrow as pa
 
+from dpsample.accounting.discovery import UserBudget
 from dpsample.accounting.ledger import release_sha256
 from dpsample.private.charge import Payment
 from dpsample.private.engine import Engine
@@ -19,9 +20,11 @@ from dpsample.private.randomness import CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.private.source import Source
+from dpsample.private.user_counts import count_users
 from dpsample.release.release import Release, write_release
-from dpsample.release.rows import append_estimates, columns_of
+from dpsample.release.rows import append_estimates, columns_of, counted
 from dpsample.release.terms import Terms
+from dpsample.scheme.reporting import frequency_reaching
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -66,7 +69,21 @@ def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: 
     if plan.counting.source is not request.source:
         sampled = then_forget(sampled, plan.counting.source, engine)
     drawn = sanitize_batches(sampled, plan.counting.keys, plan.terms, engine, coins)
+    if plan.users is not None:
+        found = pa.Table.from_batches(drawn.batches, drawn.schema)
+        return count_found(found, plan.terms, engine, request.source, plan.users, coins)
     return replace(drawn, strategy=plan.counting.strategy)
+
+
+def count_found(
+    found: pa.Table, terms: Terms, engine: Engine, source: Source, budget: UserBudget, coins: CoinSource
+) -> DrawnRelease:
+    """Count the users of keys that were discovered, which come in the order of keys."""
+    least = frequency_reaching(0.5, terms.sampling, terms.per_key)
+    measured = count_users(engine, source, found, least or 1, budget, coins)
+    rows = counted(found, measured.values, measured.errors)
+    terms = replace(terms, keys_only=False, counts=measured.counts)
+    return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
 
 
 def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress | None) -> Batches:

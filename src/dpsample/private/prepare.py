@@ -11,9 +11,11 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
+from dpsample.accounting.discovery import Discovery, Look, Method, UserBudget, capacity_cap, choose_method
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.private.checks import check_source, rereads, usable_strategy
@@ -24,7 +26,8 @@ from dpsample.private.randomness import Coins, CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.source import Source
 from dpsample.release.terms import Terms
-from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.sampling import Ints, KeepAll, Sampling
 from dpsample.scheme.tokens import chosen_grid
 
 
@@ -42,10 +45,11 @@ class Counting:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is counted, and the terms under which it is released."""
+    """What is counted, and the terms under which it is released; with `users`, discovered keys are counted next."""
 
     counting: Counting
     terms: Terms
+    users: UserBudget | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Written:
 def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> Plan:
     """Bound users, buy totals, choose tau, and fix the terms. What can be refused is refused before any of it."""
     keys = check_source(engine, request)
+    if request.discovers:
+        return _prepare_discovery(engine, request, coins, keys)
     setting, source = request.setting, request.source
     size, budget = setting.size, setting.budget
     if setting.max_keys_per_user is not None:
@@ -79,6 +85,56 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total, request.part)
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
     return Plan(Counting(source, keys, sampling, strategy, counted), terms)
+
+
+def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema) -> Plan:
+    """Look, choose a method, and let users give their keys. What users gave stays with the engine."""
+    budget, source = request.setting.users, request.source
+    each: PerKey = budget.one_key()
+    full = capacity_cap(each)
+    given = engine.assigned(source, full, coins, request.prior)
+    look, total = None, None
+    method: tuple[Method, int] = ("one-key", 1)
+    if budget.look:
+        look = look_at(given.sizes, budget.privacy.share(budget.look), coins)
+        wanted = request.setting.discover
+        method = choose_method(budget, look, "many-keys" if wanted == "many-keys" else None)
+    if budget.total:
+        assert look is not None
+        total = _total_of_keys(given.kept(look.most), look.most, budget, coins)
+    if method[0] == "one-key":
+        gave, discovery = given.source, Discovery("one-key", 1, full, look, request.prior is not None)
+    else:
+        engine.forget(given.source)
+        gave, steps = engine.bounded(source, method[1], coins, rereads=False), budget.many_keys(method[1])
+        assert steps is not None  # the method was chosen by it
+        each, discovery = steps, Discovery("many-keys", method[1], look=look)
+    terms = Terms(
+        budget.privacy,
+        KeepAll(),
+        source.key,
+        keys_only=True,
+        unit="user",
+        per_key=each,
+        total=total,
+        part=request.part,
+        discovery=discovery,
+    )
+    return Plan(Counting(gave, keys, KeepAll()), terms, budget if budget.counts else None)
+
+
+def _total_of_keys(truth: int, most: int, budget: UserBudget, coins: CoinSource) -> Total:
+    """Buy a private total of the keys of all users, of whom each counts with up to `most`."""
+    bought = Total(0, budget.privacy.share(budget.total), Fraction(most))
+    return replace(bought, value=truth + discrete_laplace(bought.scale, coins.fresh()))
+
+
+def look_at(sizes: Ints, epsilon: Fraction, coins: CoinSource) -> Look:
+    """Buy a look at how many users have how many keys; of `sizes`, row b has those with up to 2**b."""
+    edges = np.minimum(np.searchsorted(Look.EDGES, [1 << b for b in range(len(sizes))]), len(Look.EDGES) - 1)
+    users = np.bincount(edges, sizes, len(Look.EDGES)).astype(np.int64)
+    drawn = coins.fresh()
+    return Look(tuple(n + discrete_laplace(1 / epsilon, drawn) for n in users.tolist()), epsilon)
 
 
 def prepare_sample(

@@ -9,6 +9,9 @@ from fractions import Fraction
 from os import PathLike, fspath
 from typing import Any, Literal, TypedDict
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.ledger import check_ledger, read_ledger
@@ -16,9 +19,11 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
-from dpsample.planning.setting import Setting, check_sampling_or_size
+from dpsample.planning.setting import Discover, Setting, check_sampling_or_size
 from dpsample.privacy import Privacy
 from dpsample.private.source import Source
+from dpsample.release.release import Release, read_release
+from dpsample.release.terms import COUNT_COLUMNS, check_keys
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 
 Strategy = Literal["auto", "aggregate", "two-pass"]
@@ -31,8 +36,11 @@ class Options(TypedDict, total=False):
 
     sampling: Sampling | None  # how keys are sampled; by default all are kept
     size: int | SampleSize | None  # a sample of about this many keys, instead of a sampling with its tau
-    user: str | None  # the column of the user: with max_keys_per_user, users are protected instead of elements
-    max_keys_per_user: int | None  # the contribution bound: each user keeps this many keys, chosen at random
+    user: str | None  # the column of the user: users are protected instead of elements
+    max_keys_per_user: int | None  # a contribution bound: each user keeps this many keys, chosen at random
+    discover: Discover | None  # without a bound: how keys are found; by default the data are asked, privately
+    count_share: Number | None  # without a bound: the share of the privacy for counting users
+    prior: Any  # without a bound: an earlier release, whose keys come first
     total: bool | Number  # add a private total of elements: True, or the share of epsilon that it costs
     ledger: str | PathLike[str] | None  # enter the release there first, or refuse it
     part: tuple[str, str] | None  # a column and a value, as text: read the rows of this part alone
@@ -53,13 +61,39 @@ class Request:
     grid: int | None = None
     strategy: Strategy = "auto"
     part: Part | None = None  # of the dataset; unless it is vouched for, the source reads its rows alone
+    prior: Any = None  # a release, or the path of one, whose keys come first in the order of keys
 
     def __post_init__(self) -> None:
-        check_users(self.source, self.setting.max_keys_per_user)
+        if self.discovers:
+            self._check_discovery()
+        else:
+            check_users(self.source, self.setting.max_keys_per_user)
+            if self.prior is not None:
+                raise InvalidValue(
+                    "a prior release orders keys that are discovered without a contribution bound",
+                    "a prior with another release",
+                    "leave the prior out, or max_keys_per_user",
+                )
         size, sampling = self.setting.size, self.setting.sampling
         strategy_of(self.source, sampling if size is None else size.with_tau(Fraction(1)), self.strategy)
         if self.ledger is not None:
             check_ledger(self.ledger, self.charge(""))
+
+    def _check_discovery(self) -> None:
+        """Refuse what does not go together with discovery; the prior is read now."""
+        if self.source.user is None:
+            raise InvalidValue(
+                "keys are discovered where rows say whose they are", "no user column", "name it: user='...' (--user)"
+            )
+        if self.grid is not None or self.strategy != "auto":
+            raise InvalidValue(
+                "discovered keys have no tokens and are not sampled",
+                "a grid or a strategy",
+                "leave it out, or give max_keys_per_user (--max-keys-per-user)",
+            )
+        if not self.setting.keys_only:
+            check_keys(self.source.key, COUNT_COLUMNS)
+        object.__setattr__(self, "prior", None if self.prior is None else prior_keys(self.prior, self.source.key))
 
     @classmethod
     def of(
@@ -82,13 +116,17 @@ class Request:
         source = source if part is None or part.vouched or part == source.part else source.of_part(part)
         sampling, size = options.pop("sampling", None), options.pop("size", None)
         check_sampling_or_size(sampling, size)
+        max_keys = options.pop("max_keys_per_user", None)
+        unbounded: Discover | None = "ask" if source.user is not None and max_keys is None else None
         setting = Setting(
             privacy,
             sampling or KeepAll(),
             SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size,
-            options.pop("max_keys_per_user", None),
+            max_keys,
             options.pop("total", False),
             options.pop("keys_only", False),
+            options.pop("discover", None) or unbounded,
+            options.pop("count_share", None),
         )
         return cls(source, setting, part=part, **options)
 
@@ -98,7 +136,7 @@ class Request:
         by_curve = self.ledger is not None and read_ledger(self.ledger).account is not None
         return Charge(
             setting.privacy,
-            setting.budget.unit,
+            setting.unit,
             output,
             source=str(source),
             keys=source.key,
@@ -106,12 +144,17 @@ class Request:
             max_keys=setting.max_keys_per_user,
             scheme=scheme_form(setting.size or setting.sampling),
             part=self.part,
-            curve=setting.budget.curve if by_curve else None,
+            curve=setting.curve if by_curve else None,
         )
 
     def inputs(self) -> list[str]:
         """List the files and folders on this machine that are read, and the ledger: none of them can be the output."""
         return [*self.source.inputs(), *([] if self.ledger is None else [fspath(self.ledger)])]
+
+    @property
+    def discovers(self) -> bool:
+        """Whether keys of users are found without a contribution bound."""
+        return self.setting.discover is not None
 
 
 def part_of(part: Any, vouched: Any, own: Part | None = None) -> Part | None:
@@ -123,6 +166,21 @@ def part_of(part: Any, vouched: Any, own: Part | None = None) -> Part | None:
     if vouched is not None:
         return Part.of(vouched, vouched=True)
     return own if part is None else Part.of(part)
+
+
+def prior_keys(prior: Any, keys: Sequence[str]) -> pa.Table:
+    """Return the keys of an earlier release, least frequent first, or in its order if it has no estimates."""
+    release = prior if isinstance(prior, Release) else read_release(prior)
+    if release.keys != tuple(keys):
+        raise InvalidValue(
+            f"a prior release has the key columns {', '.join(map(repr, keys))}",
+            ", ".join(map(repr, release.keys)),
+            "name another release, or leave the prior out",
+        )
+    table = release.table
+    if "estimate" in table.column_names:
+        table = table.take(pc.sort_indices(table, [("estimate", "ascending")]))
+    return table.select(list(keys))
 
 
 def check_users(source: Source, max_keys_per_user: int | None) -> int | None:

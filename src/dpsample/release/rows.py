@@ -1,6 +1,7 @@
 """Rows of a release: their schema, their order, and the values of tokens and estimates."""
 
 from collections.abc import Iterable, Iterator
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from dpsample.errors import InvalidValue
 from dpsample.estimators.mle import mle
 from dpsample.files import plain_schema
-from dpsample.release.terms import Terms
+from dpsample.release.terms import COUNT_COLUMNS, Terms
 from dpsample.scheme.sampling import Floats, Ints
 
 
@@ -67,6 +68,8 @@ def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa
             raise _unsorted(rows + 2 + pc.index(within, False).as_py())
         if terms.grid is not None:
             _check_numbers(batch, terms.grid, rows)
+        if terms.counts is not None:
+            _check_counts(batch, rows)
         last = [key[-1:] for key in keys]
         rows += batch.num_rows
         yield batch
@@ -102,6 +105,36 @@ def _check_numbers(batch: pa.RecordBatch, grid: int, rows: int) -> None:
         )
 
 
+def _check_counts(batch: pa.RecordBatch, rows: int) -> None:
+    estimate, low, high, measured, error = (batch.column(name).to_numpy(zero_copy_only=False) for name in COUNT_COLUMNS)
+    good = np.isfinite(measured) & (error > 0) & np.isfinite(error) & (low >= 1) & (low <= estimate)
+    good &= (estimate <= high) & np.isfinite(high)
+    if not good.all():
+        raise InvalidValue(
+            "counts are finite, with a positive error, and lie between their bounds",
+            f"another one in row {rows + 1 + int(np.argmin(good)):,}",
+            "get the release again from where it was written",
+        )
+
+
+def counted(keys: pa.Table, values: Floats, errors: Floats) -> pa.Table:
+    """Append numbers of users to keys: what was measured, its error, and whole numbers to read, with 95 % intervals.
+
+    A key that was reported has a user, so estimates and bounds are at least 1; `measured` is without bias.
+    """
+    margin = NormalDist().inv_cdf(0.975) * errors
+    columns = (
+        np.maximum(np.rint(values), 1),
+        np.maximum(np.floor(values - margin), 1),
+        np.maximum(np.ceil(values + margin), 1),
+        values,
+        errors,
+    )
+    for name, column in zip(COUNT_COLUMNS, columns, strict=True):
+        keys = keys.append_column(pa.field(name, pa.float64()), pa.array(column))
+    return keys
+
+
 def _unsorted(row: int) -> InvalidValue:
     return InvalidValue(
         "the rows of a release ascend by key, and no key occurs twice",
@@ -112,8 +145,7 @@ def _unsorted(row: int) -> InvalidValue:
 
 def columns_of(keys: pa.Schema, terms: Terms) -> pa.Schema:
     """Return the columns of a release, from those of its keys."""
-    numbers = () if terms.keys_only else ("token", "estimate")
-    return pa.schema([*keys, *(pa.field(name, pa.float64()) for name in numbers)])
+    return pa.schema([*keys, *(pa.field(name, pa.float64()) for name in terms.numbers)])
 
 
 def append_estimates(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:

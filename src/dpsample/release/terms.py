@@ -6,18 +6,22 @@ from typing import Any, Final
 
 from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
+from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.gaussian import delta_within
 from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
+from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey, per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps
-from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import check_grid
 
-VERSION: Final = 3  # the newest version of release files; a file states the oldest one that has all it needs
+VERSION: Final = 4  # the newest version of release files; a file states the oldest one that has all it needs
+TOKEN_COLUMNS: Final = ("token", "estimate")
+COUNT_COLUMNS: Final = ("estimate", "low", "high", "measured", "standard_error")  # of counted users
 
 
 def _version() -> str:
@@ -30,7 +34,9 @@ def _version() -> str:
 class Terms:
     """The public parameters of a release: all that it publishes besides its rows.
 
-    With `keys_only` there are neither tokens nor estimates; grid and estimator are None.
+    With `keys_only` there are neither tokens nor estimates; grid and estimator are None. With `discovery`, keys of
+    users were found without a contribution bound; with `counts`, their numbers of users were counted in a stage of its
+    own, and there are no tokens.
 
     `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user with up to
     `max_keys` keys. `per_key` is the part of it that each key has: the privacy of the scheme by which tokens were
@@ -57,6 +63,8 @@ class Terms:
     total: Total | None = None
     ledger: str | None = None
     part: Part | None = None
+    discovery: Discovery | None = None
+    counts: Counts | None = None
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,8 +74,8 @@ class Terms:
                 f"{type(self.privacy).__name__} and {type(self.sampling).__name__}",
                 "make them first, for example Privacy(1, 1e-8) and KeepAll()",
             )
-        object.__setattr__(self, "keys", check_keys(self.keys, ("token", "estimate")))
-        if self.keys_only:
+        object.__setattr__(self, "keys", check_keys(self.keys, self.numbers or TOKEN_COLUMNS))
+        if self.keys_only or self.counts is not None:
             object.__setattr__(self, "grid", None)
             object.__setattr__(self, "estimator", None)
         else:
@@ -81,18 +89,25 @@ class Terms:
 
     def _check_budget(self) -> None:
         """Refuse parts that do not add up; that k keys do is proved in `accounting.proof`, since it takes time."""
-        if (self.unit == "user") != (self.max_keys is not None):
+        if (self.unit == "user") != (self.max_keys is not None or self.discovery is not None):
             raise InvalidValue(
-                "a release has a contribution bound if and only if it protects users", "one alone", "state both or none"
+                "a release has a contribution bound, or states its discovery, if and only if it protects users",
+                "one alone",
+                "state both or none",
             )
         if self.max_keys is not None:
             object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
         if self.total is not None and self.total.unit != 1:
             raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
+        if self.discovery is not None:
+            self._check_discovery()
+            return
         together, each = self.keys_privacy, self.per_key
         if together.definition is not None:
             proved = isinstance(each, Privacy) and delta_within(each, self.max_keys or 1, together) <= together.delta
             add_up = proved or isinstance(each, KeyNoise)
+        elif isinstance(each, ComposedSteps):
+            add_up = False
         elif isinstance(each, KeyNoise | RenyiSteps):
             add_up = self.max_keys is not None and (self.keys_only or isinstance(each, KeyNoise))
         elif self.max_keys is None:
@@ -106,27 +121,48 @@ class Terms:
                 "get the release again from where it was written",
             )
 
+    def _check_discovery(self) -> None:
+        """Refuse terms that do not belong together; that they are private is proved in `accounting.proof`."""
+        fits = isinstance(self.sampling, KeepAll) and self.max_keys is None and self.size is None
+        if not fits or self.keys_only != (self.counts is None) or isinstance(self.per_key, KeyNoise):
+            raise InvalidValue(
+                "keys that were discovered are not sampled, and are counted or keys only",
+                "other terms",
+                "get the release again from where it was written",
+            )
+
     @property
     def keys_privacy(self) -> Privacy:
-        """The privacy of all keys of one user together, or of the key of one element: what totals left."""
-        parts = (self.size and self.size.weights, self.total)
+        """The privacy of all keys of one user together, or of the key of one element: what totals and a look left."""
+        parts = (self.size and self.size.weights, self.total, self.discovery and self.discovery.look)
         return self.privacy.less(part.epsilon for part in parts if part)
 
     @property
     def protects(self) -> str:
         """The unit of privacy, in words."""
-        if self.max_keys is None:
+        if self.unit == "element":
             return "element"
-        user = f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
+        user = "user, with all of their keys"
+        if self.max_keys is not None:
+            user = f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
         return protected_unit(user, None if self.part is None else self.part.name)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the release, in order."""
-        return self.keys if self.keys_only else (*self.keys, "token", "estimate")
+        return (*self.keys, *self.numbers)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns of numbers, in order."""
+        if self.keys_only:
+            return ()
+        return TOKEN_COLUMNS if self.counts is None else COUNT_COLUMNS
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
+        if self.discovery is not None:
+            return 4
         if "part" in optional or self.privacy.definition or not isinstance(self.per_key, Privacy):
             return 3
         return 2 if optional else 1
@@ -140,6 +176,8 @@ class Terms:
             "total": self.total and self.total.to_json(),
             "ledger": self.ledger,
             "part": self.part and self.part.to_json(),
+            "discovery": self.discovery and self.discovery.to_json(),
+            "counts": self.counts and self.counts.to_json(),
         }
         optional = {name: value for name, value in optional.items() if value is not None}
         return {
@@ -175,6 +213,8 @@ class Terms:
                 total=Total.from_json(form["total"]) if "total" in form else None,
                 ledger=form.get("ledger"),
                 part=Part.from_json(form["part"]) if "part" in form else None,
+                discovery=Discovery.from_json(form["discovery"]) if "discovery" in form else None,
+                counts=Counts.from_json(form["counts"]) if "counts" in form else None,
                 dpsample=str(form["dpsample"]),
             )
         except (LookupError, TypeError, AttributeError):

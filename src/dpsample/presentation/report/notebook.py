@@ -22,7 +22,7 @@ def display(release: Release) -> str:
     n = f"{len(release):,} key{'' if len(release) == 1 else 's'}"
     terms = release.terms
     lines = [
-        explain_privacy(terms.privacy, terms.max_keys),
+        explain_privacy(terms.privacy, terms.max_keys, terms.unit),
         explain_visibility(terms.sampling, terms.per_key),
     ]
     head = tag("p", tag("strong", "Private release"), f": {n}", *(join([tag("br"), line]) for line in lines))

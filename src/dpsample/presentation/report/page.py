@@ -83,7 +83,7 @@ def _privacy(content: Content) -> Markup:
     if content.detection_threshold is not None:
         facts["detection threshold (frequency)"] = f"{content.detection_threshold:,}"
     words = [
-        tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys), "."),
+        tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
         tag(
             "p",
             tag("strong", "Strength: "),
@@ -423,7 +423,7 @@ def _parameters(content: Content) -> Markup:
     rows: list[tuple[str, object]] = [
         ("key columns", join([tag("code", printable(name)) for name in terms.keys], ", ")),
         ("reported keys", f"{len(content.release):,}"),
-        ("unit of privacy", explain_protected(terms.max_keys)),
+        ("unit of privacy", explain_protected(terms.max_keys, terms.unit)),
         ("epsilon, delta", f"{text(terms.privacy.epsilon)}, {text(terms.privacy.delta)}"),
         *([("stated as", str(terms.privacy))] if terms.privacy.definition else []),
     ]
