@@ -33,13 +33,13 @@ Batches = Iterator[tuple[Ints, Ints]]
 Flags = NDArray[np.bool_]
 
 _FIRST_UNIT = 16  # of a key in the first counts
-_LENGTH = 256  # of the clipped vector in the counts, in units
+_LENGTH = 256  # of a user's vector in the counts, in units
 _LOST_UNITS = 64  # of what one user may lose
 _FINE = 1 << 30  # in which that is added up
 _SCALE_BITS = 20  # of the factor by which a vector is scaled down
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
 _SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
-_UNEVEN = 0.4  # by how much the share of a key may differ from that of its group, relative to it
+_UNEVEN = 0.3  # by how much the share of a key may differ from that of its group, relative to it
 
 
 @dataclass(frozen=True)
@@ -154,13 +154,12 @@ class _Stage:
 
     def _counts(self, popularity: Floats, head: Flags, clip: "_Clip") -> tuple[Floats, Floats, float]:
         """The numbers of users, their errors, and the mean share of users that was clipped and put back."""
-        scale = _LENGTH / math.sqrt(clip.square)
+        scale = _LENGTH / math.sqrt(clip.square + float((1 / popularity[head]).sum()))
         weights = np.maximum(np.round(scale / np.sqrt(popularity)), 1).astype(np.int64)
-        own = int((weights[head] ** 2).sum())
-        length = math.isqrt(_LENGTH**2 + own - 1) + 1
-        kernel = weighted_counts(weights, head, _LENGTH**2)
-        kept = self._noisy("counts", kernel, length) / weights
-        errors = length * self._deviation("counts") / weights
+        while (own := int((weights[head] ** 2).sum())) > _LENGTH**2 * 3 // 4:  # rounded up too often
+            head[np.flatnonzero(head)[np.argmin(popularity[head])]] = False
+        kept = self._noisy("counts", weighted_counts(weights, head, _LENGTH**2 - own), _LENGTH) / weights
+        errors = _LENGTH * self._deviation("counts") / weights
         groups = groups_of(popularity, head, clip.groups)
         share, share_error = self._lost(popularity, head, clip, groups, kept, errors)
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))

@@ -127,8 +127,8 @@ def counted(keys: pa.Table, values: Floats, errors: Floats) -> pa.Table:
         np.maximum(np.rint(values), 1),
         np.maximum(np.floor(values - margin), 1),
         np.maximum(np.ceil(values + margin), 1),
-        values,
-        errors,
+        np.round(values, 3),
+        np.maximum(np.round(errors, 3), 0.001),
     )
     for name, column in zip(COUNT_COLUMNS, columns, strict=True):
         keys = keys.append_column(pa.field(name, pa.float64()), pa.array(column))
