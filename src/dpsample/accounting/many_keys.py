@@ -11,7 +11,7 @@ zCDP or GDP, `gaussian` has the methods and their proof.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -37,6 +37,11 @@ from dpsample.scheme.sampling import Floats, KeepAll
 _FEW_KEYS = 8  # up to here the composition theorem may be best
 _SHARES = (0.3, 0.1, 0.6)  # of delta, for the ends of the noise, or the first step
 _ORDERS = 9
+# Offsets are tried where they can gain: of short noise. Beyond, the gain is below 1 %, and the search takes seconds.
+_OFFSETS = (1, 2, 3)
+_OFFSET_KEYS = 20
+_OFFSET_REACH = 128
+_OFFSET_SHARES = (0.6,)  # of delta, for new keys; ledgers set it aside, so it is no more than without an offset
 _BINS = 1 << 14  # of a loss distribution in floats
 _FIGURES = 9
 
@@ -100,10 +105,16 @@ delta='1e-08')
 def curve_of_keys(each: PerKey, keys: int, whole: Privacy) -> RenyiCurve:
     """Return an upper bound of the Rényi divergences of a user's keys together, which are proved to have `whole`."""
     if isinstance(each, KeyNoise):
-        return RenyiCurve.of_shifted(noise_atoms(each), each.delta) * keys
+        return curve_of_noise(each) * keys
     if isinstance(each, RenyiSteps):
         return RenyiCurve.of_order(each.order, keys * each.divergence, RenyiCurve.of_privacy(whole))
     return RenyiCurve.of_privacy(each) * keys
+
+
+def curve_of_noise(noise: KeyNoise) -> RenyiCurve:
+    """Return the curve of one key. A new key is not reported, in either dataset, unless that is set aside."""
+    shifted = RenyiCurve.of_shifted(noise_atoms(noise), noise.delta)
+    return replace(shifted, delta=noise.new_key)
 
 
 def noise_atoms(noise: KeyNoise) -> list[tuple[arb, arb]]:
@@ -116,13 +127,32 @@ def _delta_together(each: PerKey, keys: int, whole: Privacy) -> Fraction:
     if whole.definition is not None:
         return delta_within(each, keys, whole)
     if isinstance(each, KeyNoise):
-        return (Losses.of_atoms(noise_atoms(each), each.delta) ** keys).delta(whole.epsilon)
+        return _delta_of_noise(each, keys, whole.epsilon)
     if isinstance(each, RenyiSteps):
         left = whole.delta - keys * each.delta
         if left <= 0 or keys * each.divergence + conversion(each.order, left) > whole.epsilon:
             return Fraction(1)
         return whole.delta
     return composed_delta(each, keys, whole.epsilon)
+
+
+def _delta_of_noise(noise: KeyNoise, keys: int, epsilon: Fraction) -> Fraction:
+    """The largest of ``j new_key + delta_{k - j}``: j keys are new, and k - j exist anyway (docs/theory.md, section 9).
+
+    Without an offset no new key costs more than one that exists. For many keys, j goes by ranges: the cost of the new
+    keys at the end of a range, and of the others at its start.
+    """
+    losses = Losses.of_atoms(noise_atoms(noise), noise.delta)
+    if not noise.offset:
+        return (losses**keys).delta(epsilon)
+    starts = list(range(keys)) if keys <= _OFFSET_KEYS else [0, *(1 << n for n in range((keys - 1).bit_length()))]
+    worst, existing = keys * noise.new_key, 0
+    together: Losses | None = None
+    for start, after in reversed(list(pairwise([*starts, keys]))):
+        more = losses ** (keys - start - existing)
+        together, existing = more if together is None else together * more, keys - start
+        worst = max(worst, (after - 1) * noise.new_key + together.delta(epsilon))
+    return worst
 
 
 @lru_cache(maxsize=64, typed=True)  # True is no number of keys
@@ -166,33 +196,69 @@ def even_chance(each: PerKey) -> float:
 # --- bounded noise ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """A law of one order that is private enough in floats, and from which frequency on it reports every other key."""
+
+    reach: int
+    order: int  # its number
+    end: float
+    slope: float
+    offset: int
+
+
 @lru_cache(maxsize=64, typed=True)
 def least_noise(whole: Privacy, keys: int, quick: bool = False) -> KeyNoise | None:
-    """Return the shortest noise, of least Rényi divergence at some order, with which `keys` keys have `whole`.
+    """Return the noise, of least Rényi divergence at some order, that reports most and gives `keys` keys `whole`.
 
-    None if that would be longer than a million cells.
+    An offset is chosen only where it reports keys at a lower frequency. None if the noise would be longer than a
+    million cells.
     """
-    epsilon, delta = float(whole.epsilon), float(whole.delta)
-    best: tuple[int, int, float, float] | None = None  # cells, number of the order, share, slope
-    orders = _orders(epsilon, delta).tolist()
+    orders = _orders(float(whole.epsilon), float(whole.delta)).tolist()
     orders, shares = (orders[3:4], _SHARES[:1]) if quick else (orders, _SHARES)
-    for share in shares:
-        near = range(len(orders)) if best is None else range(max(best[1] - 1, 0), min(best[1] + 2, len(orders)))
-        for n in near:
-            most = best[0] if best else MOST_CELLS
-            shorter = _steepest(orders[n], share * delta / keys, epsilon, delta, keys, most)
-            if shorter is not None:
-                best = (shorter[0], n, share, shorter[1])
-    if best is None:
+    plain = _lowest(whole, keys, orders, shares, 0, None)
+    if plain is None:
         return None
-    _, n, share, slope = best
+    noise = _proved_noise(whole, keys, orders, plain, quick)
+    if quick or keys > _OFFSET_KEYS or plain.reach > _OFFSET_REACH:
+        return noise
+    best = plain
+    for offset in _OFFSETS:
+        best = _lowest(whole, keys, orders, _OFFSET_SHARES, offset, best) or best
+    if best is plain:
+        return noise
+    return min(noise, _proved_noise(whole, keys, orders, best, False), key=even_chance)
+
+
+def _lowest(
+    whole: Privacy, keys: int, orders: list[float], shares: tuple[float, ...], offset: int, best: _Choice | None
+) -> _Choice | None:
+    """The law with this offset that reports keys at the lowest frequency, if that is lower than with `best`."""
+    epsilon, delta = float(whole.epsilon), float(whole.delta)
+    start = best
+    for share in shares:
+        near = range(len(orders))
+        if best is not None and not offset:
+            near = range(max(best.order - 1, 0), min(best.order + 2, len(orders)))
+        for n in near:
+            most = 2 * (best.reach + offset) if best else MOST_CELLS
+            end = share * delta / keys
+            shorter = _steepest(orders[n], end, epsilon, delta, keys, most, offset)
+            if shorter is not None:
+                best = _Choice(shorter[0] // 2 - offset, n, end, shorter[1], offset)
+    return None if best is start else best
+
+
+def _proved_noise(whole: Privacy, keys: int, orders: list[float], choice: _Choice, quick: bool) -> KeyNoise:
+    """The table of a law; if floats were too bold, of one that is a little longer."""
+    slope = choice.slope
     while True:
-        weights = _shape(orders[n], slope, share * delta / keys, MOST_CELLS)
+        weights = _shape(orders[choice.order], slope, choice.end, MOST_CELLS, choice.offset)
         assert weights is not None
-        noise = KeyNoise.of(weights)
+        noise = KeyNoise.of(weights, choice.offset)
         if quick or _delta_together(noise, keys, whole) <= whole.delta:
             return noise
-        slope *= 0.999  # floats were too bold
+        slope *= 0.999
 
 
 def _orders(epsilon: float, delta: float) -> Floats:
@@ -203,8 +269,10 @@ def _orders(epsilon: float, delta: float) -> Floats:
     return 1 + (best - 1) * np.geomspace(0.3, 1.4, _ORDERS)
 
 
-def _shape(order: float, slope: float, end: float, most: int) -> Floats | None:
-    """The symmetric law that minimises the moment of an order, from its middle outward, up to the mass `end`.
+def _shape(order: float, slope: float, end: float, most: int, offset: int = 0) -> Floats | None:
+    """The symmetric law that minimises the moment of an order, from its middle outward.
+
+    It ends where its last cell, or its last `offset` + 1 cells, have the mass `end`.
 
     With s the ratio of two neighbours, a stationary law has ``a s'**(a-1) - (a-1) s'**-a = 2 + slope + (a-1) s**a -
     a s**(1-a) - 1`` from one pair to the next outer one; the slope says how soon it falls.
@@ -224,7 +292,8 @@ def _shape(order: float, slope: float, end: float, most: int) -> Floats | None:
         mass = math.exp(log_mass)
         total += mass
         logs.append(log_mass)
-        if mass <= end * 2 * total:
+        last = mass if not offset else sum(math.exp(log) for log in logs[-1 - offset :])
+        if last <= end * 2 * total and len(logs) > offset + 1:
             break
         if 2 * len(logs) > most:
             return None
@@ -232,12 +301,14 @@ def _shape(order: float, slope: float, end: float, most: int) -> Floats | None:
     return np.concatenate([half, half[::-1]])
 
 
-def _steepest(order: float, end: float, epsilon: float, delta: float, keys: int, most: int) -> tuple[int, float] | None:
+def _steepest(
+    order: float, end: float, epsilon: float, delta: float, keys: int, most: int, offset: int
+) -> tuple[int, float] | None:
     """The length and slope of the shortest law of this order that is private enough, if it is shorter than `most`."""
 
     def spent(slope: float) -> float:
         try:
-            weights = _shape(order, slope, end, most)
+            weights = _shape(order, slope, end, most, offset)
         except OverflowError:  # far too steep
             return math.inf
         return -1.0 if weights is None else _delta_in_floats(weights / weights.sum(), epsilon, keys)
@@ -250,7 +321,7 @@ def _steepest(order: float, end: float, epsilon: float, delta: float, keys: int,
             low = middle
         else:
             high = middle
-    weights = _shape(order, low, end, most)
+    weights = _shape(order, low, end, most, offset)
     if weights is None or len(weights) >= most or spent(low) > delta:
         return None
     return len(weights), low
