@@ -44,6 +44,7 @@ _OFFSET_REACH = 128
 _OFFSET_SHARES = (0.6,)  # of delta, for new keys; ledgers set it aside, so it is no more than without an offset
 _BINS = 1 << 14  # of a loss distribution in floats
 _FIGURES = 9
+_TINY = 1e-280  # ratios of smaller floats may overflow
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,9 @@ def _steepest(
             weights = _shape(order, slope, end, most, offset)
         except OverflowError:  # far too steep
             return math.inf
-        return -1.0 if weights is None else _delta_in_floats(weights / weights.sum(), epsilon, keys)
+        if weights is None:
+            return -1.0
+        return math.inf if weights[0] < _TINY else _delta_in_floats(weights / weights.sum(), epsilon, keys)
 
     low, high = 1e-14, 1e8
     while math.log(high / low) > 0.01:
