@@ -16,6 +16,7 @@ import pytest
 
 import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, Sampling
+from dpsample.accounting import many_keys
 from dpsample.accounting.composition import per_key
 from dpsample.accounting.many_keys import (
     certify_many_keys,
@@ -386,6 +387,46 @@ class TestChoice:
             assert even_chance(chosen_per_key(privacy, keys)) <= even_chance(theorem)
             assert even_chance(chosen_per_key(privacy, keys, keys_only=True)) <= even_chance(theorem)
             assert chosen_per_key(privacy, keys, all_keys=False) == theorem  # samples with values have this alone
+
+    @pytest.mark.parametrize(
+        ("epsilon", "delta", "keys"),
+        [("0.05", "1e-12", 5), ("0.05", "1e-3", 50), ("1", "1e-6", 50), ("1", "1e-6", 10), ("10", "1e-12", 20)],
+    )
+    def test_predictions_are_close(self, epsilon: str, delta: str, keys: int) -> None:
+        """Of long noise within 3 %; of short noise within two users."""
+        whole = Privacy(epsilon, delta)
+        exact, quick = least_noise(whole, keys), least_noise(whole, keys, quick=True)
+        assert exact is not None
+        assert quick is not None
+        assert abs(even_chance(quick) - even_chance(exact)) <= max(0.03 * even_chance(exact), 2)
+
+    @pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 1e-12), (0.05, 1e-3), (1.0, 1e-6)])
+    def test_long_laws_follow_the_differential_equation(self, epsilon: float, delta: float) -> None:
+        """Against the recursion, cell by cell."""
+        order = many_keys._orders(epsilon, delta)[4]
+        for deviation in (60, 200):
+            slope = 2 * order * (order - 1) / deviation**2
+            exact, smooth = (
+                shape(order, slope, delta / 50, 1 << 20) for shape in (many_keys._shape, many_keys._smooth_shape)
+            )
+            assert exact is not None
+            assert smooth is not None
+            assert abs(len(exact) - len(smooth)) <= 2
+            middle = slice(len(exact) // 4, len(exact) // 2)
+            shift = (len(smooth) - len(exact)) // 2
+            assert smooth[middle.start + shift : middle.stop + shift] == pytest.approx(exact[middle], rel=0.01)
+
+    @pytest.mark.parametrize(
+        ("epsilon", "delta", "keys"), [("0.1", "1e-12", 20), ("1", "1e-6", 50), ("3", "1e-12", 5), ("10", "1e-12", 200)]
+    )
+    def test_floats_have_digits_for_a_small_delta(self, epsilon: str, delta: str, keys: int) -> None:
+        """Against the certificate, which is in integers. Without a tilt, errors are of the order of 1e-12."""
+        whole = Privacy(epsilon, delta)
+        noise = least_noise(whole, keys)
+        assert noise is not None
+        proved = certify_many_keys(replace(noise, offset=0), keys, whole).delta
+        law = replace(noise, offset=0).probabilities
+        assert many_keys._delta_in_floats(law, float(epsilon), keys) == pytest.approx(float(proved), rel=0.02)
 
     def test_curves_bound_the_law(self) -> None:
         """The Rényi divergences of the keys together, from the table in many digits."""
