@@ -42,10 +42,10 @@ _FIGURES = 6
 # the parts of the counts, and what each has of their mu**2
 COUNT_PARTS = {
     "keys per user": Fraction(1, 20),
-    "first counts": Fraction(1, 5),
+    "first counts": Fraction(3, 20),
     "lengths": Fraction(1, 20),
     "clipped": Fraction(1, 20),
-    "counts": Fraction(13, 20),
+    "counts": Fraction(7, 10),
 }
 
 

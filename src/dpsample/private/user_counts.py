@@ -140,7 +140,7 @@ class _Stage:
         def error(square: float) -> float:
             lost = float(users @ (middles * np.maximum(0, 1 - np.sqrt(square / middles)))) / total
             noise = (square + own) * self._deviation("counts") ** 2 / typical
-            return noise + (_UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2
+            return (noise + (_UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2) / (1 - lost) ** 2
 
         options = (base * 2 ** np.arange(0, len(users) - 0.9, 0.25)).tolist()
         square = min(options, key=error)
