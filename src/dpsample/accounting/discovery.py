@@ -38,6 +38,7 @@ FULL = 0.999  # a key is full with so many users that it is reported with this p
 TIMES = 3  # many keys are looked for if that has more than so many times the capacity of one key
 _ASIDE = Fraction(1, 50)  # of delta
 _FIGURES = 6
+_LEAST_SQUARE = Fraction(1, 10**8)  # less, and a table of noise would have more than a million cells
 
 # the parts of the counts, and what each has of their mu**2
 COUNT_PARTS = {
@@ -75,6 +76,12 @@ class UserBudget:
                 "the shares for the look, the total and the counts must leave some of the privacy for the keys",
                 f"{text(self.look + self.total)} of epsilon, {text(self.counts)} of mu**2",
                 "choose smaller ones",
+            )
+        if self.counts and self.square < _LEAST_SQUARE:
+            raise InvalidValue(
+                "counts of users need a larger epsilon",
+                f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
+                "release keys only (keys_only, --keys-only), or choose a larger one",
             )
 
     @property

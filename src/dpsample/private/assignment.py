@@ -8,7 +8,7 @@ later user whom that key had turned away takes it, and frees a unit of another k
 chain, and only the key at its end has one unit less. So the units are frequencies of which each user changes one, by
 one. This holds for every pair of orders, which therefore need not be secret.
 
-Never leave out keys with few users first, nor order keys by what was placed so far: both move more than one unit.
+Never leave out keys with few users first, nor order keys by what was placed so far: both may move more than one unit.
 All engines use this module.
 """
 
