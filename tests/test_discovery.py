@@ -314,7 +314,7 @@ def test_a_ledger_is_charged(tmp_path: Path) -> None:
         [entry] = read_ledger(path).entries
         assert entry.privacy == PRIVACY
         assert release.terms.ledger == entry.hash
-    with pytest.raises(dpsample.InvalidValue, match="budget"):
+    with pytest.raises(dpsample.InvalidValue, match="may spend"):
         dpsample.release(popular(), "word", user="user", privacy=PRIVACY, ledger=tmp_path / "epsilon.ledger")
 
 
