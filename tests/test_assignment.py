@@ -23,6 +23,7 @@ from dpsample.private.assignment import Assignment, Sizes, growing
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.engine.duckdb.sorting import Sort
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -53,7 +54,8 @@ def placed(pairs: Iterable[Pair], cap: int, users: Sequence[Any], keys: Sequence
 def deferred(pairs: Iterable[Pair], cap: int, users: Sequence[Any], keys: Sequence[Any]) -> dict[Any, int]:
     """The same by rounds: all users ask for their next key at a time; keys keep their first `cap` users so far."""
     rank = {user: n for n, user in enumerate(users)}
-    lists = {user: [key for key in keys if (user, key) in set(pairs)] for user in users}
+    present = set(pairs)
+    lists = {user: [key for key in keys if (user, key) in present] for user in users}
     asking, held = set(users), defaultdict(list)
     while asking:
         touched = set()
@@ -98,9 +100,9 @@ class Small:
         for user in range(users):
             self.has[:, user + 1, user] = False
         self.cap = rng.integers(1, 4, (datasets, 1, 1))
-        dataset, removed, user, key = np.nonzero(self.has)
+        dataset, removed, owner, key = np.nonzero(self.has)
         variant = dataset * (users + 1) + removed
-        owner = variant * users + user
+        owner = variant * users + owner
         self.begins = np.append(True, owner[1:] != owner[:-1])
         self.codes = variant * keys + key
         self.shape = (datasets, users + 1, keys)
@@ -175,11 +177,13 @@ def test_few_pairs_are_left_to_the_plain_loop(monkeypatch: pytest.MonkeyPatch) -
     codes = np.minimum(rng.random(len(owners)) ** -1.5, 50_000).astype(np.int64)
     order = np.lexsort((codes, owners))
     batch = pa.record_batch({"user": owners[order], "code": codes[order]})
-    looped = []
-    plain = Assignment._place_one_by_one
-    monkeypatch.setattr(
-        Assignment, "_place_one_by_one", lambda self, *rest: (looped.append(len(rest[0])), plain(self, *rest))
-    )
+    looped, plain = [], Assignment._place_one_by_one
+
+    def counted(self: Assignment, users: Ints, codes: Ints, room: Ints, last: int) -> None:
+        looped.append(len(users))
+        plain(self, users, codes, room, last)
+
+    monkeypatch.setattr(Assignment, "_place_one_by_one", counted)
     one, room, last = Assignment(), np.full(50_001, 18), -1
     for piece in growing([batch]):
         users = piece.column(0).to_numpy()
@@ -242,12 +246,12 @@ class Assigning:
         """Users (place 0) or keys (place 1) in the order of the engine."""
         rows = [value if isinstance(value, tuple) else (value,) for value in set(values)]
         names = [f"c{i}" for i in range(len(rows[0]))]
-        rows_of = pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+        table = pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
         if self.session is None:
-            from dpsample.private.engine.duckdb.assignment import order_sql
+            from dpsample.private.engine.duckdb.sorting import order_sql
 
             order = order_sql(names, int(SALTS._words[place]))
-            ordered = duckdb.sql(f"SELECT * FROM rows_of ORDER BY {order}, {', '.join(names)}").fetchall()
+            ordered = duckdb.from_arrow(table).order(f"{order}, {', '.join(names)}").fetchall()
         else:
             from pyspark.sql import functions as F  # noqa: N812
 
@@ -277,8 +281,10 @@ def assigning(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Assign
 def tied(monkeypatch: pytest.MonkeyPatch) -> None:
     """All hashes are equal: users and keys themselves decide."""
     import dpsample.private.engine.duckdb.assignment
+    import dpsample.private.engine.duckdb.sorting
 
-    monkeypatch.setattr(dpsample.private.engine.duckdb.assignment, "order_sql", lambda columns, salt: "7::UBIGINT")
+    for module in (dpsample.private.engine.duckdb.assignment, dpsample.private.engine.duckdb.sorting):
+        monkeypatch.setattr(module, "order_sql", lambda columns, salt: "7::UBIGINT")
     from pyspark.sql import functions as F  # noqa: N812
 
     import dpsample.private.engine.spark.assignment
@@ -330,12 +336,12 @@ def test_integers(assigning: Assigning) -> None:
 
 def ordered_integers(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """The orders of 32-bit integers in DuckDB, whose hash may depend on the width of a type."""
-    from dpsample.private.engine.duckdb.assignment import order_sql
+    from dpsample.private.engine.duckdb.sorting import order_sql
 
     orders = []
     for place in (0, 1):
         values = pa.table({"x": pa.array(sorted({pair[place] for pair in pairs}), pa.int32())})
-        found = duckdb.sql(f"SELECT x FROM values ORDER BY {order_sql(['x'], int(SALTS._words[place]))}, x")
+        found = duckdb.from_arrow(values).order(f"{order_sql(['x'], int(SALTS._words[place]))}, x")
         orders.append([x for (x,) in found.fetchall()])
     return orders[0], orders[1]
 
@@ -450,6 +456,16 @@ def test_a_user_more_in_any_place_of_the_order() -> None:
                 assert sorted(n for n in change.values() if n) in ([], [1])
 
 
+@pytest.mark.parametrize("sort", [Sort(parts=3), Sort(parts=8), Sort(ties=True), Sort(ties=True, parts=2)], ids=str)
+def test_however_pairs_are_sorted(sort: Sort, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, _ = text_table(zipf(3000, 500, seed=6))
+    with DuckDB(threads=1) as engine:
+        assigning = Assigning(engine, None, Path())
+        found = assigning.assigned(assigning.source(table), 5)
+        monkeypatch.setattr("dpsample.private.engine.duckdb.assignment.sorted_somehow", lambda work: work(sort))
+        assert assigning.assigned(assigning.source(table), 5) == found
+
+
 def test_the_salts_decide() -> None:
     table, _ = text_table(zipf(3000, 500, seed=6))
     outcomes = []
@@ -487,7 +503,7 @@ def test_little_memory(tmp_path: Path) -> None:
     )
     found = []
     for limit in (None, "300MB"):
-        with DuckDB(threads=2, memory_limit=limit, temp_dir=tmp_path) as engine:
+        with DuckDB(memory_limit=limit, temp_dir=tmp_path) as engine:
             found.append(Assigning(engine, None, tmp_path).assigned(Source(path, "k", user="u"), 18))
     assert found[0] == found[1]
     assert list(tmp_path.iterdir()) == [path]

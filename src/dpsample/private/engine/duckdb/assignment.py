@@ -1,25 +1,22 @@
 """Serial assignment: DuckDB numbers the keys and sorts the pairs; one pass over them places the units."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, growing, salts
+from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, salts
 from dpsample.private.engine.columns import positioned
+from dpsample.private.engine.duckdb.sorting import order_sql, sorted_pairs, sorted_somehow
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
-from dpsample.private.formats import Objects
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
-
-_T = TypeVar("_T")
 
 
 def assigned(
@@ -39,7 +36,9 @@ def assigned(
         _number_keys(engine, table, codes, key_salt, first)
         [(keys,)] = engine.run(f"SELECT count(*) FROM {codes}")
         rows = f"SELECT u, code FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
-        units, sizes = without_ties(lambda ties: _placed(sorted_pairs(engine, table, rows, user_salt, ties), keys, cap))
+        units, sizes = sorted_somehow(
+            lambda sort: _placed(sorted_pairs(engine, rows, table.objects, user_salt, sort), keys, cap)
+        )
         return Assigned(_source_of(engine, source, table, codes, units), sizes)
     finally:
         engine.drop(codes)
@@ -54,11 +53,6 @@ def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int) -> tuple[I
     return cap - room, sizes.counts()
 
 
-def order_sql(columns: list[str], salt: int) -> str:
-    """SQL of the salted hash by which users or keys are ordered; what has equal hashes is ordered by itself."""
-    return f"hash(xor(hash({', '.join(columns)}), {salt}::UBIGINT))"
-
-
 def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> None:
     """Make the table of all keys with their codes, 0, 1, ...: those of the prior order first, then by hash."""
     names = [f"k{i}" for i in range(len(table.keys))]
@@ -68,42 +62,6 @@ def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: p
     placed = f"({keys}) LEFT JOIN prior USING ({table.names})"
     objects = {**table.objects, "prior": lambda: prior}
     engine.run(f"CREATE TABLE {codes} AS SELECT {table.names}, {code} FROM {placed}", objects)
-
-
-class TieError(Exception):
-    """Two users have equal hashes."""
-
-
-def without_ties(work: Callable[[bool], _T]) -> _T:
-    """Do work that reads sorted pairs; once more, with users in the sort, if two of them have equal hashes."""
-    try:
-        return work(False)
-    except TieError:
-        pass
-    return work(True)
-
-
-def sorted_pairs(
-    engine: "DuckDB", table: Table, rows: str, salt: int, ties: bool, objects: Objects | None = None
-) -> Iterator[tuple[Flags, Ints]]:
-    """Sort rows of u and code by user and code; yield whether a row begins a user, and codes, each pair once.
-
-    Users are sorted by their hashes alone unless there are `ties`: to sort text costs twice as much. Users with equal
-    hashes are compared, so that a tie is always found.
-    """
-    order = "h, u, code" if ties else "h, code"
-    sql = f"SELECT {order_sql(['u'], salt)} AS h, u, code FROM ({rows}) ORDER BY {order}"
-    held: pa.RecordBatch | None = None  # the last row
-    for piece in growing(engine.stream(sql, {**table.objects, **(objects or {})})):
-        if held is not None:
-            [piece] = pa.Table.from_batches([held, piece]).combine_chunks().to_batches()
-        hashes, users, codes = piece.column(0).to_numpy(), piece.column(1), piece.column(2).to_numpy()
-        begins = np.append(held is None, pc.not_equal(users[1:], users[:-1]).to_numpy(zero_copy_only=False))
-        if not ties and (begins[1:] & (hashes[1:] == hashes[:-1])).any():
-            raise TieError
-        kept = begins | np.append(held is None, codes[1:] != codes[:-1])
-        yield begins[kept], codes[kept]
-        held = piece.slice(len(codes) - 1)
 
 
 def _source_of(engine: "DuckDB", source: Source, table: Table, codes: str, units: Ints) -> Source:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.duckdb.assignment import sorted_pairs, without_ties
+from dpsample.private.engine.duckdb.sorting import Sort, sorted_pairs, sorted_somehow
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.pairs import Pairs, of_complete_users
@@ -27,14 +27,14 @@ def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, path: Path) -> Pair
     wanted = positioned(keys, table.schema)
     engine.fill(table)
     rows = f"SELECT u, position AS code FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
-    found = {"wanted": lambda: wanted}
+    objects = {**table.objects, "wanted": lambda: wanted}
 
-    def write(ties: bool) -> None:
+    def write(sort: Sort) -> None:
         with path.open("wb") as file:
-            for begins, positions in sorted_pairs(engine, table, rows, 0, ties, found):
+            for begins, positions in sorted_pairs(engine, rows, objects, 0, sort):
                 (2 * positions + begins).tofile(file)
 
-    without_ties(write)
+    sorted_somehow(write)
     return Pairs(path)
 
 

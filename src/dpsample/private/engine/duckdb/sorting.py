@@ -1,0 +1,90 @@
+"""Pairs of users and codes of keys, in the order of users: sorted by DuckDB, in parts where memory is scarce."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsample.private.assignment import Flags, growing
+from dpsample.private.engine.duckdb.errors import is_out_of_memory
+from dpsample.private.formats import Objects
+from dpsample.scheme.sampling import Ints
+
+if TYPE_CHECKING:
+    from dpsample.private.engine.duckdb.engine import DuckDB
+
+_T = TypeVar("_T")
+
+_MOST_PARTS = 1024
+
+
+class TieError(Exception):
+    """Two users have equal hashes."""
+
+
+@dataclass(frozen=True)
+class Sort:
+    """How pairs are sorted. All ways lead to the same order, unless hashes are tied, which is found.
+
+    ties    users themselves are sorted, not only their hashes; for text it takes twice as long
+    parts   users are taken in this many ranges of hashes, one after the other
+    """
+
+    ties: bool = False
+    parts: int = 1
+
+
+def sorted_somehow(work: Callable[[Sort], _T]) -> _T:
+    """Do work that reads sorted pairs; all over again in another way if users are tied, or if memory is too small."""
+    sort = Sort()
+    while True:
+        try:
+            return work(sort)
+        except TieError:
+            following = replace(sort, ties=True)
+        except (duckdb.Error, OSError) as error:
+            if sort.parts >= _MOST_PARTS or not is_out_of_memory(error):
+                raise
+            following = replace(sort, parts=4 * sort.parts)
+        sort = following
+
+
+def order_sql(columns: list[str], salt: int) -> str:
+    """SQL of the salted hash by which users or keys are ordered; what has equal hashes is ordered by itself."""
+    return f"hash(xor(hash({', '.join(columns)}), {salt}::UBIGINT))"
+
+
+def sorted_pairs(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort: Sort) -> Iterator[tuple[Flags, Ints]]:
+    """Sort rows of u and code by user and code; yield whether a row begins a user, and codes, each pair once."""
+    last: pa.RecordBatch | None = None  # row
+    for piece in growing(_sorted(engine, rows, objects, salt, sort)):
+        hashes, users, codes = (_changes(column, i, last) for i, column in enumerate(piece.columns))
+        # another hash means another user; another user with the same hash is tied
+        if not sort.ties and np.count_nonzero(users) != np.count_nonzero(hashes):
+            raise TieError
+        first = users | codes
+        numbers = piece.column(2).to_numpy()
+        yield (users, numbers) if first.all() else (users[first], numbers[first])
+        last = piece.slice(piece.num_rows - 1)
+
+
+def _changes(column: pa.Array, place: int, last: pa.RecordBatch | None) -> Flags:
+    """Whether each value differs from the one before."""
+    changes = np.ones(len(column), np.bool_)
+    if last is not None:
+        changes[0] = column[0] != last.column(place)[0]
+    changes[1:] = pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    return changes
+
+
+def _sorted(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort: Sort) -> Iterator[pa.RecordBatch]:
+    hashed = f"SELECT {order_sql(['u'], salt)} AS h, u, code FROM ({rows})"
+    order = "h, u, code" if sort.ties else "h, code"
+    width = -(-(1 << 64) // sort.parts)
+    for low in range(0, 1 << 64, width):
+        own = "" if sort.parts == 1 else f" WHERE h >= {low}::UBIGINT AND h <= {min(low + width, 1 << 64) - 1}::UBIGINT"
+        yield from engine.stream(f"SELECT h, u, code FROM ({hashed}){own} ORDER BY {order}", objects)
