@@ -44,10 +44,9 @@ def order_column(columns: list[Any], salt: int) -> Any:
 
 
 def units_of(made: Frame, kept: Any) -> Frame:
-    """Return the units of keys as a source with frequencies."""
-    data = kept.filter(F.col("frequency").isNotNull()).select(*made.names, "frequency")
-    keys = [F.col(name) for name in made.names]
-    return replace(made, data=data, keys=keys, frequency=F.col("frequency"), user=None, drop_null=False, part=None)
+    """Return the units of keys as a source with frequencies: all rows but that of the sizes, which has no key."""
+    data, keys = kept.select(*made.names, "frequency"), [F.col(name) for name in made.names]
+    return replace(made, data=data, keys=keys, frequency=F.col("frequency"), user=None, drop_null=True, part=None)
 
 
 def sizes_of(kept: Any) -> Ints:
