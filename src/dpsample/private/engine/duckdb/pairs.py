@@ -34,7 +34,11 @@ def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, path: Path) -> Pair
             for begins, positions in sorted_pairs(engine, rows, objects, 0, sort):
                 (2 * positions + begins).tofile(file)
 
-    sorted_somehow(write)
+    try:
+        sorted_somehow(write)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
     return Pairs(path)
 
 
