@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, salts
 from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.duckdb.sorting import order_sql, sorted_pairs, sorted_somehow
+from dpsample.private.engine.duckdb.sorting import code_sql, order_sql, sorted_pairs, sorted_somehow
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
@@ -33,9 +33,9 @@ def assigned(
     user_salt, key_salt = salts(coins)
     codes = engine.name()
     try:
-        _number_keys(engine, table, codes, key_salt, first)
-        [(keys,)] = engine.run(f"SELECT count(*) FROM {codes}")
-        rows = f"SELECT u, code FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
+        keys, match = _number_keys(engine, table, codes, key_salt, first)
+        hashed = f"SELECT *, {order_sql(_names(table), key_salt)} AS kh FROM ({table.all_pairs})"
+        rows = f"SELECT u, {code_sql('code', keys)} AS code FROM ({hashed}) JOIN {codes} USING ({match})"
         units, sizes = sorted_somehow(
             lambda sort: _placed(sorted_pairs(engine, rows, table.objects, user_salt, sort), keys, cap)
         )
@@ -53,15 +53,30 @@ def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int) -> tuple[I
     return cap - room, sizes.counts()
 
 
-def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> None:
-    """Make the table of all keys with their codes, 0, 1, ...: those of the prior order first, then by hash."""
-    names = [f"k{i}" for i in range(len(table.keys))]
+def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> tuple[int, str]:
+    """Make the table of all keys, with their hashes and codes; return how many there are, and what tells them apart.
+
+    Codes are 0, 1, ...: the keys of the prior order first, then all others by hash. Keys are told apart by their hashes
+    unless two of these are equal: to sort and to join text takes longer.
+    """
     keys = f"SELECT DISTINCT {table.names} FROM ({table.all_pairs})"
-    order = ", ".join(["position NULLS LAST", order_sql(names, salt), *names])
-    code = f"row_number() OVER (ORDER BY {order}) - 1 AS code"
-    placed = f"({keys}) LEFT JOIN prior USING ({table.names})"
-    objects = {**table.objects, "prior": lambda: prior}
-    engine.run(f"CREATE TABLE {codes} AS SELECT {table.names}, {code} FROM {placed}", objects)
+    hashed = f"SELECT *, {order_sql(_names(table), salt)} AS kh FROM ({keys}) LEFT JOIN prior USING ({table.names})"
+
+    def make(order: str) -> tuple[int, int]:
+        code = f"row_number() OVER (ORDER BY position NULLS LAST, {order}) - 1 AS code"
+        rows = f"SELECT {table.names}, kh, {code} FROM ({hashed})"
+        engine.run(f"CREATE OR REPLACE TABLE {codes} AS {rows}", {**table.objects, "prior": lambda: prior})
+        [(number, hashes)] = engine.run(f"SELECT count(*), count(DISTINCT kh) FROM {codes}")
+        return int(number), int(hashes)
+
+    number, hashes = make("kh")
+    if number == hashes:
+        return number, "kh"
+    return make(f"kh, {table.names}")[0], table.names
+
+
+def _names(table: Table) -> list[str]:
+    return [f"k{i}" for i in range(len(table.keys))]
 
 
 def _source_of(engine: "DuckDB", source: Source, table: Table, codes: str, units: Ints) -> Source:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.duckdb.sorting import Sort, sorted_pairs, sorted_somehow
+from dpsample.private.engine.duckdb.sorting import Sort, code_sql, sorted_pairs, sorted_somehow
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.pairs import Pairs, of_complete_users
@@ -26,7 +26,8 @@ def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, path: Path) -> Pair
         raise nobody_refusal()
     wanted = positioned(keys, table.schema)
     engine.fill(table)
-    rows = f"SELECT u, position AS code FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
+    code = code_sql("position", keys.num_rows)
+    rows = f"SELECT u, {code} AS code FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
     objects = {**table.objects, "wanted": lambda: wanted}
 
     def write(sort: Sort) -> None:

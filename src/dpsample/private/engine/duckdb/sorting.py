@@ -58,6 +58,11 @@ def order_sql(columns: list[str], salt: int) -> str:
     return f"hash(xor(hash({', '.join(columns)}), {salt}::UBIGINT))"
 
 
+def code_sql(column: str, codes: int) -> str:
+    """SQL of a code below `codes`, as short as it can be: less is to be sorted."""
+    return f"{column}::{'INTEGER' if codes < 1 << 31 else 'BIGINT'}"
+
+
 def sorted_pairs(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort: Sort) -> Iterator[tuple[Flags, Ints]]:
     """Sort rows of u and code by user and code; yield whether a row begins a user, and codes, each pair once."""
     last: pa.RecordBatch | None = None  # row
@@ -67,7 +72,7 @@ def sorted_pairs(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort:
         if not sort.ties and np.count_nonzero(users) != np.count_nonzero(hashes):
             raise TieError
         first = users | codes
-        numbers = piece.column(2).to_numpy()
+        numbers = piece.column(2).to_numpy().astype(np.int64)
         yield (users, numbers) if first.all() else (users[first], numbers[first])
         last = piece.slice(piece.num_rows - 1)
 
