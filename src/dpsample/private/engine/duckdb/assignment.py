@@ -8,7 +8,15 @@ import pyarrow as pa
 
 from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, salts
 from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.duckdb.sorting import code_sql, order_sql, sorted_pairs, sorted_somehow
+from dpsample.private.engine.duckdb.sorting import (
+    Sort,
+    TieError,
+    code_sql,
+    order_sql,
+    ranges_sql,
+    sorted_pairs,
+    sorted_somehow,
+)
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
@@ -61,18 +69,28 @@ def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: p
     """
     keys = f"SELECT DISTINCT {table.names} FROM ({table.all_pairs})"
     hashed = f"SELECT *, {order_sql(_names(table), salt)} AS kh FROM ({keys}) LEFT JOIN prior USING ({table.names})"
+    objects = {**table.objects, "prior": lambda: prior}
 
-    def make(order: str) -> tuple[int, int]:
-        code = f"row_number() OVER (ORDER BY position NULLS LAST, {order}) - 1 AS code"
-        rows = f"SELECT {table.names}, kh, {code} FROM ({hashed})"
-        engine.run(f"CREATE OR REPLACE TABLE {codes} AS {rows}", {**table.objects, "prior": lambda: prior})
-        [(number, hashes)] = engine.run(f"SELECT count(*), count(DISTINCT kh) FROM {codes}")
-        return int(number), int(hashes)
+    def make(sort: Sort) -> tuple[int, str]:
+        order, match, number = ("kh", "kh", 0) if not sort.ties else (f"kh, {table.names}", table.names, 0)
+        into = f"CREATE OR REPLACE TABLE {codes} AS"
+        for condition in _conditions(sort.parts):
+            code = f"{number} + row_number() OVER (ORDER BY position NULLS LAST, {order}) - 1 AS code"
+            engine.run(f"{into} SELECT {table.names}, kh, {code} FROM ({hashed}) WHERE {condition}", objects)
+            [(added, hashes)] = engine.run(f"SELECT count(*), count(DISTINCT kh) FROM {codes} WHERE code >= {number}")
+            if not sort.ties and added != hashes:
+                raise TieError
+            number, into = number + added, f"INSERT INTO {codes}"
+        return number, match
 
-    number, hashes = make("kh")
-    if number == hashes:
-        return number, "kh"
-    return make(f"kh, {table.names}")[0], table.names
+    return sorted_somehow(make)
+
+
+def _conditions(parts: int) -> list[str]:
+    """Conditions that divide keys into parts, in their order: those of the prior order, then ranges of hashes."""
+    if parts == 1:
+        return ["true"]
+    return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges_sql("kh", parts))]
 
 
 def _names(table: Table) -> list[str]:

@@ -1,4 +1,4 @@
-"""Pairs of users and codes of keys, in the order of users: sorted by DuckDB, in parts where memory is scarce."""
+"""Users and keys in their orders: sorted by DuckDB, in parts where memory is scarce."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,15 +23,15 @@ _MOST_PARTS = 1024
 
 
 class TieError(Exception):
-    """Two users have equal hashes."""
+    """Two users, or two keys, have equal hashes."""
 
 
 @dataclass(frozen=True)
 class Sort:
-    """How pairs are sorted. All ways lead to the same order, unless hashes are tied, which is found.
+    """How pairs or keys are sorted. All ways lead to the same order, unless hashes are tied, which is found.
 
-    ties    users themselves are sorted, not only their hashes; for text it takes twice as long
-    parts   users are taken in this many ranges of hashes, one after the other
+    ties    users or keys themselves are sorted, not only their hashes; for text it takes twice as long
+    parts   they are taken in this many ranges of hashes, one after the other
     """
 
     ties: bool = False
@@ -39,7 +39,7 @@ class Sort:
 
 
 def sorted_somehow(work: Callable[[Sort], _T]) -> _T:
-    """Do work that reads sorted pairs; all over again in another way if users are tied, or if memory is too small."""
+    """Do work that sorts; all over again in another way if hashes are tied, or if memory is too small."""
     sort = Sort()
     while True:
         try:
@@ -61,6 +61,18 @@ def order_sql(columns: list[str], salt: int) -> str:
 def code_sql(column: str, codes: int) -> str:
     """SQL of a code below `codes`, as short as it can be: less is to be sorted."""
     return f"{column}::{'INTEGER' if codes < 1 << 31 else 'BIGINT'}"
+
+
+def ranges_sql(column: str, parts: int) -> list[str]:
+    """SQL of conditions that divide hashes into ranges, in ascending order.
+
+    >>> ranges_sql("h", 2)
+    ['true AND h <= 9223372036854775807::UBIGINT', 'h > 9223372036854775807::UBIGINT AND true']
+    """
+    cuts = [f"{(part << 64) // parts - 1}::UBIGINT" for part in range(1, parts)]
+    above = ["true", *(f"{column} > {cut}" for cut in cuts)]
+    below = [*(f"{column} <= {cut}" for cut in cuts), "true"]
+    return [f"{low} AND {high}" for low, high in zip(above, below, strict=True)]
 
 
 def sorted_pairs(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort: Sort) -> Iterator[tuple[Flags, Ints]]:
@@ -89,7 +101,5 @@ def _changes(column: pa.Array, place: int, last: pa.RecordBatch | None) -> Flags
 def _sorted(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort: Sort) -> Iterator[pa.RecordBatch]:
     hashed = f"SELECT {order_sql(['u'], salt)} AS h, u, code FROM ({rows})"
     order = "h, u, code" if sort.ties else "h, code"
-    width = -(-(1 << 64) // sort.parts)
-    for low in range(0, 1 << 64, width):
-        own = "" if sort.parts == 1 else f" WHERE h >= {low}::UBIGINT AND h <= {min(low + width, 1 << 64) - 1}::UBIGINT"
-        yield from engine.stream(f"SELECT h, u, code FROM ({hashed}){own} ORDER BY {order}", objects)
+    for own in ranges_sql("h", sort.parts):
+        yield from engine.stream(f"SELECT h, u, code FROM ({hashed}) WHERE {own} ORDER BY {order}", objects)
