@@ -173,7 +173,7 @@ class Spark:
             kept = self.keep(placed)
             return kept, sizes_of(kept)
 
-        kept, sizes = self.job("assigning users", source.columns, place)
+        kept, sizes = self.job("assigning users", source.columns, place, large=True)
         assigned_source = Source(kept, source.key, "frequency")
         self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
         return Assigned(assigned_source, sizes)
