@@ -32,7 +32,9 @@ Flags = NDArray[np.bool_]
 SIZES: Final = 64  # classes of numbers of keys; the last has all numbers above 2**62
 _FIRST_ROWS = 1 << 10  # of the first piece; a first piece with most pairs would leave most of them to the plain loop
 _MOST_ROWS = 1 << 17  # of a piece
-_ROUNDS = 2  # of placing at sinks; a third one finds next to none
+_ROUNDS = (
+    2  # of placing at sinks; of 10**7 pairs 47,000 are left to the loop after one, 22,200 after two, 21,600 after three
+)
 
 
 @dataclass(frozen=True)
