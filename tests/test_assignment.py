@@ -198,15 +198,26 @@ def test_sizes_wherever_batches_end(numbers: list[int], ends: list[int]) -> None
     for start, end in pairwise([0, *sorted(min(end, len(begins)) for end in ends), len(begins)]):
         sizes.add(begins[start:end])
     oracle = sizes_of((user, key) for user, n in enumerate(numbers) for key in range(n))
-    assert sizes.counts().tolist() == oracle
+    assert sizes.counts()[0].tolist() == oracle
+    assert sizes.counts()[1].sum() == sum(numbers)
     assert sum(oracle) == len(numbers)
 
 
 def test_classes_of_sizes_are_exact() -> None:
     for m in (1, 2, 3, 4, 5, 8, 9, 2**31, 2**31 + 1, 2**52, 2**52 + 1):
         found = assignment._classified(np.array([m]))
-        assert np.flatnonzero(found).tolist() == [(m - 1).bit_length()]
-        assert len(found) == 64
+        assert np.flatnonzero(found[0]).tolist() == np.flatnonzero(found[1]).tolist() == [(m - 1).bit_length()]
+        assert found[1].sum() == m
+        assert found.shape == (2, 64)
+
+
+def test_keys_are_added_up_to_a_power_of_two() -> None:
+    sizes = Sizes()
+    for n in (1, 2, 3, 4, 5, 17, 100):
+        sizes.add(np.arange(n) == 0)
+    made = assignment.Assigned(None, *sizes.counts())  # type: ignore[arg-type]
+    for most in (1, 4, 16, 64, 256):
+        assert made.kept(most) == sum(min(n, most) for n in (1, 2, 3, 4, 5, 17, 100))
 
 
 # ---- through the engines

@@ -42,15 +42,17 @@ class Assigned:
     """What users gave: `source` has each key that took units, with their number as its frequency.
 
     `sizes[b]` is the number of users with m distinct keys for which ``(m - 1).bit_length() == b``: 1, 2, 3 to 4, 5 to
-    8, ... keys. Both are as private as the data.
+    8, ... keys; `keys[b]` is how many keys these have in all. All are as private as the data.
     """
 
     source: "Source"
     sizes: Ints
+    keys: Ints
 
     def kept(self, most: int) -> int:
-        """TODO."""
-        raise NotImplementedError
+        """Return the sum over users of their number of keys, each up to `most`, a power of two."""
+        rows = (most - 1).bit_length() + 1
+        return int(self.keys[:rows].sum()) + most * int(self.sizes[rows:].sum())
 
     def __repr__(self) -> str:
         return "Assigned()"
@@ -141,12 +143,12 @@ class Sizes:
     >>> sizes = Sizes()
     >>> sizes.add(np.array([True, False, False]))
     >>> sizes.add(np.array([False, True]))
-    >>> sizes.counts()[:3].tolist()
-    [1, 0, 1]
+    >>> sizes.counts()[:, :3].tolist()
+    [[1, 0, 1], [1, 0, 4]]
     """
 
     def __init__(self) -> None:
-        self._counts = np.zeros(SIZES, np.int64)
+        self._counts = np.zeros((2, SIZES), np.int64)
         self._held = 0  # keys of the last user so far
 
     def add(self, begins: Flags) -> None:
@@ -160,13 +162,17 @@ class Sizes:
         self._held = len(begins) - int(starts[-1])
 
     def counts(self) -> Ints:
-        """Return the numbers of users in each class of numbers of keys, once all rows were added."""
+        """Return the numbers of users in each class of numbers of keys, and of their keys, once all rows were added."""
         return self._counts + _classified(np.array([self._held] if self._held else [], np.int64))
 
 
 def _classified(numbers: Ints) -> Ints:
-    """Count positive numbers m by ``(m - 1).bit_length()``, which is the exponent of m - 1 as a float."""
-    return np.bincount(np.frexp((numbers - 1).astype(np.float64))[1], minlength=SIZES).astype(np.int64)
+    """Count and add up positive numbers m by ``(m - 1).bit_length()``, which is the exponent of m - 1 as a float."""
+    counts = np.zeros((2, SIZES), np.int64)
+    place = np.frexp((numbers - 1).astype(np.float64))[1]
+    counts[0] = np.bincount(place, minlength=SIZES)
+    np.add.at(counts[1], place, numbers)
+    return counts
 
 
 def growing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -47,7 +47,7 @@ def assigned(
         units, sizes = sorted_somehow(
             lambda sort: _placed(sorted_pairs(engine, rows, table.objects, user_salt, sort), keys, cap)
         )
-        return Assigned(_source_of(engine, source, table, codes, units), sizes)
+        return Assigned(_source_of(engine, source, table, codes, units), *sizes)
     finally:
         engine.drop(codes)
 

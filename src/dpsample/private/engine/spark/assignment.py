@@ -50,9 +50,10 @@ def units_of(made: Frame, kept: Any) -> Frame:
 
 
 def sizes_of(kept: Any) -> Ints:
-    """Return the numbers of users by their number of keys."""
+    """Return the numbers of users by their number of keys, and of their keys."""
     rows = kept.filter(F.col("sizes").isNotNull()).select("sizes").collect()
-    return sum((np.frombuffer(bytes(row[0]), "<i8") for row in rows), start=np.zeros(SIZES, np.int64))
+    found = sum((np.frombuffer(bytes(row[0]), "<i8") for row in rows), start=np.zeros(2 * SIZES, np.int64))
+    return found.reshape(2, SIZES)
 
 
 def _place(cap: int) -> Callable[[Batches], Batches]:

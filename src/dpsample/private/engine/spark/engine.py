@@ -176,7 +176,7 @@ class Spark:
         kept, sizes = self.job("assigning users", source.columns, place, large=True)
         assigned_source = Source(kept, source.key, "frequency")
         self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
-        return Assigned(assigned_source, sizes)
+        return Assigned(assigned_source, *sizes)
 
     def pairs_of(self, source: Source, keys: pa.Table) -> Pairs:
         """Put the users of just these distinct keys aside: they are kept on the workers, divided by user."""
