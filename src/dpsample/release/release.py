@@ -6,6 +6,7 @@ terms. This module imports nothing that can see private data: what follows a rel
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -17,11 +18,10 @@ from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.explain import explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.questions import quantiles, ranking, sums
-from dpsample.questions.remainder import remainder
+from dpsample.questions import counted, tokens
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Weight, Where
-from dpsample.release.rows import checked_rows, release_schema, token_cells
+from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
@@ -113,6 +113,11 @@ class Release:
         """The terms and the number of rows, as a file states them."""
         return self._terms.to_json(len(self))
 
+    @property
+    def _questions(self) -> ModuleType:
+        """Where questions are answered: `tokens` and `counted` have the same names."""
+        return tokens if self._terms.counts is None else counted
+
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
         write_table(path, self._table.to_batches(), self._table.schema, self.metadata, force=force, format=format)
@@ -190,7 +195,7 @@ class Release:
         >>> [(letter, estimate.keys) for letter, estimate in release.sum(by="left(word, 1)")]
         [('c', 3), ('d', 2), ('e', 1)]
         """
-        answer: Estimate | Estimates = sums.total(
+        answer: Estimate | Estimates = self._questions.total(
             self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes
         )
         return answer
@@ -241,7 +246,7 @@ class Release:
         >>> round(release.count_keys("length(word) = 3", at_least=100).value)
         3
         """
-        answer: Estimate | Estimates = sums.count_keys(
+        answer: Estimate | Estimates = self._questions.count_keys(
             self,
             at_least,
             where=where,
@@ -302,7 +307,7 @@ class Release:
         >>> 2600 < release.mean(["cat", "cow", "dog"]).value < 2680
         True
         """
-        answer: Estimate | Estimates = sums.mean(
+        answer: Estimate | Estimates = self._questions.mean(
             self,
             where,
             weight,
@@ -334,7 +339,10 @@ class Release:
         True
         """
         shares = [shares] if isinstance(shares, int | float) else shares
-        return quantiles.quantiles(self, shares, where, level=level, attributes=attributes, at_least=at_least)
+        answer: Estimates = self._questions.quantiles(
+            self, shares, where, level=level, attributes=attributes, at_least=at_least
+        )
+        return answer
 
     def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """List the k keys with the largest estimates, each with the probability that it is one of the top k.
@@ -346,7 +354,8 @@ class Release:
         >>> release.top(2).groups["word"].to_pylist()
         ['cat', 'dog']
         """
-        return ranking.top(self, k, where, level=level, attributes=attributes)
+        answer: Estimates = self._questions.top(self, k, where, level=level, attributes=attributes)
+        return answer
 
     def each_key(self, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """Estimate the frequency of each selected key that was reported, in the order of the release.
@@ -358,7 +367,8 @@ class Release:
         >>> cat.low < 5005 < cat.high
         True
         """
-        return ranking.each_key(self, where, level=level, attributes=attributes)
+        answer: Estimates = self._questions.each_key(self, where, level=level, attributes=attributes)
+        return answer
 
     def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
         """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent.
@@ -370,7 +380,8 @@ class Release:
         >>> release.rank("cow").value
         3.0
         """
-        return ranking.rank(self, key, where, level=level, attributes=attributes)
+        answer: Estimate = self._questions.rank(self, key, where, level=level, attributes=attributes)
+        return answer
 
     def compare(self, a: Any, b: Any) -> float:
         """Return the probability that key a is more frequent than key b. Both were reported.
@@ -379,7 +390,8 @@ class Release:
         >>> 0.5 < release.compare("dogma", "eel") < 1
         True
         """
-        return ranking.compare(self, a, b)
+        probability: float = self._questions.compare(self, a, b)
+        return probability
 
     def other(self, level: float = 0.95) -> Estimate:
         """Estimate the number of elements whose keys were not reported; for releases with a total and with tokens.
@@ -391,14 +403,8 @@ class Release:
         >>> 500 < other.low < other.value < other.high < 700
         True
         """
-        if self.total is None or self.grid is None:
-            raise InvalidValue(
-                "the remainder follows from a total and from tokens",
-                "a release without " + ("a total" if self.total is None else "tokens"),
-                "make one with total=True (--with-total)" + ("" if self.grid else ", and not keys only"),
-            )
-        cells = token_cells(self._table.column("token"), self.grid)
-        return remainder(cells, self.sampling, self.per_key, self.grid, self.total, level)
+        answer: Estimate = self._questions.other(self, level)
+        return answer
 
     def report(
         self,
