@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _WORK = 4_000_000  # draws of a number of users
 _DRAWS = 40, 1000  # of all keys together: fewest and most
+_AT_ONCE = 200_000  # of these, in memory
 _FAR = 7.0  # errors beyond which a normal law has nothing that matters
 _POINTS = 64  # at which the law of a key is taken, for its rank
 
@@ -129,11 +130,11 @@ def _in_the_top(keys: CountedKeys, places: Ints, k: int) -> Floats:
     generator = np.random.default_rng(0)
     draws = int(np.clip(_WORK // len(near), *_DRAWS))
     probability = np.zeros(len(places))
-    for _ in range(draws):
-        drawn = values + errors * generator.standard_normal(len(near))
-        kth, following = np.partition(drawn, [-k, -k - 1])[[-k, -k - 1]]
-        needed = np.where(drawn[ours] >= kth, following, kth)
-        probability += normal_probability((values[ours] - needed) / errors[ours])
+    for start in range(0, draws, size := max(1, _AT_ONCE // len(near))):
+        drawn = values + errors * generator.standard_normal((min(size, draws - start), len(near)))
+        kth, following = np.partition(drawn, [-k, -k - 1], axis=1)[:, [-k, -k - 1]].T[:, :, None]
+        needed = np.where(drawn[:, ours] >= kth, following, kth)
+        probability += normal_probability((values[ours] - needed) / errors[ours]).sum(0)
     return probability / draws
 
 
