@@ -1,7 +1,8 @@
 """Release: the only publishable object, and its file.
 
-A release is a table of keys, each with its token and an estimate of its frequency, sorted by key, together with its
-terms. This module imports nothing that can see private data: what follows a release is post-processing.
+A release is a table of keys, each with its token and an estimate of its frequency, or with its number of users, sorted
+by key, together with its terms. This module imports nothing that can see private data: what follows a release is
+post-processing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.files import PathLike, read_table, rebatch, write_table
-from dpsample.presentation.explain import explain_spent
+from dpsample.presentation.explain import explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.questions import counted, tokens
@@ -55,7 +56,10 @@ class Release:
 
     @property
     def table(self) -> pa.Table:
-        """The rows, as an Arrow table: key column(s), token, estimate."""
+        """The rows, as an Arrow table: key column(s), token, estimate.
+
+        Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error.
+        """
         return self._table
 
     @property
@@ -80,7 +84,10 @@ class Release:
 
     @property
     def total(self) -> Total | None:
-        """The private total of elements, if the release has one; at user level, of the keys that users kept."""
+        """The private total of elements, if the release has one; at user level, of the keys that users kept.
+
+        Without a contribution bound it has each user with up to so many keys as its `sensitivity`.
+        """
         return self._terms.total
 
     @property
@@ -90,7 +97,7 @@ class Release:
 
     @property
     def grid(self) -> int | None:
-        """The grid: tokens are multiples of 1/grid; None for keys only."""
+        """The grid: tokens are multiples of 1/grid; None if there are no tokens."""
         return self._terms.grid
 
     @property
@@ -100,12 +107,12 @@ class Release:
 
     @property
     def estimator(self) -> str | None:
-        """The name of the estimator of the column `estimate`; None for keys only."""
+        """The name of the estimator of the column `estimate`; None if there are no tokens."""
         return self._terms.estimator
 
     @property
     def keys_only(self) -> bool:
-        """Whether there are neither tokens nor estimates."""
+        """Whether there are keys and no numbers."""
         return self._terms.keys_only
 
     @property
@@ -188,6 +195,8 @@ class Release:
         level       the nominal coverage of the interval
         attributes  a table of key attributes: an Arrow table, a data frame, or a Parquet, CSV or Arrow file. It has
                     the key columns, each key once, and further columns for `where`, `weight` and `by`
+
+        A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100".
 
         >>> from dpsample.release.example import release
         >>> release.sum("word LIKE 'cat%'").keys
@@ -394,7 +403,7 @@ class Release:
         return probability
 
     def other(self, level: float = 0.95) -> Estimate:
-        """Estimate the number of elements whose keys were not reported; for releases with a total and with tokens.
+        """Estimate the number of elements whose keys were not reported; for releases with a total and with numbers.
 
         `level` is the nominal coverage of the interval.
 
@@ -458,16 +467,24 @@ class Release:
 
     def _summary(self) -> list[str]:
         n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
-        what = "keys only" if self.keys_only else "with tokens and estimates"
+        terms, what = self._terms, "with tokens and estimates"
+        if self.keys_only:
+            what = "keys only"
+        elif terms.counts is not None:
+            what = "with numbers of users"
         lines = [
             f"{n}, {what}",
-            f"privacy   {explain_spent(self.privacy)}, for each {self._terms.protects}",
-            f"sampling  {self.sampling!r}",
+            f"privacy   {explain_spent(self.privacy)}, for each {terms.protects}",
+            f"sampling  {self.sampling!r}" if terms.discovery is None else f"found by  {terms.discovery}",
         ]
-        if self._terms.part is not None:
-            lines.append(f"part      {self._terms.part}")
-        if not self.keys_only:
+        if terms.part is not None:
+            lines.append(f"part      {terms.part}")
+        if terms.grid is not None:
             lines.append(f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}")
+        if terms.max_keys is not None and not self.keys_only:
+            lines.append("numbers   of the keys that users kept: too low where users have more keys")
+        if terms.counts is not None:
+            lines.append(f"counts    {explain_counts(terms.counts)}")
         if self.total is not None:
             low, high = self.total.interval()
             lines.append(f"total     {self.total.value:,} (95 %: {low:,} to {high:,})")
