@@ -11,6 +11,7 @@ import json
 import math
 import re
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from dpsample.accounting.discovery import (
 from dpsample.accounting.totals import Total
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.presentation.report import display, make_report
-from dpsample.questions.counted_keys import CountedKeys
+from dpsample.questions.counted_keys import CountedKeys, Reached, most_false
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching
@@ -136,13 +137,69 @@ def test_reported_keys_are_a_lower_bound(few: Release) -> None:
     assert few.sum(of="keys", by="left(key, 1)")["c"].value == 2
 
 
+def ends(keys: list[tuple[float, float]], c: float) -> tuple[list[int], list[int]]:
+    """Lower and upper ends of intervals of c errors."""
+    lows = [max(math.floor(m - c * e), 1) for m, e in keys]
+    return lows, [max(math.ceil(m + c * e), 1) for m, e in keys]
+
+
+@cache
+def unlikely(misjudged: int, keys: int, c: float, tail: float) -> bool:
+    """Whether so many of these keys, or more, are misjudged by c errors with a small probability."""
+    return misjudged > 0 and bool(stats.binom.sf(misjudged - 1, keys, stats.norm.sf(c)) <= tail * (1 + 1e-9))
+
+
+def number_bounds(keys: list[tuple[float, float]], least: int, level: float) -> tuple[int, int]:
+    """Bounds of the number of keys from `least` on: all numbers that no count of keys makes unlikely."""
+    n, tail = len(keys), (1 - level) / 6
+    possible = set(range(n + 1))
+    for c in (1.0, 2.0, float(stats.norm.isf(tail / n))):
+        lows, highs = ends(keys, c)
+        above, below = sum(low >= least for low in lows), sum(high < least for high in highs)
+        for number in range(n + 1):
+            too_high, too_low = above - number, below - (n - number)  # at least so many keys are misjudged
+            if unlikely(too_high, n - number, c, tail) or unlikely(too_low, number, c, tail):
+                possible.discard(number)
+    return min(possible), max(possible)
+
+
+def order_bounds(keys: list[tuple[float, float]], smallest: int, level: float) -> tuple[float, float]:
+    """Bounds of the n-th smallest number: those that bounds of numbers of keys leave."""
+    n = len(keys)
+    reaches = (1.0, 2.0, float(stats.norm.isf((1 - level) / 6 / n)))
+    users = {1} | {end for c in reaches for part in ends(keys, c) for end in part}  # where numbers of keys change
+    low = max(x for x in users if number_bounds(keys, x, level)[0] >= n - smallest + 1)
+    high = min(x for x in users if number_bounds(keys, x + 1, level)[1] <= n - smallest)
+    return float(low), float(high)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+def test_bounds_of_numbers_of_keys(level: float) -> None:
+    generator = np.random.default_rng(2)
+    for n in (1, 2, 7, 40):
+        values, errors = generator.uniform(1, 60, n), generator.uniform(1, 9, n)
+        keys = list(zip(values.tolist(), errors.tolist(), strict=True))
+        reached = Reached(CountedKeys(np.arange(n), np.ones(n), values, errors), level)
+        for least in (1, 2, 15, 30, 31, 59, 90):
+            assert (reached.fewest(least), reached.most(least)) == number_bounds(keys, least, level)
+        if n <= 7:
+            for place in range(n):
+                assert (reached.low(place), reached.high(place)) == order_bounds(keys, n - place, level)
+
+
+@pytest.mark.parametrize(("keys", "p", "tail"), [(300, 0.1587, 0.004), (300, 0.0228, 1e-9), (60, 0.5, 0.3)])
+def test_how_many_may_be_misjudged(keys: int, p: float, tail: float) -> None:
+    expected = [next(b for b in range(n + 1) if stats.binom.sf(b, n, p) <= tail) for n in range(keys + 1)]
+    assert most_false(keys, p, tail).tolist() == expected
+
+
 def test_keys_of_at_least_so_many_users(few: Release) -> None:
     answer = few.count_keys(at_least=42)
     laws = {key: stats.truncnorm((0.5 - m) / e, math.inf, m, e) for key, (m, e) in FEW.items()}
     p = np.array([law.sf(41.5) for law in laws.values()])
     assert answer.value == pytest.approx(p.sum(), abs=1e-9)
     assert answer.standard_error == pytest.approx(math.sqrt((p * (1 - p)).sum()))
-    assert (answer.low, answer.high) == (1, 3)  # at 2.58 errors: ant; bee and cat are possible
+    assert (answer.low, answer.high) == (1, 3)  # ant with certainty; bee and cat are possible
     assert answer.guaranteed
     assert few.count_keys(at_least=1).low == 5
     weighted = few.count_keys(at_least=42, weight={"ant": 3.0, "bee": -2.0, "cat": 1.0, "cow": 7.0})
@@ -237,11 +294,8 @@ def test_ranks_and_comparisons(few: Release) -> None:
 
 def test_quantiles(few: Release) -> None:
     answer = few.quantiles([0, 0.5, 0.6, 1])
-    reach = {key: z(0.95, 5) * e for key, (_, e) in FEW.items()}
-    lows = sorted(max(math.floor(m - reach[key]), 1) for key, (m, _) in FEW.items())
-    highs = sorted(max(math.ceil(m + reach[key]), 1) for key, (m, _) in FEW.items())
-    assert answer.numbers["low"].to_pylist() == [lows[n] for n in (0, 2, 2, 4)]
-    assert answer.numbers["high"].to_pylist() == [highs[n] for n in (0, 2, 2, 4)]
+    bounds = [order_bounds(list(FEW.values()), smallest, 0.95) for smallest in (1, 3, 3, 5)]
+    assert list(zip(answer.numbers["low"].to_pylist(), answer.numbers["high"].to_pylist(), strict=True)) == bounds
     assert answer.numbers["value"].to_pylist() == [1.0, 40.0, 40.0, 120.5]
     assert few.quantiles(0.5, at_least=20)[0.5].value == 43.0
     assert few.quantiles(0.5, at_least=20)[0.5].low >= 20

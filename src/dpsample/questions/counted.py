@@ -16,7 +16,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.measures import Measure
 from dpsample.exact import check_level
-from dpsample.questions.counted_keys import CountedKeys, detection_threshold, margin
+from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin
 from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates
@@ -167,14 +167,18 @@ def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
 
 
 def _number_reaching(release: "Release", keys: CountedKeys, least: int, level: float) -> Estimate:
-    """The number of keys of at least so many users: those that are certain, and those that are possible."""
+    """The number of keys of at least so many users, or the sum of their weights."""
     if not len(keys):
         return _nothing(release, level)
     p, w = keys.reaching(least), keys.weights
-    lows, highs = keys.intervals(level, keys=len(keys))
-    certain, possible = lows >= least, (highs >= least) & (lows < least)
-    low = float(w[certain].sum() + np.minimum(w[possible], 0).sum())
-    high = float(w[certain].sum() + np.maximum(w[possible], 0).sum())
+    if (w == 1).all():
+        reached = Reached(keys, level)
+        low, high = sorted((float(reached.fewest(least)), float(reached.most(least))))  # if they miss, they may cross
+    else:  # keys that reach it with certainty, and those that possibly do
+        lows, highs = keys.intervals(level, keys=len(keys))
+        certain, possible = lows >= least, (highs >= least) & (lows < least)
+        low = float(w[certain].sum() + np.minimum(w[possible], 0).sum())
+        high = float(w[certain].sum() + np.maximum(w[possible], 0).sum())
     value, error = float(np.clip(w @ p, low, high)), math.sqrt(float(w**2 @ (p * (1 - p))))
     notes = (_unreported_note(release, "this number"),)
     return _estimate(release, keys, value, error, low, high, level, notes)

@@ -1,8 +1,7 @@
 """The order of counted keys: quantiles, the top k, ranks, and which of two keys has more users.
 
-Answers are about the reported keys. Intervals of quantiles and ranks follow from intervals that hold for all keys at
-once. Probabilities are those of normal laws around what was measured; draws have a fixed seed, so that equal questions
-have equal answers. Nothing here needs to be secret: it sees the release alone.
+Answers are about the reported keys. Probabilities are those of normal laws around what was measured; draws have a fixed
+seed, so that equal questions have equal answers. Nothing here needs to be secret: it sees the release alone.
 """
 
 import math
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
-from dpsample.questions.counted_keys import CountedKeys, detection_threshold, margin, normal_probability
+from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin, normal_probability
 from dpsample.questions.quantiles import check_shares
 from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates
@@ -43,27 +42,29 @@ def quantiles(
     """Estimate quantiles of the numbers of users of the selected keys that were reported.
 
     The quantile of share p is the smallest number of users that a share p or more of these keys do not exceed.
-    `at_least` leaves out keys of fewer users. Intervals hold for all keys at once, so the n-th smallest number is
-    between the n-th smallest of the lower and of the upper ends.
+    `at_least` leaves out keys of fewer users. Then half of the probability that an interval misses goes to the number
+    of keys that are left.
     """
     level, p = check_level(level), check_shares(shares)
     least = 1 if at_least is None else check_frequency(at_least)
     keys = CountedKeys.selected(release, where, attributes)
-    lows, highs = keys.intervals(level, keys=len(keys))
-    fewest, most, likely = ((numbers >= least).sum() for numbers in (lows, highs, np.maximum(keys.values, 1)))
-    if not len(keys) or not most:
+    reached = Reached(keys, level if least == 1 else (1 + level) / 2)
+    fewest, most = (len(keys),) * 2 if least == 1 else (reached.fewest(least), reached.most(least))
+    if not most:
         columns = [np.full(len(p), value) for value in (math.nan, math.nan, 0.0, math.inf)]
         note = "no reported key is selected" if not len(keys) else f"no reported key has {least:,} users or more"
     else:
-        # the number of keys that are above a quantile grows with the number of keys
-        low = np.maximum(_largest(lows, _from_the_top(p, int(most))), least)
-        high = np.maximum(_largest(highs, _from_the_top(p, int(fewest))), least)
-        value = _largest(np.maximum(keys.values, 1), _from_the_top(p, int(likely))).clip(low, high)
+        # the more keys there are, the more of them are above a quantile
+        low = np.maximum([reached.low(place) for place in _from_the_top(p, most)], least)
+        high = np.maximum([reached.high(place) for place in _from_the_top(p, fewest)], least)
+        low, high = np.minimum(low, high), np.maximum(low, high)  # bounds that miss may cross
+        likely = int((np.maximum(keys.values, 1) >= least).sum())
+        value = np.sort(np.maximum(keys.values, 1))[::-1][_from_the_top(p, likely)].clip(low, high)
         columns = [value, (high - low) / (2 * margin(level)), low, high]
-        note = "these intervals are conservative: they hold for all keys at once"
+        note = "these intervals are conservative: how much of the spread is noise is not known"
     over = "over all reported keys" if least == 1 else f"over reported keys of {least:,} users or more"
     numbers = dict(zip(("value", "standard_error", "low", "high"), columns, strict=True))
-    held = np.full(len(p), bool(len(keys) and most))
+    held = np.full(len(p), most > 0)
     table = pa.table({**numbers, "keys": np.full(len(p), len(keys)), "guaranteed": held})
     notes = (f"{over}; keys that were not reported are not in it", note)
     return Estimates(pa.table({"quantile": p}), table, level, detection_threshold(release), notes)
@@ -73,12 +74,6 @@ def _from_the_top(shares: Floats, keys: int) -> Ints:
     """The place of each quantile among this number of keys, from the largest on, which is 0."""
     place = np.ceil(shares * keys * (1 - 1e-12)).clip(1, max(keys, 1))
     return (max(keys, 1) - place).astype(np.int64)
-
-
-def _largest(numbers: Floats, places: Ints) -> Floats:
-    """The largest numbers, by their places."""
-    largest: Floats = np.sort(numbers)[::-1][places.clip(max=len(numbers) - 1)]
-    return largest
 
 
 def top(
