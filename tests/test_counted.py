@@ -221,6 +221,8 @@ def test_means(few: Release) -> None:
     assert (above.low, above.high) == pytest.approx((203.5 / 3 - reach, 203.5 / 3 + reach))
     assert few.mean(by="left(key, 1)")["c"].value == pytest.approx(52.25 / 2)
     assert math.isnan(few.mean(at_least=1000).value)
+    mixed = few.mean(["ant", "bee"], weight={"ant": 2.0, "bee": -1.0})
+    assert mixed.value == pytest.approx(201.0)
 
 
 def test_a_mean_allows_for_keys_that_are_possibly_too_small(few: Release) -> None:

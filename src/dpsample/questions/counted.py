@@ -81,7 +81,7 @@ def mean(
     least = 1 if at_least is None else check_frequency(at_least)
 
     def answered(keys: CountedKeys, level: float) -> Estimate:
-        return _mean(release, keys, least, level)
+        return _mean(release, keys, level) if least == 1 else _mean_from(release, keys, least, level)
 
     return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
 
@@ -184,31 +184,39 @@ def _number_reaching(release: "Release", keys: CountedKeys, least: int, level: f
     return _estimate(release, keys, value, error, low, high, level, notes)
 
 
-def _mean(release: "Release", keys: CountedKeys, least: int, level: float) -> Estimate:
+def _mean(release: "Release", keys: CountedKeys, level: float) -> Estimate:
+    """The mean over all keys."""
+    weight = float(keys.weights.sum())
+    if weight <= 0:
+        return _nothing(release, level, value=math.nan)
+    value, error = float(keys.weights @ keys.values) / weight, _error(keys) / weight
+    reach, least = margin(level) * error, _least(keys.weights) / weight
+    value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
+    notes = (f"over all reported keys; {_unreported_note(release, 'it')}", *_common_notes(release, keys))
+    return _estimate(release, keys, value, error, low, high, level, notes)
+
+
+def _mean_from(release: "Release", keys: CountedKeys, least: int, level: float) -> Estimate:
     """The mean over the keys of at least so many users.
 
     It is not certain which keys these are. Of the probability that the interval misses, half goes to that; the interval
     then is the union of those of all sets of keys that are possible.
     """
-    if not len(keys) or keys.weights.sum() <= 0:
-        return _nothing(release, level, value=math.nan)
-    if least > 1 and (keys.weights < 0).any():
+    if (keys.weights < 0).any():
         raise InvalidValue("a mean with at_least has weights from 0 on", "a negative one", "leave at_least out")
-    part = level if least == 1 else (1 + level) / 2
-    lows, highs = keys.intervals(part, keys=len(keys))
+    part = (1 + level) / 2
+    lows, highs = keys.intervals(part, keys=max(len(keys), 1))
     certain, possible = lows >= least, (highs >= least) & (lows < least)
-    if not (certain | possible).any():
+    if not keys.weights[certain | possible].sum() > 0:
         return _nothing(release, level, value=math.nan)
-    w = keys.weights * keys.reaching(least)
-    value = float(w @ np.maximum(keys.values, least if least > 1 else -math.inf) / w.sum()) if w.sum() > 0 else math.nan
-    error = math.sqrt(float(w**2 @ keys.errors**2)) / float(w.sum()) if w.sum() > 0 else math.nan
-    among = certain | possible
-    reach = margin(part) * math.sqrt(float(keys.weights[among] ** 2 @ keys.errors[among] ** 2))
-    low = _smallest_mean(keys, certain, possible, -reach)
-    high = -_smallest_mean(keys, certain, possible, -reach, sign=-1)
-    value, low, high = (max(n, float(least)) for n in (value, low, high))
-    over = f"over reported keys of {least:,} users or more" if least > 1 else "over all reported keys"
-    notes = (f"{over}; {_unreported_note(release, 'it')}", *_common_notes(release, keys))
+    reach = margin(part) * float(np.linalg.norm((keys.weights * keys.errors)[certain | possible]))
+    low = max(_smallest_mean(keys, certain, possible, -reach), float(least))
+    high = max(-_smallest_mean(keys, certain, possible, -reach, sign=-1), float(least))
+    likely = keys.weights * keys.reaching(least)
+    value = float(likely @ np.maximum(keys.values, least)) / max(float(likely.sum()), 1e-300)
+    error = (high - low) / (2 * margin(level))  # which keys count is uncertain too
+    over = f"over reported keys of {least:,} users or more; {_unreported_note(release, 'it')}"
+    notes = (over, *_common_notes(release, keys))
     return _estimate(release, keys, min(max(value, low), high), error, low, high, level, notes)
 
 
@@ -226,7 +234,7 @@ def _smallest_mean(keys: CountedKeys, certain: Any, possible: Any, shift: float,
 
 
 def _error(keys: CountedKeys) -> float:
-    return math.sqrt(float((keys.weights * keys.errors) ** 2 @ np.ones(len(keys))))
+    return float(np.linalg.norm(keys.weights * keys.errors))
 
 
 def _least(weights: Floats) -> float:
