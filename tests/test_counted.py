@@ -44,7 +44,7 @@ from support import refused, run
 from test_report import blocks, data, seen
 
 BUDGET = UserBudget(Privacy(5, "1e-5"), look=LOOK_SHARE, counts=COUNT_SHARE)
-LOOK = Look((9000, 500, 20, 0, 0, 0, 0, 0, 0, 0, 0), BUDGET.privacy.share(LOOK_SHARE))
+LOOK = Look((9000, 500, 20, *[0] * (len(Look.EDGES) - 3)), BUDGET.privacy.share(LOOK_SHARE))
 NOISE = tuple(VectorNoise.of(BUDGET.square * share, BUDGET.aside, 1) for share in COUNT_PARTS.values())
 DRAWS = 600
 BAND = 5.4  # deviations
@@ -494,6 +494,7 @@ def test_a_release_says_how_its_keys_were_found_and_counted(clipped: Release) ->
 
 def test_nothing_is_clipped_if_nothing_was() -> None:
     assert "none were clipped" in repr(made([5.0], [1.0]))
+    assert "about 0 % of them" in repr(made([5.0], [1.0], clipped=-0.01))
 
 
 def test_numbers_of_kept_keys_say_so() -> None:

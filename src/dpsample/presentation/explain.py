@@ -70,13 +70,14 @@ def explain_counts(counts: Counts) -> str:
     """State how the users of keys were counted.
 
     >>> print(explain_counts(Counts((), clipped=0.228)))
-    numbers are about all users who have a key, with Gaussian noise; 22.8 % of them, averaged over keys, were clipped
-    and put back
+    numbers are about all users who have a key, with Gaussian noise; about 22.8 % of them, averaged over keys, were
+    clipped and put back
     """
     noisy = "numbers are about all users who have a key, with Gaussian noise"
     if not counts.clipped:
         return f"{noisy}; none were clipped"
-    return f"{noisy}; {100 * counts.clipped:.3g} % of them, averaged over keys, were clipped and put back"
+    percent = max(100 * counts.clipped, 0.0)  # the share is noisy, and may be negative
+    return f"{noisy}; about {percent:.3g} % of them, averaged over keys, were clipped and put back"
 
 
 def explain_kept(max_keys: int) -> str:

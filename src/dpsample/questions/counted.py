@@ -272,7 +272,7 @@ def _unreported_note(release: "Release", what: str) -> str:
 def _common_notes(release: "Release", keys: CountedKeys) -> list[str]:
     """What errors of several keys have in common is not in the release."""
     counts = release.terms.counts
-    return [_COMMON] if counts is not None and counts.clipped > 0 and len(keys) > 1 else []
+    return [_COMMON] if counts is not None and counts.clipped and len(keys) > 1 else []
 
 
 def _refuse_estimator(estimator: str | None) -> None:
