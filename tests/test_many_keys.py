@@ -1,6 +1,7 @@
 """Many keys of one user: bounded noise and Rényi steps, against exact arithmetic over all outcomes."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +16,7 @@ import pytest
 
 import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, Sampling
+from dpsample.accounting import many_keys
 from dpsample.accounting.composition import per_key
 from dpsample.accounting.many_keys import (
     certify_many_keys,
@@ -26,16 +28,20 @@ from dpsample.accounting.many_keys import (
 )
 from dpsample.accounting.proof import prove_release
 from dpsample.accounting.renyi import ORDERS
+from dpsample.accounting.stages import KeysStage, certify_stages
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
+from dpsample.private.randomness import GivenCoins
+from dpsample.private.sanitizer import Sanitizer
 from dpsample.release.terms import Terms
-from dpsample.scheme import integer_law, reporting_probabilities, token_law, token_laws
+from dpsample.scheme import integer_law, likeliest_frequencies, reporting_probabilities, token_law, token_laws
 from dpsample.scheme.certify import certify_keys
 from dpsample.scheme.noise import BITS, KeyNoise
 from dpsample.scheme.per_key import per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.token_columns import exceedances, supports
 from support import refused
 
 mpmath.mp.dps = 50
@@ -45,10 +51,10 @@ SMALL = KeyNoise.of([1, 4, 12, 30, 44, 30, 12, 4, 1])
 
 
 def law_of(noise: KeyNoise, frequency: int) -> dict[int, Fraction]:
-    """The law of the token, by its definition; 0 if the key is not reported."""
+    """The law of the token, by its definition; 0 if the key is not reported, or does not exist."""
     law: dict[int, Fraction] = {}
     for z, n in enumerate(noise.table):
-        token = max(frequency - z, 0)
+        token = max(frequency - z, 1) if frequency and frequency - z >= 1 - noise.offset else 0
         law[token] = law.get(token, Fraction(0)) + Fraction(n, 1 << BITS)
     return law
 
@@ -62,6 +68,13 @@ def exact_delta(pairs: Sequence[tuple[dict[Any, Fraction], dict[Any, Fraction]]]
         excess = mpmath.mpf(p.numerator) / p.denominator - factor * mpmath.mpf(q.numerator) / q.denominator
         total += max(excess, 0)
     return float(total)
+
+
+def tokens_of(drawn: tuple[Any, Any], keys: int) -> list[int]:
+    """The token of each key, 0 if it is not reported."""
+    tokens = np.zeros(keys, np.int64)
+    tokens[drawn[0]] = drawn[1]
+    return tokens.tolist()
 
 
 class TestBoundedNoise:
@@ -92,19 +105,57 @@ class TestBoundedNoise:
         with pytest.raises(PrivacyViolation, match="must hold for 20 keys together; found delta up to"):
             certify_many_keys(KeyNoise(noise.cells, tuple(half)), 20, WHOLE)
 
-    def test_the_laws_of_all_modules_are_that_of_the_table(self) -> None:
-        for i in (1, 4, 9, 10, 1000, 10**15):
-            truth = law_of(SMALL, i)
-            law = token_law(i, KeepAll(), SMALL)
+    @pytest.mark.parametrize("offset", [0, 1, 3])
+    def test_the_laws_of_all_modules_are_that_of_the_table(self, offset: int) -> None:
+        noise = replace(SMALL, offset=offset)
+        for i in (1, 2, 4, 6, 8, 9, 10, 1000, 10**15):
+            truth = law_of(noise, i)
+            law = token_law(i, KeepAll(), noise)
             assert law.not_reported == pytest.approx(float(truth.get(0, 0)), abs=1e-300)
             assert dict(zip(law.cells.tolist(), law.probabilities.tolist(), strict=True)) == pytest.approx(
                 {token: float(p) for token, p in truth.items() if token}
             )
-            exact = integer_law(i, KeepAll(), SMALL)
+            exact = integer_law(i, KeepAll(), noise)
             drawn = {i - k: p for k, p in enumerate(exact.probabilities)}
             assert drawn == {token: p for token, p in truth.items() if token}
-        [pi] = reporting_probabilities([7], KeepAll(), SMALL)
-        assert pi == pytest.approx(float(1 - law_of(SMALL, 7)[0]))
+        reported = [float(1 - law_of(noise, i).get(0, Fraction(0))) for i in range(14)]
+        assert reporting_probabilities(range(14), KeepAll(), noise) == pytest.approx(reported)
+        absent = reporting_probabilities(range(14), KeepAll(), noise, complement=True)
+        assert absent == pytest.approx([1 - p for p in reported], abs=1e-15)
+
+    @pytest.mark.parametrize("offset", [0, 1, 3])
+    def test_columns_are_those_of_the_table(self, offset: int) -> None:
+        """What estimators read: each token at all frequencies, and the frequency at which it is likeliest."""
+        noise = replace(SMALL, offset=offset)
+        rows = {i: law_of(noise, i) for i in range(1, 40)}
+        reporting, tokens = Reporting.of(KeepAll(), noise), np.array([1, 2, 3, 9, 10, 25])
+        frequencies, mass = supports(tokens, reporting, 1)
+        at, above, from_it = exceedances(tokens, reporting, 1)
+        for n, token in enumerate(tokens.tolist()):
+            column = {i: float(row[token]) for i, row in rows.items() if token in row}
+            found = dict(zip(frequencies[n].tolist(), mass[n].tolist(), strict=True))
+            assert {i: p for i, p in found.items() if p} == pytest.approx(column)
+            assert column[int(likeliest_frequencies([token], KeepAll(), noise)[0])] == max(column.values())
+            for i, higher, at_least in zip(at[n].tolist(), above[n].tolist(), from_it[n].tolist(), strict=True):
+                reported = 1 - rows[i].get(0, Fraction(0))
+                chances = [sum((p for t, p in rows[i].items() if t >= low), Fraction(0)) for low in (token + 1, token)]
+                assert [higher, at_least] == pytest.approx([float(chance / reported) for chance in chances])
+
+    @pytest.mark.parametrize("offset", [0, 1, 3])
+    def test_drawn_tokens_are_those_of_the_table(self, offset: int) -> None:
+        """For evenly spaced coins, by the comparison of integers; keys that share a frequency, and keys alone."""
+        noise = replace(SMALL, offset=offset)
+        words = np.arange(997, dtype=np.uint64) * np.uint64(2**64 // 997)
+        for i in (1, 2, 5, 7, 9, 10, 60):
+            numbers = [int(word) << (BITS - 64) for word in words.tolist()]
+            differences = [i - bisect_right(noise.cuts, v) + 1 for v in numbers]
+            expected = [max(x, 1) if x >= 1 - offset else 0 for x in differences]
+            together = Sanitizer(KeepAll(), noise)(np.full(words.size, i), GivenCoins(words))
+            alone = [
+                Sanitizer(KeepAll(), noise)(np.array([i]), GivenCoins(words[n : n + 1])) for n in range(0, 997, 31)
+            ]
+            assert tokens_of(together, words.size) == expected
+            assert [tokens_of(one, 1)[0] for one in alone] == expected[::31]
 
     def test_it_is_for_all_keys_and_whole_tokens(self) -> None:
         with refused("bounded noise is for all keys"):
@@ -123,19 +174,101 @@ class TestBoundedNoise:
         assert np.abs(coarse.below[: len(fine)] - fine[: len(coarse.below)]).max() < 0.05
 
     @pytest.mark.parametrize("of", ["frequency", "keys"])
-    def test_intervals_of_sums_hold(self, of: str) -> None:
+    @pytest.mark.parametrize("offset", [0, 5])
+    def test_intervals_of_sums_hold(self, of: str, offset: int) -> None:
         """In 190 of 200 simulated releases or more, seeded; with a coverage of 90 %, 190 or more has odds of 0.01."""
         noise = least_noise(WHOLE, 10)
         assert noise is not None
+        noise = replace(noise, offset=offset)
         generator = np.random.default_rng(5)
         frequencies = np.floor(90 * (1 - generator.random(1500)) ** -0.9).astype(np.int64)
         measure = Measure.of(of)
         truth, held = float(measure(frequencies).sum()), 0
         for _ in range(200):
             tokens = frequencies - generator.choice(noise.cells, size=len(frequencies), p=noise.probabilities)
-            low, high = estimate_sum(Tally.of(tokens[tokens > 0]), KeepAll(), noise, 1, measure).interval(0.95)
+            reported = np.maximum(tokens[tokens >= 1 - offset], 1)
+            low, high = estimate_sum(Tally.of(reported), KeepAll(), noise, 1, measure).interval(0.95)
             held += low <= truth <= high
         assert held >= 190
+
+
+class TestOffset:
+    """Keys that are reported although their noise exceeds their frequency by a little."""
+
+    NOISE = KeyNoise.of([2, 11, 60, 4000, 60000, 60000, 4000, 60, 11, 2], offset=1)
+
+    @staticmethod
+    def pairs(noise: KeyNoise, frequencies: Sequence[int]) -> list[Any]:
+        return [(law_of(noise, i), law_of(noise, i - 1)) for i in frequencies]
+
+    @pytest.mark.parametrize("keys", [1, 2, 3])
+    @pytest.mark.parametrize("epsilon", ["0.5", "2", "4", "12"])
+    def test_the_certificate_is_the_worst_of_new_and_other_keys(self, keys: int, epsilon: str) -> None:
+        """Exactly, over all outcomes, in both directions. The proof gives away an order of delta squared."""
+        worst = 0.0
+        for new in range(keys + 1):
+            pairs = self.pairs(self.NOISE, [1] * new + [40] * (keys - new))
+            worst = max(worst, exact_delta(pairs, epsilon), exact_delta([(b, a) for a, b in pairs], epsilon))
+        proved = float(certify_many_keys(self.NOISE, keys, Privacy(epsilon, "0.9")).delta)
+        assert worst * (1 - 1e-12) <= proved <= worst * 1.01
+
+    @pytest.mark.parametrize("offset", [1, 2, 3])
+    @pytest.mark.parametrize("epsilon", ["1", "5"])
+    def test_no_frequencies_cost_more(self, offset: int, epsilon: str) -> None:
+        noise = replace(SMALL, offset=offset)
+        proved = float(certify_many_keys(noise, 2, Privacy(epsilon, "0.99")).delta)
+        stages = float(certify_stages([KeysStage(noise, 2)], Privacy(epsilon, "0.999")).delta)
+        assert proved <= stages * (1 + 1e-12)
+        for frequencies in product((1, 2, 3, 5, 9, 11, 30), repeat=2):
+            pairs = self.pairs(noise, frequencies)
+            found = max(exact_delta(pairs, epsilon), exact_delta([(b, a) for a, b in pairs], epsilon))
+            assert found <= proved * (1 + 1e-12)
+
+    def test_new_keys_can_cost_more_than_others(self) -> None:
+        """Which is why both are counted: at a large epsilon, the ends are all that costs."""
+        proved = certify_many_keys(self.NOISE, 3, Privacy(20, "0.9")).delta
+        assert proved >= 3 * self.NOISE.new_key > 3 * self.NOISE.delta
+
+    @pytest.mark.parametrize("keys", [21, 33])
+    def test_many_keys_by_ranges(self, keys: int) -> None:
+        """No number of new keys costs more than the certificate says, and one number costs nearly as much."""
+        plain, whole = least_noise(WHOLE, 50), Privacy(1, "0.9")
+        assert plain is not None
+        noise = replace(plain, offset=2)
+        proved = certify_many_keys(noise, keys, whole).delta
+        costs = [
+            j * noise.new_key + (certify_many_keys(plain, keys - j, whole).delta if j < keys else 0)
+            for j in range(0, keys + 1, 4)
+        ]
+        assert max(costs) <= proved <= 1.3 * max(*costs, keys * noise.new_key)
+
+    def test_the_curve_sets_new_keys_aside(self) -> None:
+        curve = curve_of_keys(self.NOISE, 5, Privacy(20, "0.5"))
+        plain = curve_of_keys(replace(self.NOISE, offset=0), 5, Privacy(20, "0.5"))
+        assert curve.divergences == plain.divergences
+        assert (curve.delta, plain.delta) == (5 * self.NOISE.new_key, 5 * self.NOISE.delta)
+        assert self.NOISE.new_key == law_of(self.NOISE, 1)[1]
+
+    def test_gaussian_noise_has_none(self) -> None:
+        """The proof of zCDP and GDP does not count new keys."""
+        whole = Privacy.zcdp("0.1", "1e-6")
+        noise = chosen_per_key(whole, 5)
+        assert isinstance(noise, KeyNoise)
+        certify_many_keys(noise, 5, whole)
+        with pytest.raises(PrivacyViolation, match="must hold for 5 keys together"):
+            certify_many_keys(replace(noise, offset=1), 5, whole)
+
+    def test_the_json_form_states_it_if_there_is_one(self) -> None:
+        assert self.NOISE.to_json()["offset"] == 1
+        assert "offset" not in SMALL.to_json()
+        assert per_key_from_json(self.NOISE.to_json()) == self.NOISE != replace(self.NOISE, offset=0)
+        assert "with offset 1" in str(self.NOISE)
+        assert "cut off below 0, with a token of at least 1" in str(certify_keys(KeepAll(), self.NOISE))
+
+    @pytest.mark.parametrize("offset", [-1, 4, 10**9, "1", 1.0, True, None])
+    def test_a_wrong_one_is_refused(self, offset: Any) -> None:
+        with refused("the offset of noise is a whole number that lies before the middle of its table"):
+            per_key_from_json(SMALL.to_json() | {"offset": offset})
 
 
 def coin(p: Fraction) -> dict[bool, Fraction]:
@@ -220,11 +353,24 @@ class TestRenyiSteps:
 class TestChoice:
     """At (1, 1e-6): the numbers of users at which a key has an even chance."""
 
-    @pytest.mark.parametrize(("keys", "most"), [(3, 39), (10, 69), (50, 135), (100, 180), (1000, 494)])
+    @pytest.mark.parametrize(("keys", "most"), [(3, 37), (10, 64), (50, 122), (100, 162), (1000, 453)])
     def test_with_values(self, keys: int, most: int) -> None:
         each = chosen_per_key(WHOLE, keys)
         assert even_chance(each) <= most
         assert certify_many_keys(each, keys, WHOLE).delta <= WHOLE.delta
+
+    @pytest.mark.parametrize(
+        ("epsilon", "keys", "most"), [("1", 4, 27), ("3", 4, 11), ("8", 5, 6), ("8", 10, 8), ("1", 10, 40)]
+    )
+    def test_with_an_offset(self, epsilon: str, keys: int, most: int) -> None:
+        """At a delta of 1e-4: as low as Gaussian noise with a threshold (`benchmarks/many_keys.py`), or lower."""
+        whole = Privacy(epsilon, "1e-4")
+        each = chosen_per_key(whole, keys)
+        assert isinstance(each, KeyNoise)
+        assert each.offset > 0
+        assert even_chance(each) <= most
+        assert certify_many_keys(each, keys, whole).delta <= whole.delta
+        assert keys * each.new_key <= whole.delta * Fraction("0.6001")  # what ledgers set aside
 
     @pytest.mark.parametrize(("keys", "most"), [(10, 53), (50, 90), (100, 114), (1000, 278)])
     def test_keys_only(self, keys: int, most: int) -> None:
@@ -241,6 +387,46 @@ class TestChoice:
             assert even_chance(chosen_per_key(privacy, keys)) <= even_chance(theorem)
             assert even_chance(chosen_per_key(privacy, keys, keys_only=True)) <= even_chance(theorem)
             assert chosen_per_key(privacy, keys, all_keys=False) == theorem  # samples with values have this alone
+
+    @pytest.mark.parametrize(
+        ("epsilon", "delta", "keys"),
+        [("0.05", "1e-12", 5), ("0.05", "1e-3", 50), ("1", "1e-6", 50), ("1", "1e-6", 10), ("10", "1e-12", 20)],
+    )
+    def test_predictions_are_close(self, epsilon: str, delta: str, keys: int) -> None:
+        """Of long noise within 3 %; of short noise within two users."""
+        whole = Privacy(epsilon, delta)
+        exact, quick = least_noise(whole, keys), least_noise(whole, keys, quick=True)
+        assert exact is not None
+        assert quick is not None
+        assert abs(even_chance(quick) - even_chance(exact)) <= max(0.03 * even_chance(exact), 2)
+
+    @pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 1e-12), (0.05, 1e-3), (1.0, 1e-6)])
+    def test_long_laws_follow_the_differential_equation(self, epsilon: float, delta: float) -> None:
+        """Against the recursion, cell by cell."""
+        order = many_keys._orders(epsilon, delta)[4]
+        for deviation in (60, 200):
+            slope = 2 * order * (order - 1) / deviation**2
+            exact, smooth = (
+                shape(order, slope, delta / 50, 1 << 20) for shape in (many_keys._shape, many_keys._smooth_shape)
+            )
+            assert exact is not None
+            assert smooth is not None
+            assert abs(len(exact) - len(smooth)) <= 2
+            middle = slice(len(exact) // 4, len(exact) // 2)
+            shift = (len(smooth) - len(exact)) // 2
+            assert smooth[middle.start + shift : middle.stop + shift] == pytest.approx(exact[middle], rel=0.01)
+
+    @pytest.mark.parametrize(
+        ("epsilon", "delta", "keys"), [("0.1", "1e-12", 20), ("1", "1e-6", 50), ("3", "1e-12", 5), ("10", "1e-12", 200)]
+    )
+    def test_floats_have_digits_for_a_small_delta(self, epsilon: str, delta: str, keys: int) -> None:
+        """Against the certificate, which is in integers. Without a tilt, errors are of the order of 1e-12."""
+        whole = Privacy(epsilon, delta)
+        noise = least_noise(whole, keys)
+        assert noise is not None
+        proved = certify_many_keys(replace(noise, offset=0), keys, whole).delta
+        law = replace(noise, offset=0).probabilities
+        assert many_keys._delta_in_floats(law, float(epsilon), keys) == pytest.approx(float(proved), rel=0.02)
 
     def test_curves_bound_the_law(self) -> None:
         """The Rényi divergences of the keys together, from the table in many digits."""

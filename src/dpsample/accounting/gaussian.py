@@ -92,10 +92,10 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
 def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
     """Return the delta that a key costs with this noise, besides that of Gaussian noise of this variance, rounded up.
 
-    None if it is not the table of that noise: if an integer is not the one that the law gives.
+    None if it is not the table of that noise: if an integer is not the one that the law gives, or it has an offset.
     """
     side = noise.cells // 2
-    if noise.cells % 2 == 0:
+    if noise.cells % 2 == 0 or noise.offset:
         return None
     with precision(_PRECISION):
         cells, within = gaussian_law(variance, side), _within(variance, side)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from flint import arb
 
 from dpsample.accounting.losses import Losses
-from dpsample.accounting.many_keys import noise_atoms
+from dpsample.accounting.many_keys import curve_of_noise, noise_atoms
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.balls import ball, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
@@ -137,11 +137,12 @@ class KeysStage:
 
     @property
     def curve(self) -> RenyiCurve:  # noqa: D102
-        return RenyiCurve.of_shifted(noise_atoms(self.noise), self.noise.delta) * self.keys
+        return curve_of_noise(self.noise) * self.keys
 
     @property
     def losses(self) -> Losses:  # noqa: D102
-        return Losses.of_atoms(noise_atoms(self.noise), self.noise.delta) ** self.keys
+        # one distribution for new keys and others: all that either may have at infinity
+        return Losses.of_atoms(noise_atoms(self.noise), self.noise.new_key) ** self.keys
 
     def __str__(self) -> str:
         return f"up to {self.keys:,} keys, each with {self.noise}"

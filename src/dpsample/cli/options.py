@@ -8,6 +8,16 @@ import click
 from dpsample.privacy import Privacy
 from dpsample.scheme import KeepAll, Ppswor, Priority, Sampling
 
+_OPTIONS = (
+    "max_keys_per_user",
+    "discover",
+    "count_share",
+    "prior",
+    "ledger",
+    "keys_only",
+    "grid",
+    "strategy",
+)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -42,6 +52,24 @@ max_keys = click.option(
     type=int,
     help="Contribution bound: the largest number of keys that each user keeps, chosen at random.",
 )
+discovery = together(
+    click.option(
+        "--discover",
+        type=click.Choice(["ask", "one-key", "many-keys"]),
+        help="Users without a contribution bound: find keys by one key of each user, right for users with few keys, or "
+        "by many; 'ask' spends 2 % of epsilon on a private look, and decides.  [default: ask]",
+    ),
+    click.option(
+        "--count-share",
+        help="Users without a contribution bound: the share of the privacy for counting the users of each key, "
+        "between 0 and 1.  [default: 0.25]",
+    ),
+    click.option(
+        "--prior",
+        help="Users without a contribution bound: an earlier release, whose keys come first. It must be public, or "
+        "paid for.",
+    ),
+)
 totals = together(
     click.option(
         "--sample-size",
@@ -49,7 +77,11 @@ totals = together(
         help="Approximate number of sampled keys, instead of --tau. Costs a share of epsilon.",
     ),
     click.option("--size-share", default="0.05", show_default=True, help="Share of epsilon that --sample-size costs."),
-    click.option("--with-total", is_flag=True, help="Add a private total of elements. Costs a share of epsilon."),
+    click.option(
+        "--with-total",
+        is_flag=True,
+        help="Add a private total of elements, or of users' keys. Costs a share of epsilon.",
+    ),
     click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs."),
 )
 part = together(
@@ -89,7 +121,7 @@ privacy = together(
     ),
 )
 tokens = together(
-    click.option("--keys-only", is_flag=True, help="Report keys without tokens."),
+    click.option("--keys-only", is_flag=True, help="Report keys without tokens, or without counts of users."),
     click.option(
         "--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]"
     ),
@@ -178,7 +210,7 @@ def release_options(given: dict[str, Any]) -> dict[str, Any]:
         "total": given["total_share"] if given["with_total"] else False,
         "part": part_of(given["part"], "--part"),
         "part_vouched": part_of(given["part_vouched"], "--part-vouched"),
-        **{name: given[name] for name in ("max_keys_per_user", "ledger", "keys_only", "grid", "strategy")},
+        **{name: given[name] for name in _OPTIONS},
     }
 
 

@@ -12,6 +12,7 @@ from dpsample.presentation.explain import explain_sampling
 @click.command()
 @options.source
 @options.max_keys
+@options.discovery
 @options.privacy
 @options.scheme
 @options.totals
@@ -32,7 +33,8 @@ def release(output: str, force: bool, form: str, show_private: bool, **given: An
       dpsample release counts.csv --key word --frequency n -e 0.5 -d 1e-6 -o words.private.parquet
       dpsample release 'logs/*.jsonl' -k city -k item -e 1 -d 1e-8 --scheme ppswor --tau 1e-4 -o sample.private.parquet
       dpsample release sqlite:///shop.db --table orders -k product -e 1 -d 1e-8 -o products.private.csv
-      dpsample release clicks.parquet -k page --user user_id --max-keys-per-user 20 -e 1 -d 1e-8 -o pages.parquet
+      dpsample release clicks.parquet -k page --user user_id -e 1 -d 1e-8 -o pages.parquet
+      dpsample release clicks.parquet -k page --user user_id --max-keys-per-user 5 -e 1 -d 1e-8 -o pages.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --scheme ppswor --sample-size 100000 -o sample.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --with-total --ledger events.ledger -o queries.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --part day=2026-11-14 --ledger days.ledger -o 14.parquet

@@ -51,8 +51,13 @@ def release(
     sampling           how keys are sampled: `Ppswor`, `Priority`, `CustomSampling`; by default all keys are kept
     size               draw a sample of about this many keys instead; a share of epsilon pays for it
     user               the column of the user: users are protected instead of elements, and a key's frequency is its
-                       number of users
-    max_keys_per_user  the contribution bound that goes with it: each user keeps this many keys, chosen at random
+                       number of users. Keys are discovered without a bound on the keys of a user, then counted
+    discover           how: "one-key" of each user, right for users with few keys, "many-keys", or "ask" (the default),
+                       which spends a share of epsilon on a private look at how many keys users have
+    count_share        the share of the privacy for counting; keys_only leaves counting out
+    prior              an earlier release, or its path: its keys are looked for first
+    max_keys_per_user  instead of all this: each user keeps this many keys, chosen at random; for samples, and for a
+                       known small bound
     total              add a private total of elements: True, or the share of epsilon that it costs
     ledger             enter the release there first, or refuse it
     part               a column and a value, both as text, such as ("day", "2026-11-14"): read the rows of this part

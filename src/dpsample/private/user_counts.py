@@ -33,13 +33,13 @@ Batches = Iterator[tuple[Ints, Ints]]
 Flags = NDArray[np.bool_]
 
 _FIRST_UNIT = 16  # of a key in the first counts
-_LENGTH = 256  # of the clipped vector in the counts, in units
+_LENGTH = 256  # of a user's vector in the counts, in units
 _LOST_UNITS = 64  # of what one user may lose
 _FINE = 1 << 30  # in which that is added up
-_SCALE_BITS = 20  # of the factor by which a vector is scaled down
+_SCALE_BITS = 16  # of the factor by which a vector is scaled down
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
 _SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
-_UNEVEN = 0.4  # by how much the share of a key may differ from that of its group, relative to it
+_UNEVEN = 0.3  # by how much the share of a key may differ from that of its group, relative to it
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _Stage:
         def error(square: float) -> float:
             lost = float(users @ (middles * np.maximum(0, 1 - np.sqrt(square / middles)))) / total
             noise = (square + own) * self._deviation("counts") ** 2 / typical
-            return noise + (_UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2
+            return (noise + (_UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2) / (1 - lost) ** 2
 
         options = (base * 2 ** np.arange(0, len(users) - 0.9, 0.25)).tolist()
         square = min(options, key=error)
@@ -154,13 +154,12 @@ class _Stage:
 
     def _counts(self, popularity: Floats, head: Flags, clip: "_Clip") -> tuple[Floats, Floats, float]:
         """The numbers of users, their errors, and the mean share of users that was clipped and put back."""
-        scale = _LENGTH / math.sqrt(clip.square)
+        scale = _LENGTH / math.sqrt(clip.square + float((1 / popularity[head]).sum()))
         weights = np.maximum(np.round(scale / np.sqrt(popularity)), 1).astype(np.int64)
-        own = int((weights[head] ** 2).sum())
-        length = math.isqrt(_LENGTH**2 + own - 1) + 1
-        kernel = weighted_counts(weights, head, _LENGTH**2)
-        kept = self._noisy("counts", kernel, length) / weights
-        errors = length * self._deviation("counts") / weights
+        while (own := int((weights[head] ** 2).sum())) > _LENGTH**2 * 3 // 4:  # rounded up too often
+            head[np.flatnonzero(head)[np.argmin(popularity[head])]] = False
+        kept = self._noisy("counts", weighted_counts(weights, head, _LENGTH**2 - own), _LENGTH) / weights
+        errors = _LENGTH * self._deviation("counts") / weights
         groups = groups_of(popularity, head, clip.groups)
         share, share_error = self._lost(popularity, head, clip, groups, kept, errors)
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
@@ -179,13 +178,14 @@ class _Stage:
         noisy = self._noisy("clipped", kernel, length, step=_FINE // _LOST_UNITS)
         unit = clip.lost / _LOST_UNITS
         noise = length * self._deviation("clipped") * unit
-        lost = np.maximum((noisy + 0.5) * unit, 0.0)
+        lost = (noisy + 0.5) * unit
         tail = np.flatnonzero(~head)
         measured = np.bincount(groups[tail], kept[tail] * weights[tail], clip.groups)
         its_error = np.sqrt(np.bincount(groups[tail], (errors[tail] * weights[tail]) ** 2, clip.groups))
         measured = np.maximum(measured, 1e-9)
+        lost = np.clip(lost, -measured / 3, 9 * measured)  # noise alone may be negative
         whole = lost + measured
-        return np.minimum(lost / whole, 0.9), np.hypot(noise * measured, its_error * lost) / whole**2
+        return lost / whole, np.hypot(noise * measured, its_error * lost) / whole**2
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ def _starts(users: Ints) -> tuple[NDArray[np.intp], Ints]:
 
 
 def _factors(squares: Ints, most: int) -> Ints:
-    """The largest whole numbers f, up to 2**20, with ``f**2 squares <= most 2**40``."""
+    """The largest whole numbers f, up to 2**16, with ``f**2 squares <= most 2**32``."""
     limit, one = most << 2 * _SCALE_BITS, 1 << _SCALE_BITS
     factors = np.full(len(squares), one, np.int64)
     long = np.flatnonzero(squares > most)

@@ -120,15 +120,15 @@ def _check_counts(batch: pa.RecordBatch, rows: int) -> None:
 def counted(keys: pa.Table, values: Floats, errors: Floats) -> pa.Table:
     """Append numbers of users to keys: what was measured, its error, and whole numbers to read, with 95 % intervals.
 
-    A key that was reported has a user, so estimates and bounds are at least 1; `measured` is without bias.
+    A key that was reported has a user, so estimates and bounds are at least 1; `measured` may be lower.
     """
     margin = NormalDist().inv_cdf(0.975) * errors
     columns = (
         np.maximum(np.rint(values), 1),
         np.maximum(np.floor(values - margin), 1),
         np.maximum(np.ceil(values + margin), 1),
-        values,
-        errors,
+        np.round(values, 3),
+        np.maximum(np.round(errors, 3), 0.001),
     )
     for name, column in zip(COUNT_COLUMNS, columns, strict=True):
         keys = keys.append_column(pa.field(name, pa.float64()), pa.array(column))

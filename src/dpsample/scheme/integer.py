@@ -79,7 +79,7 @@ def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | No
     grid = chosen_grid(grid, privacy, first)
     reporting = Reporting.of(sampling, privacy)
     if isinstance(reporting, NoiseReporting):
-        yield from (IntegerLaw(i, 1, reporting.bits, reporting.noise.cuts[1 : i + 1]) for i in count(first))
+        yield from (IntegerLaw(i, 1, reporting.bits, reporting.cuts(i)) for i in count(first))
     window = support_length(privacy)
     while True:
         i = max(first - window, 0)

@@ -4,6 +4,10 @@ A key of frequency i gets the token i - z, with z from 0 to n - 1 drawn from one
 at least 1. So rows are shifts of one another, cut off at 1, and adding or removing a user shifts by one the law of each
 of the user's keys. What k such shifts cost together follows from the table alone (`accounting.many_keys`), whatever the
 frequencies. The table is symmetric, and made of integers: a token is drawn by comparing integers.
+
+With an offset m, a key is reported if i - z is at least 1 - m, and its token is the larger of i - z and 1. A token
+never exceeds the frequency. A key that only this user has is reported with the probability of m + 1 cells, and the end
+of the table, which costs delta for all other keys, is smaller.
 """
 
 import math
@@ -28,13 +32,18 @@ MOST_CELLS = 1 << 20
 class KeyNoise:
     """Noise from 0 to `cells` - 1 whose law is symmetric, in integers over 2**128: the first half of them.
 
+    Keys are reported down to a difference of 1 - `offset`.
+
     >>> noise = KeyNoise.of([1, 2, 4, 2, 1])
     >>> noise.cells, [round(p * 10) for p in noise.probabilities]
     (5, [1, 2, 4, 2, 1])
+    >>> [round(float(KeyNoise.of([1, 2, 4, 2, 1], offset).new_key), 1) for offset in (0, 1)]
+    [0.1, 0.3]
     """
 
     cells: int
     half: tuple[int, ...]
+    offset: int = 0
     name: ClassVar[str] = "bounded noise"
 
     def __post_init__(self) -> None:
@@ -47,9 +56,15 @@ class KeyNoise:
                 "another",
                 "get the release again from where it was written",
             )
+        if type(self.offset) is not int or not 0 <= 2 * self.offset <= self.cells - 3:
+            raise InvalidValue(
+                "the offset of noise is a whole number that lies before the middle of its table",
+                repr(self.offset),
+                "get the release again from where it was written",
+            )
 
     @classmethod
-    def of(cls, weights: ArrayLike) -> "KeyNoise":
+    def of(cls, weights: ArrayLike, offset: int = 0) -> "KeyNoise":
         """Return the table that is closest to symmetric weights, each rounded down; the middle has the rest."""
         values = np.asarray(weights, np.float64)
         total, (n, middle) = math.fsum(values), (len(values), len(values) // 2)
@@ -57,7 +72,7 @@ class KeyNoise:
         rest = (1 << BITS) - 2 * sum(half) + (half[-1] if n % 2 else 0)
         share = rest if n % 2 else rest // 2
         half[(n - 1) // 2 if n % 2 else middle - 1] += share
-        return cls(n, tuple(half))
+        return cls(n, tuple(half), offset)
 
     @cached_property
     def table(self) -> tuple[int, ...]:
@@ -92,6 +107,11 @@ class KeyNoise:
         return Fraction(self.half[0], 1 << BITS)
 
     @property
+    def new_key(self) -> Fraction:
+        """The probability with which a key of frequency 1 is reported: that of the first `offset` + 1 cells."""
+        return Fraction(self.cuts[self.offset + 1], 1 << BITS)
+
+    @property
     def steps(self) -> float:
         """Half of the steps that pi needs from 0 to 1."""
         return self.cells / 2
@@ -107,22 +127,23 @@ class KeyNoise:
         start = (n * k - self.cells) // 2
         padded[start : start + self.cells] = self.probabilities
         weights = padded.reshape(n, k).sum(1)
-        return KeyNoise.of((weights + weights[::-1]) / 2)
+        return KeyNoise.of((weights + weights[::-1]) / 2, min(round(self.offset / k), (n - 3) // 2))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the exact JSON form: hexadecimal integers."""
-        return {"method": self.name, "cells": self.cells, "half": [f"{n:x}" for n in self.half]}
+        """Return the exact JSON form: hexadecimal integers, and the offset if there is one."""
+        offset = {"offset": self.offset} if self.offset else {}
+        return {"method": self.name, "cells": self.cells, "half": [f"{n:x}" for n in self.half], **offset}
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "KeyNoise":
         """Read the JSON form back."""
-        return cls(form["cells"], tuple(int(n, 16) for n in form["half"]))
+        return cls(form["cells"], tuple(int(n, 16) for n in form["half"]), form.get("offset", 0))
 
     def __hash__(self) -> int:
-        return hash((self.cells, self.half[0], self.half[-1]))
+        return hash((self.cells, self.half[0], self.half[-1], self.offset))
 
     def __str__(self) -> str:
-        return f"bounded noise of {self.cells:,} cells"
+        return f"bounded noise of {self.cells:,} cells" + (f" with offset {self.offset}" if self.offset else "")
 
 
 class NoiseReporting(Reporting):
@@ -141,11 +162,16 @@ class NoiseReporting(Reporting):
         return self.noise.cells
 
     def pi(self, i: int) -> int:  # noqa: D102
-        return self.noise.cuts[min(i, self.noise.cells)]
+        return self.noise.cuts[min(i + self.noise.offset, self.noise.cells) if i else 0]
+
+    def _reported_cells(self, frequencies: Ints) -> Ints:
+        """With how many of the first cells a key is reported: none if it does not exist."""
+        last = np.minimum(frequencies, self.noise.cells - self.noise.offset) + self.noise.offset
+        return np.where(frequencies > 0, last, 0)
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
-        i = np.minimum(as_frequencies(frequencies), self.noise.cells)
-        values: Floats = self.noise.below[self.noise.cells - i if complement else i]
+        reported = self._reported_cells(as_frequencies(frequencies))
+        values: Floats = self.noise.below[self.noise.cells - reported if complement else reported]
         return values
 
     def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:
@@ -153,19 +179,43 @@ class NoiseReporting(Reporting):
         pi = self.probabilities(rows[1:])
         return pi, np.where(pi >= 0.5, 1.0, 0.0)
 
+    def cuts(self, frequency: int) -> tuple[int, ...]:
+        """S at x = i - 1, i - 2, ... down to 0, or to where it is 1, in integers: the last token has all that is left.
+
+        >>> reporting = KeyNoise.of([1, 2, 4, 2, 1], offset=1).reporting(KeepAll())
+        >>> [[round(10 * cut / reporting.one) for cut in reporting.cuts(i)] for i in (1, 2, 3, 9)]
+        [[3], [1, 7], [1, 3, 9], [1, 3, 7, 9, 10]]
+        """
+        cuts = self.noise.cuts
+        return (*cuts[1:frequency], self.pi(frequency)) if frequency < self.noise.cells else cuts[1:]
+
     def boundaries(self, frequency: int) -> Floats:
         """S at x = i, i - 1, ... down to 0, or to where it is 1."""
-        return self.noise.below[: min(frequency, self.noise.cells) + 1]
+        below, offset = self.noise.below, self.noise.offset
+        if frequency >= self.noise.cells or not offset:
+            return below[: min(frequency, self.noise.cells) + 1]
+        return np.append(below[:frequency], below[min(frequency + offset, self.noise.cells)])
 
-    def columns(self, tokens: int, window: int) -> tuple[Floats, Floats]:
+    def tails(self, frequencies: Ints) -> tuple[Floats, Floats]:
+        """S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
+        below, cells = self.noise.below, self.noise.cells
+        k, last = np.arange(cells + 1)[:, None], self._reported_cells(frequencies)
+        reached = np.where(k < frequencies, k, last)
+        return below[reached], below[cells - reached] - below[cells - last]
+
+    def columns(self, tokens: Ints, window: int) -> tuple[Floats, Floats]:
         """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
         n, cells = max(window, self.noise.cells), self.noise.cells
         mass, above = np.zeros((n + 1, 1)), np.ones((n + 1, 1))
         mass[:cells, 0], above[:cells, 0] = self.noise.probabilities, self.noise.below[:-1]
-        return np.repeat(mass, tokens, 1), np.repeat(above, tokens, 1)
+        all_mass = np.repeat(mass, tokens.size, 1)
+        # token 1 stands for all differences from 1 down to 1 - offset
+        for more in range(1, self.noise.offset + 1):
+            all_mass[:-more, tokens == 1] += mass[more:]
+        return all_mass, np.repeat(above, tokens.size, 1)
 
     def locate(self, frequencies: Ints, v: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the token whose boundaries enclose v, and these."""
-        below = self.noise.below
-        k = np.minimum(np.searchsorted(below, v, side="right") - 1, self.noise.cells - 1)
-        return frequencies - k, below[k], below[k + 1]
+        below, lowest = self.noise.below, frequencies - 1
+        k = np.minimum(np.searchsorted(below, v, side="right") - 1, np.minimum(self.noise.cells - 1, lowest))
+        return frequencies - k, below[k], below[np.where(k == lowest, self._reported_cells(frequencies), k + 1)]

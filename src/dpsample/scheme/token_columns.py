@@ -84,7 +84,7 @@ def _whole_columns(cells: Ints, reporting: Reporting, grid: int, window: int) ->
 def _columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
     """For ascending tokens, the probability of each, k rows after its first, and of all above it: shape (k, tokens)."""
     if isinstance(reporting, NoiseReporting):
-        return reporting.columns(cells.size, window)
+        return reporting.columns(cells, window)
     delta, E, end = float(reporting.privacy.delta), reporting.growth + 1, reporting.sampling.largest
     first = first_frequency(cells, grid)
     spans = np.flatnonzero(np.diff(first, prepend=first[:1] - window - 2) > window)  # rows that nobody reaches between

@@ -195,9 +195,7 @@ def tails(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[tuple[
 
 def _whole_tails(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
     if isinstance(reporting, NoiseReporting):
-        rows = np.minimum(np.arange(reporting.noise.cells + 1)[:, None], frequencies)
-        below = reporting.noise.below
-        return below[rows], below[reporting.noise.cells - rows] - reporting.probabilities(frequencies, complement=True)
+        return reporting.tails(frequencies)
     while True:
         above, gap = _tails(frequencies, reporting, grid, window)
         if not gap[-1].any():  # the oldest boundary has reached pi everywhere, so all older ones have

@@ -15,6 +15,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from dpsample.accounting.discovery import UserBudget
 from dpsample.accounting.ledger import release_sha256
 from dpsample.errors import SystemFailure
 from dpsample.files import (
@@ -31,6 +32,7 @@ from dpsample.files import (
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.checks import check_source
 from dpsample.private.derived_coins import KeyedCoins, Secret
+from dpsample.private.draw import count_found
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.engine import MESSAGES, messages, received, shaped
 from dpsample.private.engine.spark.inline import sent_inline
@@ -38,6 +40,7 @@ from dpsample.private.prepare import Counting, Written, prepare
 from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
+from dpsample.private.source import Source
 from dpsample.release.release import Release
 from dpsample.release.rows import append_estimates, ascends, checked_rows, columns_of, release_schema
 from dpsample.release.terms import Terms
@@ -71,12 +74,12 @@ def write_release_to(
         check_output(output, force=force)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with _paid_job(request, os.fspath(output), partitions) as (job, terms, payment):
-        if folder:
+        if folder and job.users is None:
             keys = job.release_to_folder(output, terms, payment)
         else:
             release = job.release(terms, payment)
-            release.write(output, force=force)
-            keys = len(release)
+            keys, terms = len(release), release.terms
+            _write_folder(output, release) if folder else release.write(output, force=force)
         payment.confirm(release_sha256(output)[1] if payment.hash else None)
         return Written(keys, terms, job.counting.strategy)
 
@@ -89,14 +92,33 @@ def _paid_job(request: Request, output: str, partitions: int | None) -> Iterator
         secret = engine.new_coins()
         with reserve(request.ledger, charge_of(request, output)) as payment:
             plan = prepare(engine, request, secret)
-            yield Job(engine, plan.counting, secret), replace(plan.terms, ledger=payment.hash), payment
+            users = None if plan.users is None else (request.source, plan.users)
+            yield Job(engine, plan.counting, secret, users), replace(plan.terms, ledger=payment.hash), payment
+
+
+def _write_folder(folder: PathLike, release: Release) -> None:
+    """Write a release that is on the driver as a folder, in parts."""
+    terms, schema = release.terms, release.table.schema
+    with atomic_folder(folder) as target:
+        counts = {}
+        for part, start in enumerate(range(0, len(release), _PART)):
+            rows = release.table.slice(start, _PART)
+            counts[_name(part)] = write_table(
+                target / _name(part), rows.to_batches(), schema, {"format": "dpsample part", "version": 1}, force=True
+            )
+        commit_parts(target, counts, schema, terms.to_json(len(release)))
 
 
 class Job:
-    """One release, or one sample: what is counted, and a secret that is used for nothing else."""
+    """One release, or one sample: what is counted, and a secret that is used for nothing else.
 
-    def __init__(self, engine: Spark, counting: Counting, secret: Secret) -> None:
-        self.engine, self.counting, self.secret = engine, counting, secret
+    With `users`, the users of discovered keys are counted next, in their source, with their budget.
+    """
+
+    def __init__(
+        self, engine: Spark, counting: Counting, secret: Secret, users: tuple[Source, UserBudget] | None = None
+    ) -> None:
+        self.engine, self.counting, self.secret, self.users = engine, counting, secret, users
         self.source, self.sampling, self.frame = counting.source, counting.sampling, engine.frame(counting.source)
         self.frequencies = counting.keys.append(pa.field("frequency", pa.int64()))
 
@@ -107,12 +129,16 @@ class Job:
         return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key, max_keys)
 
     def release(self, terms: Terms, payment: Payment) -> Release:
-        """Bring the reported keys to the driver."""
+        """Bring the reported keys to the driver; discovered ones are then counted where the rows are."""
         columns = release_schema(columns_of(self.frame.schema, terms), terms)
         batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
         ordered = self.engine.sort(batches, _tokens(columns), terms.keys)
+        table = pa.Table.from_batches(append_estimates(ordered, terms), columns)
+        if self.users is not None:
+            drawn = count_found(table, terms, self.engine, *self.users, self.secret)
+            table, terms = pa.Table.from_batches(drawn.batches, drawn.schema), drawn.terms
         payment.mark_drawn()
-        return Release(pa.Table.from_batches(append_estimates(ordered, terms), columns), terms)
+        return Release(table, terms)
 
     def release_to_folder(self, folder: PathLike, terms: Terms, payment: Payment) -> int:
         """Write the reported keys, in the order of keys, in parts; return their number.
