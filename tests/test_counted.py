@@ -50,11 +50,13 @@ DRAWS = 600
 BAND = 5.4  # deviations
 
 
-def terms_of(clipped: float = 0.0, total: Total | None = None, keys: tuple[str, ...] = ("key",), **more: Any) -> Terms:
+def terms_of(
+    clipped: float = 0.0, groups: Any = (), total: Total | None = None, keys: tuple[str, ...] = ("key",), **more: Any
+) -> Terms:
     """The terms of a release of counted users."""
     each = BUDGET.one_key()
     discovery = Discovery("one-key", 1, capacity_cap(each), LOOK)
-    given: dict[str, Any] = {"discovery": discovery, "counts": Counts(NOISE, clipped), "per_key": each, **more}
+    given: dict[str, Any] = {"discovery": discovery, "counts": Counts(NOISE, clipped, groups), "per_key": each, **more}
     return Terms(BUDGET.privacy, KeepAll(), keys, unit="user", total=total, **given)
 
 
@@ -112,13 +114,17 @@ def test_a_sum_is_not_below_one_user_for_each_key(few: Release) -> None:
     assert few.sum(["asp"], weight={"asp": -1.0}).value == pytest.approx(3.0)
 
 
-def test_what_clipping_has_in_common_is_not_hidden() -> None:
-    release = made([100.0, 200.0], [5.0, 6.0], clipped=0.2)
-    assert not release.sum().guaranteed
-    assert any("have in common" in note for note in release.sum().notes)
-    assert not release.mean().guaranteed
-    for answer in (release.sum(["k00000"]), release.each_key()["k00000"], release.count_keys(at_least=150)):
-        assert answer.guaranteed
+def test_errors_that_keys_have_in_common_add_up() -> None:
+    """Three keys of a group, one of another, one that was not clipped: within a group errors add, not their squares."""
+    shared = ((10.0, 0.02), (150.0, 0.1), (1000.0, 0.0))
+    release = made([100.0, 120.0, 140.0, 200.0, 5000.0], [5.0, 5.0, 5.0, 6.0, 7.0], groups=shared)
+    common = [0.02 * (100 + 120 + 140), 0.1 * 200]
+    error = np.sqrt(3 * 25 + 36 + 49 + common[0] ** 2 + common[1] ** 2)
+    answer = release.sum()
+    assert answer.guaranteed
+    assert answer.standard_error == pytest.approx(error)
+    assert answer.high == pytest.approx(5560 + z(0.95) * error)
+    assert release.mean().standard_error == pytest.approx(error / 5)
 
 
 def test_nothing_is_said_of_keys_that_were_not_reported(few: Release) -> None:
@@ -179,7 +185,9 @@ def test_bounds_of_numbers_of_keys(level: float) -> None:
     for n in (1, 2, 7, 40):
         values, errors = generator.uniform(1, 60, n), generator.uniform(1, 9, n)
         keys = list(zip(values.tolist(), errors.tolist(), strict=True))
-        reached = Reached(CountedKeys(np.arange(n), np.ones(n), values, errors), level)
+        reached = Reached(
+            CountedKeys(np.arange(n), np.ones(n), values, errors, np.zeros(n, np.int64), np.zeros(n)), level
+        )
         for least in (1, 2, 15, 30, 31, 59, 90):
             assert (reached.fewest(least), reached.most(least)) == number_bounds(keys, least, level)
         if n <= 7:
@@ -572,7 +580,7 @@ def test_commands(clipped: Release, tmp_path: Path) -> None:
     assert "with numbers of users" in run("info", "a.parquet", cwd=tmp_path).stdout
     answer = json.loads(run("query", "a.parquet", "--format", "json", cwd=tmp_path).stdout)
     assert answer["value"] == pytest.approx(clipped.sum().value)
-    assert answer["guaranteed"] is False
+    assert answer["guaranteed"] is True
     assert len(run("top", "a.parquet", "-k", "3", "--format", "csv", cwd=tmp_path).stdout.splitlines()) == 4
     assert "conservative" in run("quantiles", "a.parquet", "0.5", cwd=tmp_path).stdout
     refusal = run("query", "a.parquet", "--of", "log1p", cwd=tmp_path)

@@ -3,6 +3,7 @@
 composition  the optimal composition theorem: what k mechanisms may reveal together
 many_keys    what each of a user's keys gets: the best of several methods, and its proof
 gaussian     the same for budgets that are stated as zCDP or GDP: Gaussian noise, and its proof
+discovery    users without a contribution bound: what discovery and counts spend, and their proof
 vectors      Gaussian noise on vectors of bounded length: counts and weights of users
 losses       privacy loss distributions, which convolve: what mechanisms cost exactly
 renyi        privacy as a curve of Rényi divergences, which add up

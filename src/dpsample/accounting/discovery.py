@@ -267,11 +267,14 @@ class Discovery:
 class Counts:
     """The Gaussian noise of each part of the counts, and what they found of clipping: the public record.
 
-    `clipped` is the share of users, averaged over keys, that clipping took away, and that was put back.
+    `clipped` is the share of users, averaged over keys, that clipping took away, and that was put back. It was measured
+    for groups of keys. `groups` has, for each, about the least number of users of its keys, ascending, and the relative
+    error that its keys have in common; the last one are keys that were not clipped, without such an error.
     """
 
     noise: tuple[VectorNoise, ...]  # in the order of COUNT_PARTS
     clipped: float
+    groups: tuple[tuple[float, float], ...] = ()
 
     def stages(self) -> list[GaussianStage]:
         """Prove what each part costs, from its integers."""
@@ -280,14 +283,18 @@ class Counts:
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         parts = {name: noise.to_json() for name, noise in zip(COUNT_PARTS, self.noise, strict=True)}
-        return {"noise": parts, "clipped": self.clipped}
+        return {"noise": parts, "clipped": self.clipped, "groups": [list(group) for group in self.groups]}
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Counts":
         """Read the JSON form back."""
-        if list(form["noise"]) != list(COUNT_PARTS) and set(form["noise"]) != set(COUNT_PARTS):
+        if set(form["noise"]) != set(COUNT_PARTS):
             raise InvalidValue("counts have noise for each of their parts", "others", "upgrade dpsample")
-        return cls(tuple(VectorNoise.from_json(form["noise"][name]) for name in COUNT_PARTS), float(form["clipped"]))
+        return cls(
+            tuple(VectorNoise.from_json(form["noise"][name]) for name in COUNT_PARTS),
+            float(form["clipped"]),
+            tuple((float(least), float(error)) for least, error in form["groups"]),
+        )
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,9 @@ class _Stage:
         popularity = self._first_counts(keys_each)
         head = head_of(popularity, keys_each)
         clip = self._clip(popularity, head)
-        values, errors, clipped = self._counts(popularity, head, clip)
-        return Measured(values, errors, Counts(tuple(self._noise[name] for name in COUNT_PARTS), clipped))
+        values, errors, clipped, groups = self._counts(popularity, head, clip)
+        noise = tuple(self._noise[name] for name in COUNT_PARTS)
+        return Measured(values, errors, Counts(noise, round(clipped, 6), groups))
 
     def _noisy(self, part: str, kernel: Callable[[Batches], Ints], length: int, step: int = 1) -> Ints:
         """Sum a vector of which a user changes at most `length`, rounded to steps, and add noise."""
@@ -158,8 +159,10 @@ class _Stage:
         """The error of the share that was clipped, if it is measured for all keys together."""
         return most_lost(square, longest) * self._deviation("clipped") / keys
 
-    def _counts(self, popularity: Floats, head: Flags, clip: "_Clip") -> tuple[Floats, Floats, float]:
-        """The numbers of users, their errors, and the mean share of users that was clipped and put back."""
+    def _counts(
+        self, popularity: Floats, head: Flags, clip: "_Clip"
+    ) -> tuple[Floats, Floats, float, tuple[tuple[float, float], ...]]:
+        """The numbers of users, their errors, the mean share that was clipped and put back, and errors of groups."""
         length = self._length("counts")
         scale = length / math.sqrt(clip.square + float((1 / popularity[head]).sum()))
         weights = np.maximum(np.round(scale / np.sqrt(popularity)), 1).astype(np.int64)
@@ -172,7 +175,12 @@ class _Stage:
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
         values = kept / (1 - of_key)
         errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, _UNEVEN * of_key))
-        return values, errors / (1 - of_key), float(of_key.mean())
+        common = share_error / (1 - share)
+        present = [n for n in range(clip.groups) if (~head & (groups == n)).any()]
+        least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in present]
+        least += [(float(popularity[head].min()), 0.0)] if head.any() else []
+        rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
+        return values, errors / (1 - of_key), float(of_key.mean()), rounded
 
     def _lost(
         self, popularity: Floats, head: Flags, clip: "_Clip", groups: Ints, kept: Floats, errors: Floats

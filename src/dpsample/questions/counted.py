@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total"]
 
-_COMMON = (
-    "users who were clipped were put back by shares that several keys have in common: the interval does not cover "
-    "the error of these shares"
-)
-
 
 def total(
     release: "Release",
@@ -117,7 +112,7 @@ def other(release: "Release", level: float = 0.95) -> Estimate:
         keys=len(keys),
         detection_threshold=detection_threshold(release),
         guaranteed=False,
-        notes=(_total_note(bought), *_common_notes(release, keys)),
+        notes=(_total_note(bought),),
         share=value / everything.value if everything.value > 0 else None,
     )
 
@@ -162,7 +157,7 @@ def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     reach = margin(level) * error
     least = _least(keys.weights)
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
-    notes = (_unreported_note(release, "this sum"), *_common_notes(release, keys))
+    notes = (_unreported_note(release, "this sum"),)
     return _estimate(release, keys, value, error, low, high, level, notes)
 
 
@@ -192,7 +187,7 @@ def _mean(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     value, error = float(keys.weights @ keys.values) / weight, _error(keys) / weight
     reach, least = margin(level) * error, _least(keys.weights) / weight
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
-    notes = (f"over all reported keys; {_unreported_note(release, 'it')}", *_common_notes(release, keys))
+    notes = (f"over all reported keys; {_unreported_note(release, 'it')}",)
     return _estimate(release, keys, value, error, low, high, level, notes)
 
 
@@ -209,14 +204,14 @@ def _mean_from(release: "Release", keys: CountedKeys, least: int, level: float) 
     certain, possible = lows >= least, (highs >= least) & (lows < least)
     if not keys.weights[certain | possible].sum() > 0:
         return _nothing(release, level, value=math.nan)
-    reach = margin(part) * float(np.linalg.norm((keys.weights * keys.errors)[certain | possible]))
+    reach = margin(part) * _error(keys, certain | possible)
     low = max(_smallest_mean(keys, certain, possible, -reach), float(least))
     high = max(-_smallest_mean(keys, certain, possible, -reach, sign=-1), float(least))
     likely = keys.weights * keys.reaching(least)
     value = float(likely @ np.maximum(keys.values, least)) / max(float(likely.sum()), 1e-300)
     error = (high - low) / (2 * margin(level))  # which keys count is uncertain too
     over = f"over reported keys of {least:,} users or more; {_unreported_note(release, 'it')}"
-    notes = (over, *_common_notes(release, keys))
+    notes = (over,)
     return _estimate(release, keys, min(max(value, low), high), error, low, high, level, notes)
 
 
@@ -233,8 +228,11 @@ def _smallest_mean(keys: CountedKeys, certain: Any, possible: Any, shift: float,
     return float((sums[some] / weights[some]).min()) if some.any() else -math.inf
 
 
-def _error(keys: CountedKeys) -> float:
-    return float(np.linalg.norm(keys.weights * keys.errors))
+def _error(keys: CountedKeys, chosen: Any = slice(None)) -> float:
+    """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
+    own = keys.weights * keys.errors
+    common = np.bincount(keys.groups[chosen], (keys.weights * keys.common)[chosen])
+    return math.hypot(float(np.linalg.norm(own[chosen])), float(np.linalg.norm(common)))
 
 
 def _least(weights: Floats) -> float:
@@ -252,9 +250,8 @@ def _estimate(
     level: float,
     notes: tuple[str, ...],
 ) -> Estimate:
-    guaranteed = _COMMON not in notes
     threshold = detection_threshold(release)
-    return Estimate(value, error, low, high, level, 0.0, len(keys), threshold, guaranteed, notes)
+    return Estimate(value, error, low, high, level, 0.0, len(keys), threshold, True, notes)
 
 
 def _nothing(release: "Release", level: float, value: float = 0.0) -> Estimate:
@@ -267,12 +264,6 @@ def _nothing(release: "Release", level: float, value: float = 0.0) -> Estimate:
 def _unreported_note(release: "Release", what: str) -> str:
     known = "; other() estimates them" if release.total is not None else ""
     return f"keys that were not reported are not in {what}{known}"
-
-
-def _common_notes(release: "Release", keys: CountedKeys) -> list[str]:
-    """What errors of several keys have in common is not in the release."""
-    counts = release.terms.counts
-    return [_COMMON] if counts is not None and counts.clipped and len(keys) > 1 else []
 
 
 def _refuse_estimator(estimator: str | None) -> None:

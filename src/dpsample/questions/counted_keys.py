@@ -9,7 +9,7 @@ of at most p, no more miss than a binomial number of as many keys. `Reached` has
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -48,24 +48,37 @@ def margin(level: float, keys: int = 1) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CountedKeys:
-    """Some keys of a release: their rows, their weights, what was measured, and the errors; one value for each key."""
+    """Some keys of a release: their rows, weights, what was measured, and the errors; one value for each key.
+
+    `common` is the part of the error that all keys of one of the `groups` have in common.
+    """
 
     rows: Ints
     weights: Floats
     values: Floats
     errors: Floats
+    groups: Ints
+    common: Floats
 
     @classmethod
     def of(cls, release: "Release", rows: Ints, weights: Floats) -> "CountedKeys":
         """Look up the numbers of some rows of a release."""
         measured, errors = (release.table[name].to_numpy()[rows] for name in ("measured", "standard_error"))
-        return cls(rows, weights, measured, errors)
+        counts = release.terms.counts
+        shared = counts.groups if counts and counts.groups else ((0.0, 0.0),)
+        least, relative = (np.array(column) for column in zip(*shared, strict=True))
+        groups = np.maximum(np.searchsorted(least, measured, side="right") - 1, 0)
+        return cls(rows, weights, measured, errors, groups, np.maximum(measured, least[groups]) * relative[groups])
 
     @classmethod
     def selected(cls, release: "Release", where: Where, attributes: Attributes) -> "CountedKeys":
         """Select keys, each with weight 1."""
         _, [(rows, weights)] = Selection(release, where, attributes=attributes).weighted_rows()
         return cls.of(release, rows, weights)
+
+    def at(self, places: Ints) -> "CountedKeys":
+        """Return some of these keys, in this order."""
+        return CountedKeys(*(getattr(self, field.name)[places] for field in fields(self)))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -90,7 +90,7 @@ def top(
     note = f"top {k:,} among {len(keys):,} reported keys; keys that were not reported are not compared"
     if not len(keys):
         return listing(release, order, [np.zeros(0)] * 5, level, "no reported key is selected")
-    listed = CountedKeys(keys.rows[order], keys.weights[order], keys.values[order], keys.errors[order])
+    listed = keys.at(order)
     low, high, rivals = _listed_intervals(keys, listed, level)
     columns = np.maximum(listed.values, 1), listed.errors, low, high, _in_the_top(keys, order, k)
     if rivals > len(listed):
