@@ -95,7 +95,6 @@ def test_a_sample_of_users_is_sanitized_for_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"user": "u"}, "to protect users, say"),
         ({"max_keys_per_user": 3}, "to protect users, say"),
         ({"user": "u", "max_keys_per_user": 0}, "max_keys_per_user is a whole number"),
         ({"size": 10, "sampling": KeepAll()}, "either a scheme with its tau or a sample size"),

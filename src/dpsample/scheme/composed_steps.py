@@ -18,7 +18,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 from flint import arb
@@ -100,12 +99,13 @@ class ComposedSteps:
 
     def _in_floats(self, now: float, before: float) -> float:
         """The delta that is spent by a coin and noise in one direction; coins are given by their logits."""
-        epsilon, mu, phi = float(self.epsilon), math.sqrt(self.square), NormalDist().cdf
+        epsilon, mu = float(self.epsilon), math.sqrt(self.square)
         total = 0.0
         for sign in (1, -1):
             log_p, log_r = -_softplus(-sign * now), -_softplus(-sign * before)
             e = epsilon - log_p + log_r
-            total += math.exp(log_p) * (phi(mu / 2 - e / mu) - math.exp(min(e, 700.0)) * phi(-mu / 2 - e / mu))
+            near, far = ((e / mu + shift * mu / 2) / math.sqrt(2) for shift in (-1, 1))
+            total += math.exp(log_p) * (math.erfc(near) - math.exp(min(e, 700.0)) * math.erfc(far)) / 2
         return total
 
     def proves(self, now: int, before: int, bits: int) -> bool:
