@@ -8,6 +8,9 @@ found  beside the baselines of set union, which are not certified. Each line is 
        bound    their share of the sum of pi(number of users) over keys, which no method exceeds on average
        missing  the share of the pairs of a user and a key whose key is not found
        error    the median over found keys of abs(estimate - users) / users, for methods that estimate
+       "counts paid" are baselines with the part of mu**2 that a release with counts leaves to discovery
+counts  intervals of counted users, over `--releases`: how many hold the true number of users, and median relative
+       errors of keys of 50 to 99 users and from 300 on
 
     python benchmarks/users.py --only cost --rows 10000000 --users 1000000
     python benchmarks/users.py --only found --data library --epsilon 1
@@ -23,8 +26,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -32,19 +37,23 @@ import pyarrow as pa
 
 import dpsample
 from dpsample import KeepAll, Privacy
+from dpsample.accounting.discovery import COUNT_SHARE, whole_square
 from dpsample.comparison.baselines.set_union import (
     Bools,
     DpSips,
     PolicyGaussian,
     WeightedGaussian,
 )
+from dpsample.exact import figures_below
 from dpsample.paper.data import standard_library
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 
 PRIVACY = Privacy(1, 1e-6)
-KEYS = (5, 10, 20, 50)
+KEYS = (5, 20, 50)
+# releases without a bound, beside those of KEYS
+UNBOUNDED = {"discovered, keys only": {"keys_only": True}, "discovered and counted": {}}
 
 
 def bare(path: Path, out: Path, limit: str | None) -> None:
@@ -55,20 +64,19 @@ def bare(path: Path, out: Path, limit: str | None) -> None:
     connection.execute(f"COPY ({query}) TO '{out}' (FORMAT parquet)")
 
 
-def release(path: Path, out: Path, limit: str | None, keys: int) -> None:
+def release(path: Path, out: Path, limit: str | None, what: str) -> None:
+    options = UNBOUNDED[what] if what in UNBOUNDED else {"max_keys_per_user": int(what)}
     with DuckDB(memory_limit=limit) as engine:
-        dpsample.release_to_file(
-            out, path, "key", privacy=PRIVACY, user="user_id", max_keys_per_user=keys, engine=engine
-        )
+        dpsample.release_to_file(out, path, "key", privacy=PRIVACY, user="user_id", engine=engine, **options)
 
 
-def one(keys: int, path: Path, limit: str | None) -> None:
+def one(what: str, path: Path, limit: str | None) -> None:
     with contextlib.suppress(ImportError):
         import pandas  # noqa: F401 - Arrow imports it at its first array, where it is installed; imports are not timed
     with tempfile.TemporaryDirectory() as folder:
         started, before = time.perf_counter(), time.process_time()
-        if keys:
-            release(path, Path(folder) / "out.parquet", limit, keys)
+        if what != "bare":
+            release(path, Path(folder) / "out.parquet", limit, what)
         else:
             bare(path, Path(folder) / "out.parquet", limit)
         seconds, cpu = time.perf_counter() - started, time.process_time() - before
@@ -76,12 +84,12 @@ def one(keys: int, path: Path, limit: str | None) -> None:
     print(json.dumps({"seconds": seconds, "cpu": cpu, "memory": memory}))
 
 
-def measured(keys: int, path: Path, limit: str | None, repeat: int) -> dict[str, float] | None:
+def measured(what: str, path: Path, limit: str | None, repeat: int) -> dict[str, float] | None:
     command = [
         sys.executable,
         __file__,
         "--one",
-        str(keys),
+        what,
         "--path",
         str(path),
         *(["--limit", limit] if limit else []),
@@ -105,7 +113,7 @@ def line(name: str, found: dict[str, float] | None, floor: dict[str, float]) -> 
 
 
 def print_cost(options: argparse.Namespace) -> None:
-    key = "least(pow(random(), -5.5), 1e17)::BIGINT"  # Zipf-like: P(key >= k) = k**-0.18
+    key = f"least(pow(random(), -5.5), {options.keys})::BIGINT"  # Zipf-like: P(key >= k) = k**-0.18
     with tempfile.TemporaryDirectory() as folder:
         for kind, text in (("integers", "{}"), ("text", "'name ' || {}")):
             path = Path(folder) / f"{kind}.parquet"
@@ -113,15 +121,17 @@ def print_cost(options: argparse.Namespace) -> None:
             chosen = f"SELECT {user} AS user_id, {text.format(key)} AS key FROM range({options.rows})"
             duckdb.sql(f"COPY ({chosen}) TO '{path}' (FORMAT parquet)")
             print(f"{kind}: {options.rows:,} rows, {options.users:,} users")
-            floor = measured(0, path, None, options.repeat)
+            floor = measured("bare", path, None, options.repeat)
             assert floor is not None
             line("bare count(DISTINCT user) to Parquet", floor, floor)
+            for what in UNBOUNDED:
+                line(what, measured(what, path, None, options.repeat), floor)
             for keys in KEYS:
-                line(f"release, {keys} keys per user", measured(keys, path, None, options.repeat), floor)
+                line(f"release, {keys} keys per user", measured(str(keys), path, None, options.repeat), floor)
             if options.memory_limit:
                 limit = options.memory_limit
-                line(f"bare, limit {limit}", measured(0, path, limit, 1), floor)
-                line(f"release, {KEYS[0]} keys, limit {limit}", measured(KEYS[0], path, limit, 1), floor)
+                for what in ("bare", *UNBOUNDED, str(KEYS[0])):
+                    line(f"{what}, limit {limit}", measured(what, path, limit, 1), floor)
             path.unlink()
 
 
@@ -195,6 +205,28 @@ def with_bound(pairs: Pairs, privacy: Privacy, generator: np.random.Generator, *
     return Outcome(~np.isnan(estimates), estimates)
 
 
+def discovered(pairs: Pairs, privacy: Privacy, generator: np.random.Generator, **options: Any) -> Outcome:
+    """A release without a bound. Its coins are secret: the generator is not used."""
+    table = dpsample.release(pairs.table, "key", user="user", privacy=privacy, **options).table
+    found = np.zeros(pairs.number, bool)
+    found[table["key"].to_numpy()] = True
+    if "estimate" not in table.column_names:
+        return Outcome(found)
+    estimates = np.full(pairs.number, np.nan)
+    estimates[table["key"].to_numpy()] = table["estimate"].to_numpy()
+    return Outcome(found, estimates)
+
+
+def counts_paid(privacy: Privacy) -> Privacy:
+    """The privacy whose Gaussian noise has the part of mu**2 that counts leave."""
+    whole, low, high = whole_square(privacy), Fraction(0), privacy.epsilon
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = whole_square(Privacy(middle, privacy.delta)) >= (1 - COUNT_SHARE) * whole
+        low, high = (low, middle) if enough else (middle, high)
+    return Privacy(figures_below(high, 9), privacy.delta)
+
+
 def with_baseline(
     pairs: Pairs,
     privacy: Privacy,
@@ -205,7 +237,17 @@ def with_baseline(
     return Outcome(kind(privacy).draw(pairs.users, pairs.keys, pairs.number, generator).found)
 
 
-RELEASES: dict[str, Method] = {f"release, {k} keys per user": partial(with_bound, keys=k) for k in (1, 5, 20, 100)}
+def paid_baseline(pairs: Pairs, privacy: Privacy, generator: np.random.Generator, *, cap: int) -> Outcome:
+    return with_baseline(pairs, counts_paid(privacy), generator, kind=partial(WeightedGaussian, cap=cap))
+
+
+RELEASES: dict[str, Method] = {
+    "discovered, keys only": partial(discovered, keys_only=True),
+    "discovered, one key each, keys only": partial(discovered, keys_only=True, discover="one-key"),
+    "discovered, many keys each, keys only": partial(discovered, keys_only=True, discover="many-keys"),
+    "discovered and counted": discovered,
+    **{f"release, {k} keys per user": partial(with_bound, keys=k) for k in (1, 5, 20, 100)},
+}
 BASELINES: dict[str, Method] = {
     f"{name}, cap {cap}": partial(with_baseline, kind=partial(kind, cap=cap))
     for name, kind in (
@@ -217,6 +259,7 @@ BASELINES: dict[str, Method] = {
     )
     for cap in (20, 1000)
 }
+BASELINES |= {f"weighted Gaussian, cap {cap}, counts paid": partial(paid_baseline, cap=cap) for cap in (20, 1000)}
 METHODS = RELEASES | BASELINES
 
 
@@ -263,27 +306,54 @@ def print_found(names: list[str], epsilons: list[str], draws: int) -> None:
                 )
 
 
+def print_counts(names: list[str], epsilons: list[str], releases: int) -> None:
+    for name in names:
+        pairs = DATA[name]()
+        truth, table = pairs.frequencies, pairs.table
+        for epsilon in epsilons:
+            held, errors, found = [], [], []
+            for _ in range(releases):
+                drawn = dpsample.release(table, "key", user="user", privacy=Privacy(epsilon, "1e-6")).table
+                users = truth[drawn["key"].to_numpy()]
+                low, high, estimate = (drawn[column].to_numpy() for column in ("low", "high", "estimate"))
+                held.append(np.mean((low <= users) & (users <= high)) if len(users) else np.nan)
+                relative = np.abs(estimate / np.maximum(users, 1) - 1)
+                some = [relative[(users >= 50) & (users < 100)], relative[users >= 300]]
+                errors.append([float(np.median(part)) if len(part) else np.nan for part in some])
+                found.append(len(users))
+            rare, popular = np.nanmean(np.array(errors), axis=0) if errors else (np.nan, np.nan)
+            print(
+                f"{name:<8} epsilon {epsilon:>4}: {np.mean(found):8,.0f} keys; {np.nanmean(held):.4f} of intervals hold"
+                f" (least in a release {np.nanmin(held):.3f}); median error {rare:.3f} and {popular:.3f}",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("cost", "found"), help="one of the two parts; both by default")
+    parser.add_argument("--only", choices=("cost", "found", "counts"), help="one of the parts; all by default")
     parser.add_argument("--data", nargs="+", choices=list(DATA), default=list(DATA), help="of the part found")
     parser.add_argument("--epsilon", nargs="+", default=["0.1", "1", "3"], help="of the part found")
     parser.add_argument("--draws", type=int, default=3, help="of the part found")
+    parser.add_argument("--releases", type=int, default=20, help="of the part counts")
+    parser.add_argument("--keys", type=int, default=10**17, help="of the part cost: the highest key")
     parser.add_argument("--rows", type=int, default=10**7)
     parser.add_argument("--users", type=int, default=10**6)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--memory-limit", help="also run with this limit, for example 1GB")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--limit", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
         one(options.one, options.path, options.limit)
         return
-    if options.only != "found":
+    if options.only in (None, "cost"):
         print_cost(options)
-    if options.only != "cost":
+    if options.only in (None, "found"):
         print_found(options.data, options.epsilon, options.draws)
+    if options.only in (None, "counts"):
+        print_counts(options.data, options.epsilon, options.releases)
 
 
 if __name__ == "__main__":
