@@ -622,7 +622,6 @@ def test_a_histogram_is_as_private_as_it_is(tmp_path: Path) -> None:
         ["clicks.parquet"],
         ["clicks.parquet", "--key", "nothing"],
         ["clicks.parquet", "--key", "page", "--max-keys-per-user", "5"],
-        ["clicks.parquet", "--key", "page", "--user", "who"],
         ["clicks.parquet", "--key", "page", "--goal", "keys>=400"],
         ["clicks.parquet", "--key", "page", "--goal", "keys>=4", "-e", "1"],
         ["--zipf", "1", "--keys", "5", "-e", "1,x"],

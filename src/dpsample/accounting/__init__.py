@@ -10,6 +10,7 @@ renyi         privacy as a curve of Rényi divergences, which add up
 stages        the different mechanisms of one release, and what they cost together
 totals        private totals, and samples of a chosen size, which a share of epsilon buys
 budget        what a release's privacy is spent on
+discovery     users without a contribution bound: what finding and counting their keys spend
 filters       the budget of a Rényi ledger at each order, and what stays within it
 parts         parts of a dataset that do not overlap, and cost the maximum
 ledger        a dataset's budget over many releases: reserve, confirm, cancel, verify

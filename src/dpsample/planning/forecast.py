@@ -57,6 +57,7 @@ class Forecast:
     share: float
     methods: tuple[Expected, ...]
     notes: tuple[str, ...] = ()
+    possible: float | None = None  # keys that any method could report, if the users of each key are known
 
     @property
     def pws(self) -> Expected:
@@ -85,6 +86,7 @@ class Forecast:
             "sample_size": setting.size.size if setting.size else None,
             "keys": self.frequencies.total,
             "elements": self.frequencies.elements,
+            **({} if self.possible is None else {"possible_keys": self.possible}),
             "share": self.share,
             "methods": [asdict(method) for method in self.methods],
             "notes": list(self.notes),

@@ -14,7 +14,8 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
 from dpsample.planning.forecast import Forecast, check_plain, forecast
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.setting import Setting
+from dpsample.planning.setting import Discover, Setting
+from dpsample.planning.users import possible_keys
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Sampling
 
@@ -42,6 +43,7 @@ def settings(
     sampling: Sequence[Sampling | SampleSize] = (KeepAll(),),
     max_keys_per_user: Sequence[int | None] = (None,),
     total: bool | Number = False,
+    discover: Discover | None = None,
 ) -> Iterator[Setting]:
     """Yield all combinations, epsilon changing fastest.
 
@@ -56,6 +58,7 @@ def settings(
             size=scheme if is_size else None,  # type: ignore[arg-type]
             max_keys_per_user=bound,
             total=total,
+            discover=discover,
         )
 
 
@@ -175,21 +178,25 @@ class Grid:
         share: float = 0.01,
         goal: Goal | str | None = None,
         progress: Progress = lambda stage, done, total: None,
+        users: Frequencies | None = None,
     ) -> list[Forecast]:
         """Return the forecast of each setting; with a goal, of the smallest epsilon that reaches it.
 
-        `count` returns the frequencies for a number of keys per user.
+        `count` returns the frequencies for a number of keys per user. `users` are the numbers of users of each key
+        before users keep a bounded number of keys: with these, forecasts say what any method could report.
         """
         results = []
         for bound in self.max_keys_per_user:
             frequencies = count(bound)
             todo = self._settings(bound, self.delta or [default_delta(frequencies)])
             for done, setting in enumerate(todo, 1):
-                results.append(
+                made = (
                     forecast(frequencies, setting, share)
                     if goal is None
                     else smallest_epsilon(frequencies, setting, goal, share)
                 )
+                possible = None if users is None else possible_keys(users, made.setting.privacy)
+                results.append(replace(made, possible=possible))
                 progress("planning", done, len(todo))
         return results
 
