@@ -59,6 +59,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     many: dict[str, Any] = {"privacy": Privacy(1, 1e-9), "user": "who", "max_keys_per_user": 9}
     for name, keys_only in (("noise", False), ("steps", True)):
         dpsample.release(USERS, "k", keys_only=keys_only, **many).write(folder / f"{name}.csv")
+    found: dict[str, Any] = {"privacy": Privacy(1, 1e-9), "user": "who"}
+    dpsample.release(USERS, "k", keys_only=True, **found).write(folder / "look.csv")
+    dpsample.release(USERS, "k", discover="one-key", prior=release, **found).write(folder / "counts.csv")
     return folder
 
 
@@ -101,7 +104,7 @@ def test_checksums_follow_from_the_page(files: Path) -> None:
         checksum = document.pop("checksum")
         assert checksum == sha256(canonical(document))
         count += 1
-    assert count == 9
+    assert count == 11
     for name in ("r.csv", "r.arrow", "plain.csv", "s.arrow"):
         assert json.loads((files / f"{name}.json").read_bytes())["file"]["sha256"] == sha256(
             (files / name).read_bytes()

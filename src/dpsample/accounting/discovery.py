@@ -34,7 +34,7 @@ METHODS: tuple[Method, ...] = ("one-key", "many-keys")
 
 LOOK_SHARE = Fraction(1, 50)  # of epsilon
 COUNT_SHARE = Fraction(1, 4)  # of mu**2
-FULL = 0.99  # a key is full with so many users that it is reported with this probability
+FULL = 0.999  # a key is full with so many users that it is reported with this probability
 TIMES = 3  # many keys are looked for if that has more than so many times the capacity of one key
 _ASIDE = Fraction(1, 50)  # of delta
 _FIGURES = 6
@@ -129,14 +129,14 @@ def capacity_cap(each: PerKey) -> int:
 
 @dataclass(frozen=True)
 class Look:
-    """A noisy histogram of users by their number of keys: up to 1, 4, 16, ..., and more than the last but one.
+    """A noisy histogram of users by their number of keys: up to 1, 4, 16, ..., 1024, and more.
 
     Adding or removing a user changes one number by one.
     """
 
     users: tuple[int, ...]
     epsilon: Fraction
-    EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(11))
+    EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(7))
 
     def kept(self, most: int) -> float:
         """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
@@ -173,12 +173,12 @@ class Look:
 def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[float]:
     """Leave out what is noise alone at the end of a noisy histogram; no number is negative.
 
-    The last row that is kept is the last one whose sum with all after it exceeds three deviations of that sum.
+    The last row that is kept is the last one whose sum with all after it exceeds four deviations of that sum.
     """
     after, last = 0.0, 0
     for n in range(len(numbers) - 1, 0, -1):
         after += numbers[n]
-        if after > 3 * deviation * math.sqrt(len(numbers) - n):
+        if after > 4 * deviation * math.sqrt(len(numbers) - n):
             last = n
             break
     return [max(float(n), 0.0) for n in numbers[: last + 1]]

@@ -36,7 +36,7 @@ _FIRST_UNIT = 16  # of a key in the first counts
 _LENGTH = 256  # of a user's vector in the counts, in units
 _LOST_UNITS = 64  # of what one user may lose
 _FINE = 1 << 30  # in which that is added up
-_SCALE_BITS = 20  # of the factor by which a vector is scaled down
+_SCALE_BITS = 16  # of the factor by which a vector is scaled down
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
 _SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
 _UNEVEN = 0.3  # by how much the share of a key may differ from that of its group, relative to it
@@ -202,13 +202,14 @@ class _Stage:
         noisy = self._noisy("clipped", kernel, length, step=_FINE // _LOST_UNITS)
         unit = clip.lost / _LOST_UNITS
         noise = length * self._deviation("clipped") * unit
-        lost = np.maximum((noisy + 0.5) * unit, 0.0)
+        lost = (noisy + 0.5) * unit
         tail = np.flatnonzero(~head)
         measured = np.bincount(groups[tail], kept[tail] * weights[tail], clip.groups)
         its_error = np.sqrt(np.bincount(groups[tail], (errors[tail] * weights[tail]) ** 2, clip.groups))
         measured = np.maximum(measured, 1e-9)
+        lost = np.clip(lost, -measured / 3, 9 * measured)  # noise alone may be negative
         whole = lost + measured
-        return np.minimum(lost / whole, 0.9), np.hypot(noise * measured, its_error * lost) / whole**2
+        return lost / whole, np.hypot(noise * measured, its_error * lost) / whole**2
 
 
 @dataclass(frozen=True)
@@ -325,7 +326,7 @@ def _starts(users: Ints) -> tuple[NDArray[np.intp], Ints]:
 
 
 def _factors(squares: Ints, most: int) -> Ints:
-    """The largest whole numbers f, up to 2**20, with ``f**2 squares <= most 2**40``."""
+    """The largest whole numbers f, up to 2**16, with ``f**2 squares <= most 2**32``."""
     limit, one = most << 2 * _SCALE_BITS, 1 << _SCALE_BITS
     factors = np.full(len(squares), one, np.int64)
     long = np.flatnonzero(squares > most)

@@ -120,7 +120,7 @@ def _check_counts(batch: pa.RecordBatch, rows: int) -> None:
 def counted(keys: pa.Table, values: Floats, errors: Floats) -> pa.Table:
     """Append numbers of users to keys: what was measured, its error, and whole numbers to read, with 95 % intervals.
 
-    A key that was reported has a user, so estimates and bounds are at least 1; `measured` is without bias.
+    A key that was reported has a user, so estimates and bounds are at least 1; `measured` may be lower.
     """
     margin = NormalDist().inv_cdf(0.975) * errors
     columns = (
