@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import support
 from conftest import true_pi
 from dpsample import KeepAll, Privacy, Source
-from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, LOOK_SHARE, Look, UserBudget, choose_method
+from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, FULL, LOOK_SHARE, Look, UserBudget, choose_method
 from dpsample.cli import cli
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
@@ -74,7 +74,7 @@ def test_users_with_one_key_give_it_up_to_a_full_key() -> None:
     assert "1000" not in repr(made)
     left = Privacy(EPSILON * (1 - LOOK_SHARE), DELTA)
     pi = true_pi(KeepAll(), left, 1000)
-    full = next(n for n, p in enumerate(pi) if p >= Decimal("0.99"))
+    full = next(n for n, p in enumerate(pi) if p >= Decimal(FULL))
     expected = sum(pi[min(n, full)] for n in NUMBERS.values())
     assert ways[False, "one-key"].keys == pytest.approx(float(expected), rel=1e-11)
     assert ways[False, "one-key"].threshold == next(n for n, p in enumerate(pi) if p >= Decimal("0.5"))
@@ -103,7 +103,7 @@ def test_users_who_keep_all_keys_give_all() -> None:
 def test_a_total_is_paid_for_first() -> None:
     _, ways = planned(one_key_each(), total="1/5")
     pi = true_pi(KeepAll(), Privacy(EPSILON * (1 - LOOK_SHARE - Fraction(1, 5)), DELTA), 1000)
-    full = next(n for n, p in enumerate(pi) if p >= Decimal("0.99"))
+    full = next(n for n, p in enumerate(pi) if p >= Decimal(FULL))
     expected = float(sum(pi[min(n, full)] for n in NUMBERS.values()))
     assert ways[False, "one-key"].keys == pytest.approx(expected, rel=1e-11)
 
