@@ -171,6 +171,7 @@ def test_a_plan_with_a_bound_says_what_was_possible(tmp_path: Path) -> None:
         (["--scheme", "ppswor", "--tau", "0.1"], "needs a contribution bound"),
         (["--scheme", "ppswor", "--sample-size", "10"], "needs a contribution bound"),
         (["-e", "0"], "epsilon"),
+        (["--zcdp", "1"], "found --zcdp; add --max-keys-per-user"),
         (["--with-total", "--total-share", "0.99"], "must leave some"),
     ],
     ids=str,

@@ -35,6 +35,8 @@ frequencies = options.together(
 @click.command()
 @frequencies
 @click.option("--epsilon", "-e", multiple=True, help=f"One or more values.  [default: {','.join(EPSILONS)}]")
+@click.option("--zcdp", multiple=True, metavar="RHO", help="One or more values, instead of --epsilon.")
+@click.option("--gdp", multiple=True, metavar="MU", help="One or more values, instead of --epsilon.")
 @click.option("--delta", "-d", multiple=True, help="One or more values.  [default: chosen by the number of elements]")
 @click.option(
     "--max-keys-per-user",
@@ -90,8 +92,9 @@ def _plan(arguments: dict[str, Any]) -> Any:
     from dpsample.planning.goals import Goal
     from dpsample.planning.text import Plan
 
-    if arguments["goal"] is not None and arguments["epsilon"]:
-        raise click.UsageError("--goal finds the epsilon; found --epsilon as well; leave one of them out")
+    stated, _ = _stated(arguments)
+    if arguments["goal"] is not None and arguments[stated]:
+        raise click.UsageError(f"--goal finds the epsilon; found --{stated} as well; leave one of them out")
     goal = None if arguments["goal"] is None else Goal.of(arguments["goal"])
     share, grid = check_selection(arguments["share"]), _grid(arguments)
     with progress_bar() as progress:
@@ -110,6 +113,12 @@ def _plan_of_users(arguments: dict[str, Any]) -> Any:
 
     if arguments["goal"] is not None:
         raise click.UsageError("--goal goes with --max-keys-per-user if users are protected; found none; add it")
+    stated, _ = _stated(arguments)
+    if stated != "epsilon":
+        raise click.UsageError(
+            f"users' keys are found with an --epsilon, or within a contribution bound; found --{stated}; "
+            "add --max-keys-per-user, or state --epsilon"
+        )
     source, delta = options.source_of(arguments), listed(arguments["delta"])
     _users_settings(arguments, delta or [ANY_DELTA])  # refuses bad ones before anything is read
     with options.engine_of(arguments) as engine, progress_bar() as progress:
@@ -125,7 +134,7 @@ def _plan_of_users(arguments: dict[str, Any]) -> Any:
 def _users_settings(arguments: dict[str, Any], deltas: Sequence[Any]) -> list[Any]:
     from dpsample.planning.goals import settings
 
-    epsilons, total = listed(arguments["epsilon"]) or EPSILONS, _total(arguments)
+    epsilons, total = _stated(arguments)[1], _total(arguments)
     return list(settings(epsilons, deltas, _samplings(arguments), total=total, discover="ask"))
 
 
@@ -145,13 +154,24 @@ def _grid(arguments: dict[str, Any]) -> Any:
     """The settings to plan; a grid refuses bad ones before anything is read."""
     from dpsample.planning.goals import Grid
 
+    stated, values = _stated(arguments)
     return Grid(
-        ["1"] if arguments["goal"] is not None else listed(arguments["epsilon"]) or EPSILONS,  # a goal finds its own
+        ["1"] if arguments["goal"] is not None else values,  # a goal finds its own
         listed(arguments["delta"]),
         _samplings(arguments),
         bounds_of(arguments) or [None],
         _total(arguments),
+        stated,
     )
+
+
+def _stated(arguments: dict[str, Any]) -> tuple[Any, Sequence[str]]:
+    """Return how budgets are stated, epsilon, zcdp or gdp, and their values."""
+    given = [name for name in ("epsilon", "zcdp", "gdp") if arguments[name]]
+    if len(given) > 1:
+        found = " and ".join(f"--{name}" for name in given)
+        raise click.UsageError(f"budgets are stated by one of --epsilon, --zcdp and --gdp; found {found}; leave one")
+    return (given[0], listed(arguments[given[0]])) if given else ("epsilon", EPSILONS)
 
 
 def check_input(arguments: dict[str, Any]) -> None:

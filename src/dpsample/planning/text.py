@@ -17,6 +17,7 @@ from dpsample.planning.forecast import Expected, Forecast
 from dpsample.planning.goals import Goal
 from dpsample.planning.setting import Setting
 from dpsample.presentation.explain import explain_protected
+from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
@@ -115,7 +116,12 @@ class Plan:
 
     def _tables(self) -> Iterator[str]:
         """One table for all settings that differ in epsilon only; columns are equally wide in all tables."""
-        heads = ("epsilon", *COLUMNS, *([POSSIBLE] if self._bounded else []))
+        definition = self.forecasts[0].setting.privacy.definition
+        heads = (
+            "epsilon" if definition is None else definition.symbol,
+            *COLUMNS,
+            *([POSSIBLE] if self._bounded else []),
+        )
         tables = {title: [heads, *chain(*map(_rows, group))] for title, group in groupby(self.forecasts, _title)}
         widths = [max(map(len, column)) for column in zip(*chain(*tables.values()), strict=True)]
         for title, rows in tables.items():
@@ -163,7 +169,12 @@ def _title(forecast: Forecast) -> str:
 def _rows(forecast: Forecast) -> Iterator[tuple[str, ...]]:
     for method in forecast.methods:
         possible = [] if forecast.possible is None else [percent(method.keys / forecast.possible)]
-        yield (text(forecast.setting.privacy.epsilon) if method is forecast.pws else "", *cells(method), *possible)
+        yield (_stated(forecast.setting.privacy) if method is forecast.pws else "", *cells(method), *possible)
+
+
+def _stated(privacy: Privacy) -> str:
+    """The epsilon, or that by which a budget is stated instead."""
+    return text(privacy.epsilon if privacy.definition is None else privacy.definition.value)
 
 
 def aligned(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -243,7 +254,9 @@ def command(setting: Setting, source: Origin | None = None) -> str:
     if setting.max_keys_per_user is not None:
         words += [] if source and source.user else ["--user", USER]
         words += ["--max-keys-per-user", str(setting.max_keys_per_user)]
-    words += ["--epsilon", text(setting.privacy.epsilon), "--delta", text(setting.privacy.delta)]
+    definition = setting.privacy.definition
+    words += [f"--{'epsilon' if definition is None else definition.name}", _stated(setting.privacy)]
+    words += ["--delta", text(setting.privacy.delta)]
     scheme = setting.size or setting.sampling
     if isinstance(scheme, SampleSize):
         words += ["--scheme", scheme.scheme, "--sample-size", str(scheme.size)]
@@ -278,7 +291,7 @@ def python(setting: Setting, source: Origin | None = None) -> str:
     imported = [] if isinstance(scheme, KeepAll) else [type(scheme).__name__]
     arguments = [
         f"Source({', '.join(_source(setting, source))})",
-        f"privacy={setting.privacy}",
+        f"privacy={setting.privacy!r}",
         *([f"size={_size(setting.size)}" if setting.size else f"sampling={scheme}"] if imported else []),
         *([f"max_keys_per_user={setting.max_keys_per_user}"] if setting.max_keys_per_user is not None else []),
     ]

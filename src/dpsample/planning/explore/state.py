@@ -119,7 +119,8 @@ class Explorer:
     def _seen(self, place: Place) -> dict[str, Any]:
         setting = self.choices.setting(place)
         expected = self._forecast(setting, errors=False, baselines=False)
-        drawn = curve(expected.sampling, setting.budget.predicted_per_key, _POINTS)
+        budget = setting.budget
+        drawn = curve(expected.sampling, budget.predicted_per_key, _POINTS, budget.composed_per_key)
         _, keys, of_keys, of_elements, threshold, *_ = cells(expected.pws)
         return {
             "values": {"keys": keys, "elements": of_elements, "seen": threshold},
