@@ -507,7 +507,7 @@ def test_a_plan_has_the_laws_of_the_release(whole: Privacy, keys: int | None) ->
 
 @pytest.mark.parametrize("keys", [None, 20], ids=str)
 def test_baselines_are_within_a_defined_budget(keys: int | None) -> None:
-    """Randomized response, the worst of a pure epsilon, has k times its divergences within rho; half of delta is left."""
+    """Randomized response, the worst of a pure epsilon, is within rho / k at each order; half of delta is left."""
     rho, delta = 0.1, 1e-6
     setting = Setting(Privacy.zcdp("0.1", "1e-6"), max_keys_per_user=keys)
     made, each = forecast([200] * 10, setting, errors=False), setting.budget.composed_per_key
@@ -541,6 +541,18 @@ def test_a_plan_of_a_defined_budget_on_the_command_line() -> None:
         done = CliRunner().invoke(cli, [*plan, *bad])
         assert done.exit_code == 2
         assert "found --" in done.output
+
+
+@pytest.mark.parametrize("defined", [Privacy.zcdp("0.1", "1e-6"), Privacy.gdp("0.5", "1e-6")], ids=str)
+def test_a_ledger_has_a_budget_of_epsilon_and_delta(defined: Privacy, tmp_path: Path) -> None:
+    path = tmp_path / "x.ledger"
+    for account in ("epsilon", "renyi"):
+        with pytest.raises(InvalidValue, match=rf"state Privacy\('{float(defined.epsilon)}', '1e-06'\)"):
+            dpsample.new_ledger(path, "x", defined, account=account)
+    with pytest.raises(InvalidValue, match="the most that each release may spend"):
+        dpsample.new_ledger(path, "x", Privacy(10, "1e-4"), each=defined)
+    assert not path.exists()
+    dpsample.new_ledger(path, "x", Privacy(defined.epsilon, defined.delta), account="renyi")
 
 
 # --- the other way round, and the command line -----------------------------------------------------------------------
