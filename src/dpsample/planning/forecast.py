@@ -104,8 +104,9 @@ def forecast(
 
     A question selects `share` of the keys at random. Without `errors` no NRMSE is computed, which is fast. With `quick`
     the NRMSE of PWS is computed on a coarser table, and errors and baselines use a subset of the frequencies if there
-    are many (`Frequencies.thinned`); what PWS reports is exact. With the baselines, each key has the epsilon and delta
-    that composition gives to any method (`Budget.composed_per_key`).
+    are many (`Frequencies.thinned`); what PWS reports is exact, unless users have many keys: then the noise is found
+    quickly (`Budget.predicted_per_key`). With the baselines, each key has the epsilon and delta that composition gives
+    to any method (`Budget.composed_per_key`).
 
     >>> result = forecast(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
     >>> for method in result.methods:

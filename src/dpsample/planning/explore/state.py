@@ -112,7 +112,7 @@ class Explorer:
         """Compute errors one at a time, so that work ahead of a request does not slow the request down."""
         frequencies = self.frequencies[setting.max_keys_per_user]
         if not computed["errors"]:
-            return forecast(frequencies, setting, self.share, **computed)
+            return forecast(frequencies, setting, self.share, quick=True, **computed)
         with self._one:
             return forecast(frequencies, setting, self.share, quick=True, **computed)
 
