@@ -20,6 +20,7 @@ from dpsample.cli import cli
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.users import Way, forecast_users, possible_keys
+from dpsample.private import user_counts
 from dpsample.private.count import CountedUsers
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.scheme.reporting import reporting_probabilities
@@ -119,6 +120,20 @@ def test_the_error_of_a_single_count_is_its_noise() -> None:
     assert few is None
     assert many == pytest.approx(deviation / 1000, rel=1e-12)
     assert ways[False, "one-key"].errors == (None, None)
+
+
+def test_what_has_no_noise_cannot_be_released() -> None:
+    """A stage without coins has no noise to state, so it makes no counts that a release could have."""
+    budget = UserBudget(PRIVACY, counts=COUNT_SHARE)
+    found = pa.table({"k": ["many", "some"]})
+    with DuckDB(threads=1) as engine:
+        pairs = engine.pairs_of(Source(one_key_each(), "k", user="u"), found)
+        stage = user_counts._Stage(engine, pairs, 2, 20.0, budget, None)
+        values, errors, clipped = stage.estimates()
+        assert values.tolist() == [1000, 100]  # each user has one key: nothing is clipped
+        assert (clipped, bool((errors > 0).all())) == (0, True)
+        with pytest.raises(KeyError, match="keys per user"):
+            stage.measured()
 
 
 @drawn_once
