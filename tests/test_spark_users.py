@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -25,11 +26,14 @@ from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.cli import cli
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
-from dpsample.private.engine.spark import Spark
+from dpsample.private.engine.spark import Spark, assignment
+from dpsample.private.engine.spark import pairs as spark_pairs
 from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, prepare
+from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request
+from dpsample.scheme.sampling import Ints
 from support import refused
 from test_spark import KEY, PRIVACY, phases
 
@@ -79,6 +83,25 @@ def drawn(source: Source, **options: Any) -> Release:
     with Spark() as engine:
         plan = prepare(engine, request, Secret(KEY))
         return Job(engine, plan.counting, Secret(KEY)).release(plan.terms, NoLedger())
+
+
+def killed(cluster: Cluster, folder: Path, work: Callable[[], Any]) -> Any:
+    """Do work while the worker that has come half-way is killed."""
+    kill: Any = test_spark.TestFaults().killed
+    return kill(cluster, folder, work)
+
+
+def frequencies(engine: Spark, source: Source) -> dict[str, int]:
+    """The keys of a source, and their frequencies."""
+    rows = [row for batch in engine.aggregated(source) for row in batch.to_pylist()]
+    return {row["k"]: row["frequency"] for row in rows}
+
+
+def units(source: Source, key: bytes = KEY, **options: Any) -> tuple[dict[str, int], list[int]]:
+    """The units of each key, of which none has more than 60, and the sizes of users."""
+    with Spark(**options) as engine:
+        made = engine.assigned(source, 60, Secret(key))
+        return frequencies(engine, made.source), made.sizes.tolist()
 
 
 class TestBounding:
@@ -132,6 +155,74 @@ class TestBounding:
         monkeypatch.setattr(Frame, "pairs", lambda self: faults.rows_of(found(self), halting))
         assert test_spark.TestFaults().killed(cluster, phases, lambda: drawn(source)) == calm
         assert len(calm) == 40
+
+    @pytest.mark.parametrize("where", ["reading rows", "placing units"])
+    def test_a_worker_is_killed_while_users_are_assigned(
+        self, where: str, cluster: Cluster, clicks: Path, phases: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A task that reads rows, or the one task that places all units."""
+        source, phase = Source(clicks, "k", user="u"), "assigning users"
+        calm, found, place = units(source), Frame.all_pairs, assignment._place
+        if where == "reading rows":
+            halting = faults.halting(faults.same, str(phases), phase, 0)
+            monkeypatch.setattr(Frame, "all_pairs", lambda self: faults.rows_of(found(self), halting))
+        else:
+            monkeypatch.setattr(assignment, "_place", lambda cap: faults.halting(place(cap), str(phases), phase, 0))
+        assert killed(cluster, phases, lambda: units(source)) == calm
+        assert max(calm[0].values()) == 60 > min(calm[0].values())
+        assert sum(calm[1]) == 2001
+
+    def test_units_that_are_lost_are_placed_again(self, cluster: Cluster, clicks: Path) -> None:
+        """The workers that keep them are killed before they are read."""
+        source = Source(clicks, "k", user="u")
+        calm = units(source)
+        with Spark() as engine:
+            made = engine.assigned(source, 60, Secret(KEY))
+            for name in list(cluster._workers):
+                cluster.kill(f"/{name}/")
+                cluster.wait()
+            assert frequencies(engine, made.source) == calm[0]
+
+    @pytest.mark.parametrize("phase", ["finding users of keys", "summing over users"])
+    def test_a_worker_is_killed_among_pairs(
+        self, phase: str, cluster: Cluster, clicks: Path, phases: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source, wanted = Source(clicks, "k", user="u"), [f"key {k}" for k in range(0, 40, 2)]
+        folder = str(phases)
+
+        def count(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
+            total = sum((np.bincount(positions, minlength=20) for _, positions in batches), start=np.zeros(20, int))
+            if Path(folder, "phase").read_text() == phase == "summing over users":
+                faults.wait_here(Path(folder, "here"))
+            return total
+
+        number = faults.halting(spark_pairs._number_users, folder, phase, 0)
+        monkeypatch.setattr(spark_pairs, "_number_users", number)
+
+        def work() -> list[int]:
+            with Spark() as engine:
+                made = engine.pairs_of(source, pa.table({"k": wanted}))
+                return [int(n) for n in engine.summed(made, count)]
+
+        found = killed(cluster, phases, work)
+        oracle = Counter(key for keys in pairs(clicks).values() for key in keys)
+        assert found == [oracle[key] for key in wanted]
+
+    def test_random_rows_are_refused_for_units_and_pairs(self, spark: Any) -> None:
+        source = Source(spark.range(100).selectExpr("id AS u", "if(rand() < 0.5, 1, 2) AS k"), "k", user="u")
+        with Spark() as engine:
+            with refused("what users keep is chosen from rows that are the same each time"):
+                engine.assigned(source, 18, Secret(KEY))
+            with refused("what users keep is chosen from rows that are the same each time"):
+                engine.pairs_of(source, pa.table({"k": [1]}))
+            with pytest.raises(TypeError, match="coins of a Secret"):
+                engine.assigned(source, 18, SecretCoins())
+
+    def test_units_do_not_depend_on_partitions(self, spark: Any, clicks: Path) -> None:
+        frame = spark.read.parquet(f"file:{clicks}")
+        other = Source(frame.union(frame).orderBy("k").repartition(5), "k", user="u")
+        assert units(other, partitions=3) == units(Source(clicks, "k", user="u"))
+        assert units(other, bytes(32)) != units(other)
 
     def test_two_passes(self, clicks: Path) -> None:
         made = dpsample.spark.sample(

@@ -4,13 +4,13 @@ composition   the optimal composition theorem: what k mechanisms may reveal toge
 many_keys     what each of a user's keys gets: the best of several methods, and its proof
 noise_search  the search for bounded noise, in floats, before it is proved
 gaussian      the same for budgets that are stated as zCDP or GDP: Gaussian noise, and its proof
+discovery     users without a contribution bound: what discovery and counts spend, and their proof
 vectors       Gaussian noise on vectors of bounded length: counts and weights of users
 losses        privacy loss distributions, which convolve: what mechanisms cost exactly
 renyi         privacy as a curve of Rényi divergences, which add up
 stages        the different mechanisms of one release, and what they cost together
 totals        private totals, and samples of a chosen size, which a share of epsilon buys
 budget        what a release's privacy is spent on
-discovery     users without a contribution bound: what finding and counting their keys spend
 filters       the budget of a Rényi ledger at each order, and what stays within it
 parts         parts of a dataset that do not overlap, and cost the maximum
 ledger        a dataset's budget over many releases: reserve, confirm, cancel, verify

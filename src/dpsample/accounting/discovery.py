@@ -38,6 +38,7 @@ FULL = 0.999  # a key is full with so many users that it is reported with this p
 TIMES = 3  # many keys are looked for if that has more than so many times the capacity of one key
 _ASIDE = Fraction(1, 50)  # of delta
 _FIGURES = 6
+_LEAST_SQUARE = Fraction(1, 10**8)  # less, and a table of noise would have more than a million cells
 
 # the parts of the counts, and what each has of their mu**2
 COUNT_PARTS = {
@@ -75,6 +76,12 @@ class UserBudget:
                 "the shares for the look, the total and the counts must leave some of the privacy for the keys",
                 f"{text(self.look + self.total)} of epsilon, {text(self.counts)} of mu**2",
                 "choose smaller ones",
+            )
+        if self.counts and self.square < _LEAST_SQUARE:
+            raise InvalidValue(
+                "counts of users need a larger epsilon",
+                f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
+                "release keys only (keys_only, --keys-only), or choose a larger one",
             )
 
     @property
@@ -260,11 +267,14 @@ class Discovery:
 class Counts:
     """The Gaussian noise of each part of the counts, and what they found of clipping: the public record.
 
-    `clipped` is the share of users, averaged over keys, that clipping took away, and that was put back.
+    `clipped` is the share of users, averaged over keys, that clipping took away, and that was put back. It was measured
+    for groups of keys. `groups` has, for each, about the least number of users of its keys, ascending, and the relative
+    error that its keys have in common; the last one are keys that were not clipped, without such an error.
     """
 
     noise: tuple[VectorNoise, ...]  # in the order of COUNT_PARTS
     clipped: float
+    groups: tuple[tuple[float, float], ...] = ()
 
     def stages(self) -> list[GaussianStage]:
         """Prove what each part costs, from its integers."""
@@ -273,14 +283,18 @@ class Counts:
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         parts = {name: noise.to_json() for name, noise in zip(COUNT_PARTS, self.noise, strict=True)}
-        return {"noise": parts, "clipped": self.clipped}
+        return {"noise": parts, "clipped": self.clipped, "groups": [list(group) for group in self.groups]}
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Counts":
         """Read the JSON form back."""
-        if list(form["noise"]) != list(COUNT_PARTS) and set(form["noise"]) != set(COUNT_PARTS):
+        if set(form["noise"]) != set(COUNT_PARTS):
             raise InvalidValue("counts have noise for each of their parts", "others", "upgrade dpsample")
-        return cls(tuple(VectorNoise.from_json(form["noise"][name]) for name in COUNT_PARTS), float(form["clipped"]))
+        return cls(
+            tuple(VectorNoise.from_json(form["noise"][name]) for name in COUNT_PARTS),
+            float(form["clipped"]),
+            tuple((float(least), float(error)) for least, error in form["groups"]),
+        )
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,32 @@ import click
 
 from dpsample.exact import text
 from dpsample.presentation.explain import (
+    explain_counts,
+    explain_discovery,
+    explain_kept,
     explain_part,
     explain_privacy,
+    explain_reporting,
     explain_sampling,
     explain_size,
     explain_total,
-    explain_visibility,
     visibility,
 )
 
 # of a release
-_PRINTED = ("privacy", "unit", "max_keys_per_user", "per_key", "sampling", "size", "total", "part", "ledger")
+_PRINTED = (
+    "privacy",
+    "unit",
+    "max_keys_per_user",
+    "per_key",
+    "sampling",
+    "size",
+    "total",
+    "part",
+    "discovery",
+    "counts",
+    "ledger",
+)
 
 
 class Seen:
@@ -80,12 +95,16 @@ def print_release(
         f"Wrote   {output}: {keys:,} keys"
         + ("; the source is empty, or nothing could be reported" if not keys else ""),
         f"Read    {read}",
-        f"Sampled {explain_sampling(sampling)}",
+        f"Sampled {explain_sampling(sampling)}"
+        if terms.discovery is None
+        else f"Found   {explain_discovery(terms.discovery)}",
+        *([f"Counted {explain_counts(terms.counts)}"] if terms.counts else []),
+        *([f"Kept    {explain_kept(terms.max_keys)}"] if terms.max_keys and not terms.keys_only else []),
         *([f"Size    {explain_size(terms.size)}"] if terms.size else []),
         *([f"Total   {explain_total(terms.total)}"] if terms.total else []),
         f"Privacy {explain_privacy(terms.privacy, terms.max_keys, terms.unit)}",
         *([f"Part    {explain_part(terms.part, terms.max_keys)}"] if terms.part else []),
-        f"Seen    {explain_visibility(sampling, terms.per_key)}",
+        f"Seen    {explain_reporting(terms)}",
         *([f"Ledger  entered as {terms.ledger}"] if terms.ledger else []),
     ]
     if private is not None:

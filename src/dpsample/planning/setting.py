@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, UserBudget
+from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, UserBudget, capacity_cap
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total, check_share
 from dpsample.errors import InvalidValue
@@ -41,7 +41,7 @@ class Setting:
         check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
         if self.discover is not None:
             self._check_discovery()
-            _ = self.users
+            capacity_cap(self.users.one_key())  # refuses what leaves nothing to the keys
         elif self.count_share is not None:
             raise InvalidValue(
                 "users are counted in a stage of its own if keys are discovered without a contribution bound",

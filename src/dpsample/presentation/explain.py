@@ -6,7 +6,9 @@ All of it follows from the release and its public parameters.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import text
@@ -14,6 +16,9 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+
+if TYPE_CHECKING:
+    from dpsample.release.terms import Terms
 
 LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
 
@@ -37,6 +42,52 @@ def explain_sampling(sampling: Sampling) -> str:
     else:
         q = f"min(1, {text(sampling.tau)} {weight}) (priority)"
     return f"a key of frequency i was sampled with probability {q}"
+
+
+def explain_discovery(discovery: Discovery) -> str:
+    """State how the keys of users without a contribution bound were found.
+
+    >>> print(explain_discovery(Discovery("one-key", 1, full=26)))
+    each user gave one of their keys; a key that 26 users had given took no more, so that others gave rarer keys
+    >>> print(explain_discovery(Discovery("many-keys", 64)))
+    each user gave up to 64 of their keys
+    """
+    if discovery.method == "one-key":
+        found = (
+            f"each user gave one of their keys; a key that {discovery.full:,} users had given took no more, so that "
+            "others gave rarer keys"
+        )
+    else:
+        found = f"each user gave up to {discovery.keys:,} of their keys"
+    if discovery.prior:
+        found += "; the keys of an earlier release came first"
+    if discovery.look is not None:
+        found += f"; a look at how many keys users have came before, for epsilon {text(discovery.look.epsilon)}"
+    return found
+
+
+def explain_counts(counts: Counts) -> str:
+    """State how the users of keys were counted.
+
+    >>> print(explain_counts(Counts((), clipped=0.228)))
+    numbers are about all users who have a key, with Gaussian noise; about 22.8 % of them, averaged over keys, were
+    clipped and put back
+    """
+    noisy = "numbers are about all users who have a key, with Gaussian noise"
+    if not counts.clipped:
+        return f"{noisy}; none were clipped"
+    percent = max(100 * counts.clipped, 0.0)  # the share is noisy, and may be negative
+    return f"{noisy}; about {percent:.3g} % of them, averaged over keys, were clipped and put back"
+
+
+def explain_kept(max_keys: int) -> str:
+    """State what numbers are about if users kept some of their keys.
+
+    >>> print(explain_kept(50))
+    numbers are of the keys that users kept, up to 50 each: where users have more keys, they are too low
+    """
+    kept = f"numbers are of the keys that users kept, up to {max_keys:,} each"
+    return f"{kept}: where users have more keys, they are too low"
 
 
 def explain_protected(max_keys: int | None = None, unit: str | None = None) -> str:
@@ -131,6 +182,19 @@ def explain_visibility(sampling: Sampling, privacy: PerKey) -> str:
         return "no key is reported with a probability of 10 % or more"
     reached[0] = reached[0].replace("from ", "from frequency ") + " on"
     return "a key is reported with probability " + ", ".join(reached)
+
+
+def frequency_words(terms: "Terms") -> str:
+    """Return what the frequency of a key is, on which its reporting probability depends."""
+    if terms.discovery is not None:
+        return "number of users who gave this key"
+    return "frequency" if terms.max_keys is None else "number of users who kept this key"
+
+
+def explain_reporting(terms: "Terms") -> str:
+    """State which frequencies are reported with probability 10, 50 and 99 %, and what a frequency is."""
+    words = explain_visibility(terms.sampling, terms.per_key)
+    return words if terms.unit == "element" else f"{words}; frequency here is the {frequency_words(terms)}"
 
 
 @dataclass(frozen=True)

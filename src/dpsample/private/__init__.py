@@ -9,7 +9,7 @@ derived_coins   coins for work that may be done twice
 bounding        each user keeps a bounded number of keys
 assignment      each user gives one unit to one of their keys
 pairs           users and their wanted keys, put aside for kernels
-user_counts     the users of keys that were found, counted with Gaussian noise
+user_counts     how many users have each key that was discovered
 noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private

@@ -32,9 +32,10 @@ from dpsample.scheme.sampling import Floats, Ints
 Batches = Iterator[tuple[Ints, Ints]]
 Flags = NDArray[np.bool_]
 
-_FIRST_UNIT = 16  # of a key in the first counts
-_LENGTH = 256  # of a user's vector in the counts, in units
-_LOST_UNITS = 64  # of what one user may lose
+_FIRST_UNIT = 16  # of a key in the first counts, at most
+_LENGTH = 256  # of a user's vector, in units, at most
+_SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to make
+_LOST_UNITS = 64  # of what one user may lose, at most
 _FINE = 1 << 30  # in which that is added up
 _SCALE_BITS = 16  # of the factor by which a vector is scaled down
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
@@ -76,7 +77,7 @@ def expected_errors(
         return np.zeros(0), np.zeros(0)
     pairs = engine.pairs_of(source, keys)
     try:
-        values, errors, _ = _Stage(engine, pairs, keys.num_rows, float(least), budget, None).estimates()
+        values, errors, *_ = _Stage(engine, pairs, keys.num_rows, float(least), budget, None).estimates()
         return values, errors
     finally:
         engine.forget_pairs(pairs)
@@ -93,12 +94,12 @@ class _Stage:
         self._noise: dict[str, VectorNoise] = {}
 
     def measured(self) -> Measured:
-        values, errors, clipped = self.estimates()
-        # without coins there is no noise, and a part is missing: nothing can be released
-        return Measured(values, errors, Counts(tuple(self._noise[name] for name in COUNT_PARTS), clipped))
+        values, errors, clipped, groups = self.estimates()
+        noise = tuple(self._noise[name] for name in COUNT_PARTS)  # fails without coins: nothing can be released
+        return Measured(values, errors, Counts(noise, round(clipped, 6), groups))
 
-    def estimates(self) -> tuple[Floats, Floats, float]:
-        """The numbers of users, their errors, and the mean share of users that was clipped and put back."""
+    def estimates(self) -> tuple[Floats, Floats, float, tuple[tuple[float, float], ...]]:
+        """The numbers of users and their errors, the mean share that was clipped and put back, and errors of groups."""
         keys_each = self._keys_per_user()
         popularity = self._first_counts(keys_each)
         head = head_of(popularity, keys_each)
@@ -116,6 +117,10 @@ class _Stage:
 
     def _square(self, part: str) -> Any:
         return self._budget.square * COUNT_PARTS[part]
+
+    def _length(self, part: str) -> int:
+        """The length of a vector in units: many, so that rounding matters little, but for the length of the table."""
+        return max(1, min(_LENGTH, int(_SPREAD / self._deviation(part))))
 
     def _deviation(self, part: str) -> float:
         """Of the noise, for a length of one."""
@@ -140,11 +145,12 @@ class _Stage:
 
     def _first_counts(self, keys_each: float) -> Floats:
         """A first estimate of each number of users, not below what its noise can tell."""
-        length = math.isqrt(int(_FIRST_UNIT**2 * keys_each))
-        weights = np.full(self._keys, _FIRST_UNIT, np.int64)
+        unit = max(1, min(_FIRST_UNIT, int(self._length("first counts") / math.sqrt(keys_each))))
+        length = math.isqrt(int(unit**2 * keys_each))
+        weights = np.full(self._keys, unit, np.int64)
         kernel = weighted_counts(weights, np.zeros(self._keys, bool), length**2)
-        deviation = length / _FIRST_UNIT * self._deviation("first counts")
-        noisy = self._noisy("first counts", kernel, length) / _FIRST_UNIT
+        deviation = length / unit * self._deviation("first counts")
+        noisy = self._noisy("first counts", kernel, length) / unit
         return np.maximum(noisy, max(deviation, self._least))
 
     def _clip(self, popularity: Floats, head: Flags) -> "_Clip":
@@ -176,20 +182,28 @@ class _Stage:
         """The error of the share that was clipped, if it is measured for all keys together."""
         return most_lost(square, longest) * self._deviation("clipped") / keys
 
-    def _counts(self, popularity: Floats, head: Flags, clip: "_Clip") -> tuple[Floats, Floats, float]:
-        """The numbers of users, their errors, and the mean share of users that was clipped and put back."""
-        scale = _LENGTH / math.sqrt(clip.square + float((1 / popularity[head]).sum()))
+    def _counts(
+        self, popularity: Floats, head: Flags, clip: "_Clip"
+    ) -> tuple[Floats, Floats, float, tuple[tuple[float, float], ...]]:
+        """The numbers of users, their errors, the mean share that was clipped and put back, and errors of groups."""
+        length = self._length("counts")
+        scale = length / math.sqrt(clip.square + float((1 / popularity[head]).sum()))
         weights = np.maximum(np.round(scale / np.sqrt(popularity)), 1).astype(np.int64)
-        while (own := int((weights[head] ** 2).sum())) > _LENGTH**2 * 3 // 4:  # rounded up too often
+        while (own := int((weights[head] ** 2).sum())) > length**2 * 3 // 4:  # rounded up too often
             head[np.flatnonzero(head)[np.argmin(popularity[head])]] = False
-        kept = self._noisy("counts", weighted_counts(weights, head, _LENGTH**2 - own), _LENGTH) / weights
-        errors = _LENGTH * self._deviation("counts") / weights
+        kept = self._noisy("counts", weighted_counts(weights, head, length**2 - own), length) / weights
+        errors = length * self._deviation("counts") / weights
         groups = groups_of(popularity, head, clip.groups)
         share, share_error = self._lost(popularity, head, clip, groups, kept, errors)
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
         values = kept / (1 - of_key)
         errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, _UNEVEN * of_key))
-        return values, errors / (1 - of_key), float(of_key.mean())
+        common = share_error / (1 - share)
+        present = [n for n in range(clip.groups) if (~head & (groups == n)).any()]
+        least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in present]
+        least += [(float(popularity[head].min()), 0.0)] if head.any() else []
+        rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
+        return values, errors / (1 - of_key), float(of_key.mean()), rounded
 
     def _lost(
         self, popularity: Floats, head: Flags, clip: "_Clip", groups: Ints, kept: Floats, errors: Floats
@@ -197,10 +211,11 @@ class _Stage:
         """The share of users that clipping took away in each group of keys, and its error."""
         weights = np.where(head, 0.0, 1 / popularity)
         # totals are rounded, which moves each by less than one unit
-        length = _LOST_UNITS + math.isqrt(clip.groups) + 1
+        units = min(_LOST_UNITS, self._length("clipped"))
+        length = units + math.isqrt(clip.groups) + 1
         kernel = lost_by_groups(weights, clip, np.where(head, 0, groups))
-        noisy = self._noisy("clipped", kernel, length, step=_FINE // _LOST_UNITS)
-        unit = clip.lost / _LOST_UNITS
+        noisy = self._noisy("clipped", kernel, length, step=_FINE // units)
+        unit = clip.lost / units
         noise = length * self._deviation("clipped") * unit
         lost = (noisy + 0.5) * unit
         tail = np.flatnonzero(~head)

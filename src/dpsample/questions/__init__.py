@@ -1,10 +1,14 @@
 """Questions to a release, answered from the release alone.
 
-selection    the keys of a question, their weights and their groups
-expressions  which SQL expressions are allowed, and how much memory they may take
-sums         sums, numbers of keys and means
-quantiles    quantiles of the frequencies
-ranking      top k, ranks and comparisons
-remainder    the elements of keys that were not reported
-result       an answer of several rows
+selection      the keys of a question, their weights and their groups
+expressions    which SQL expressions are allowed, and how much memory they may take
+tokens         where questions to releases with tokens, or of keys only, are answered
+sums           sums, numbers of keys and means
+quantiles      quantiles of the frequencies
+ranking        top k, ranks and comparisons
+remainder      the elements of keys that were not reported
+counted        questions to releases of counted users
+counted_order  their order: quantiles, top k, ranks and comparisons
+counted_keys   the keys of such a question, and what is known of each
+result         an answer of several rows
 """

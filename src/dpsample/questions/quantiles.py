@@ -42,7 +42,7 @@ def quantiles(
     as for `mean`.
     """
     level = check_level(level)
-    p = _shares(shares)
+    p = check_shares(shares)
     if release.keys_only:
         raise needs_tokens("a quantile of frequencies")
     assert release.grid is not None
@@ -124,7 +124,8 @@ def estimate_quantiles(
     return QuantileEstimates(values.clip(low, high), low, high, keys, blurred, few)
 
 
-def _shares(shares: Sequence[float]) -> Floats:
+def check_shares(shares: Sequence[float]) -> Floats:
+    """Check shares of keys: one, or several."""
     try:
         p = np.asarray([shares] if np.ndim(shares) == 0 else shares, np.float64)
     except (TypeError, ValueError):

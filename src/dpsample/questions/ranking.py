@@ -43,9 +43,7 @@ def top(
     estimates are too high. So intervals have a higher level, at which the listed keys have the nominal coverage on
     average, whatever the selection (Benjamini and Yekutieli, 2005).
     """
-    level = check_level(level)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InvalidValue("k is an integer from 1 on", repr(k), "choose one, such as 10")
+    level, k = check_level(level), check_k(k)
     selected = _SelectedKeys(release, where, attributes)
     if not len(selected.cells):
         return selected.listing(np.zeros(0, np.int64), [np.zeros(0)] * 5, level, "no reported key is selected")
@@ -66,6 +64,13 @@ def top(
     if rivals > len(rows):
         note += f"; {rivals:,} compete for the list, and those on it may be estimated too high: intervals allow for it"
     return selected.listing(rows, columns, level, note)
+
+
+def check_k(k: Any) -> int:
+    """Check the number of keys of a top list."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InvalidValue("k is an integer from 1 on", repr(k), "choose one, such as 10")
+    return int(k)
 
 
 def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:

@@ -2,23 +2,46 @@
 
 import math
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpsample.accounting.totals import Total
+from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
+from dpsample.release.rows import token_cells
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.tokens import token_law
 
+if TYPE_CHECKING:
+    from dpsample.release.release import Release
+
 _LAWS = 64  # token laws that are computed; between them, numbers are interpolated
 _ROUNDS = 20  # each takes away most of the bias that is left
 _NOTE = (
     "the interval is approximate: if very many reported keys are below the detection threshold, the value is too low"
 )
+
+
+def other(release: "Release", level: float = 0.95) -> Estimate:
+    """Estimate the number of elements whose keys were not reported."""
+    if release.total is None or release.grid is None:
+        raise needs_total(release.total, tokens=release.grid is not None)
+    cells = token_cells(release.table["token"], release.grid)
+    return remainder(cells, release.sampling, release.per_key, release.grid, release.total, level)
+
+
+def needs_total(total: Total | None, tokens: bool = False) -> InvalidValue:
+    """Refuse to estimate a remainder."""
+    return InvalidValue(
+        "the remainder follows from a total and from tokens",
+        "a release without " + ("a total" if total is None else "tokens"),
+        "make one with total=True (--with-total)" + ("" if tokens else ", and not keys only"),
+    )
 
 
 def remainder(

@@ -18,6 +18,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.files import PathLike, is_text, read_foreign, without_view
 from dpsample.questions.expressions import Bytes, check_expression, one_line, quoted
 from dpsample.release.rows import token_cells
+from dpsample.release.terms import TOKEN_COLUMNS
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.sql import quoted_name
 
@@ -32,7 +33,6 @@ By = str | Sequence[str] | None
 Of = Measure | str | Callable[[Floats], Any]
 Attributes = Any  # an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file
 
-_TAKEN = ("token", "estimate")  # columns of a release that are not its keys
 _OURS = "token:"  # begins the names of internal columns, so that no expression can name them
 _NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIGNUM")
 
@@ -100,8 +100,7 @@ class Selection:
     ) -> None:
         self.release, self._keys = release, release.table.select(list(release.keys))
         self._own = {f"{_OURS}row": pa.array(np.arange(len(release)))}
-        if not release.keys_only:
-            assert release.grid is not None
+        if release.grid is not None:
             self._own[f"{_OURS}cell"] = pa.array(token_cells(release.table["token"], release.grid))
         self._joined: dict[str, tuple[str, pa.Table]] = {}  # name -> kind of join, table; on the key columns
         if attributes is not None:
@@ -109,7 +108,7 @@ class Selection:
             self._refuse_repeated("attributes")
         tables = [self._keys, *(table for _, table in self._joined.values())]
         self.columns = list(dict.fromkeys(name for table in tables for name in table.column_names))
-        _refuse_taken(self.columns)
+        _refuse_taken(self.columns, release.terms.numbers or TOKEN_COLUMNS)
         self._used: set[str] = set()
         self._weight = self._number(weight)
         self._where = self._condition(where)  # after it: a list of keys leaves rows out, and functions see all
@@ -120,12 +119,8 @@ class Selection:
 
     def tallies(self) -> tuple[pa.Table, list[Tally]]:
         """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""
-        cell = "0" if self.release.keys_only else quoted_name(f"{_OURS}cell")
-        names = [f"{_OURS}by{n}" for n in range(len(self._by))]
-        groups = "".join(
-            f"{text} AS {quoted_name(name)}, " for name, text in zip(names, self._by.values(), strict=True)
-        )
-        place = f"dense_rank() OVER (ORDER BY {', '.join(map(quoted_name, names))})" if names else "1"
+        cell = "0" if self.release.grid is None else quoted_name(f"{_OURS}cell")
+        names, groups, place = self._grouping()
         weight = f"{self._weight}::DOUBLE"
         numbers = (f"{cell}::BIGINT", "count(*)", f"sum({weight})", f"sum({weight} * {weight})")
         columns = [f"{_OURS}{name}" for name in ("cell", "keys", "weights", "squares")]  # of a tally
@@ -135,12 +130,36 @@ class Selection:
             f'GROUP BY ALL HAVING count(*) > 0) ORDER BY "{_OURS}place", "{_OURS}cell"'
         )
         cells, keys, weights, squares = (table[name].to_numpy() for name in columns)
-        if not (np.isfinite(weights).all() and np.isfinite(squares).all()):
-            raise InvalidValue("weights are finite numbers", "one that is not, or is too large", "check the weight")
+        _check_weights(weights, squares)
         starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
         parts = (np.split(column, starts[1:]) for column in (cells, keys, weights, squares))
         tallies = [Tally(*part) for part in zip(*parts, strict=True)] if len(starts) or not self._by else []
         return table.select(names).take(starts).rename_columns(list(self._by)), tallies
+
+    def weighted_rows(self) -> tuple[pa.Table, list[tuple[Ints, Floats]]]:
+        """Return the groups, one row each, and of each the places of its rows in the release, and their weights."""
+        names, groups, place = self._grouping()
+        row, weight, placed = (quoted_name(f"{_OURS}{name}") for name in ("row", "weights", "place"))
+        table = self._run(
+            f"SELECT *, {place} AS {placed} FROM (SELECT {groups}{row}, {self._weight}::DOUBLE AS {weight} FROM rows) "
+            f"WHERE {weight} IS NOT NULL ORDER BY {placed}, {row}"
+        )
+        rows, weights = (table[f"{_OURS}{name}"].to_numpy() for name in ("row", "weights"))
+        with np.errstate(over="ignore"):
+            _check_weights(weights, weights * weights)
+        starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
+        parts = (np.split(column, starts[1:]) for column in (rows, weights))
+        selected = list(zip(*parts, strict=True)) if len(starts) or not self._by else []
+        return table.select(names).take(starts).rename_columns(list(self._by)), selected
+
+    def _grouping(self) -> tuple[list[str], str, str]:
+        """The internal names of the groups' columns, SQL that computes them, and SQL of the place of a group."""
+        names = [f"{_OURS}by{n}" for n in range(len(self._by))]
+        groups = "".join(
+            f"{text} AS {quoted_name(name)}, " for name, text in zip(names, self._by.values(), strict=True)
+        )
+        place = f"dense_rank() OVER (ORDER BY {', '.join(map(quoted_name, names))})" if names else "1"
+        return names, groups, place
 
     def rows(self) -> tuple[Ints, Ints]:
         """Return the places of the selected rows in the release, ascending, and their tokens in units of 1/grid."""
@@ -324,13 +343,18 @@ def _read(path: PathLike, keys: pa.Schema) -> pa.Table:
     return table
 
 
-def _refuse_taken(columns: Iterable[str]) -> None:
-    taken = {*_TAKEN}
+def _check_weights(weights: Floats, squares: Floats) -> None:
+    if not (np.isfinite(weights).all() and np.isfinite(squares).all()):
+        raise InvalidValue("weights are finite numbers", "one that is not, or is too large", "check the weight")
+
+
+def _refuse_taken(columns: Iterable[str], numbers: tuple[str, ...]) -> None:
+    taken = {*numbers}
     for name in columns:
         if name.lower() in taken or name.lower().startswith(_OURS):
             raise InvalidValue(
                 "attributes have columns that differ, by more than upper and lower case, from all others of the "
-                f"release, which are the key columns, {' and '.join(_TAKEN)}",
+                f"release, which are the key columns, {', '.join(numbers[:-1])} and {numbers[-1]}",
                 repr(name),
                 "rename it",
             )

@@ -46,7 +46,7 @@ def total(
 
     def answered(tally: Tally) -> Estimate:
         if release.keys_only:
-            return _reported_keys(release, tally, level)
+            return reported_keys(release, tally.total, float(tally.weights.sum()), level)
         assert release.grid is not None
         terms = release.sampling, release.per_key, release.grid
         answer = estimate(tally, *terms, measure, estimator, level)
@@ -67,7 +67,7 @@ def count_keys(release: "Release", at_least: int | None = None, **options: Any) 
 
     The other arguments are those of `total`. With a weight it is the sum of the weights of these keys.
     """
-    return total(release, of="keys" if at_least is None else f"at-least:{_frequency(at_least)}", **options)
+    return total(release, of="keys" if at_least is None else f"at-least:{check_frequency(at_least)}", **options)
 
 
 def mean(
@@ -145,22 +145,27 @@ def _answers(selection: Selection, by: By, level: float, answered: Callable[[Tal
     groups, tallies = selection.tallies()
     if not by:
         return answered(tallies[0])
-    answers = [answered(tally) for tally in tallies]
+    return grouped(selection.release, groups, [answered(tally) for tally in tallies], level)
+
+
+def grouped(release: "Release", groups: pa.Table, answers: list[Estimate], level: float) -> Estimates:
+    """Return the answers of groups as one."""
     fields = ("value", "standard_error", "low", "high", "bias", "keys", "guaranteed")
     types = [pa.float64()] * 5 + [pa.int64(), pa.bool_()]
     numbers = [pa.array([getattr(e, name) for e in answers], type) for name, type in zip(fields, types, strict=True)]
-    threshold = frequency_reaching(0.5, selection.release.sampling, selection.release.per_key)
+    threshold = frequency_reaching(0.5, release.sampling, release.per_key)
     notes = dict.fromkeys(note for e in answers for note in e.notes)
     return Estimates(groups, pa.table(numbers, list(fields)), level, threshold, tuple(notes))
 
 
-def _reported_keys(release: "Release", tally: Tally, level: float) -> Estimate:
-    """The number of reported keys of a release of keys only: a lower bound."""
-    value = float(tally.weights.sum())
-    low = value if tally.total == value else -math.inf
+def reported_keys(release: "Release", keys: int, weight: float, level: float) -> Estimate:
+    """Return the number of reported keys, or the sum of their weights: a lower bound, if each has weight 1."""
+    low = weight if keys == weight else -math.inf
     threshold = frequency_reaching(0.5, release.sampling, release.per_key)
-    note = "a release of keys only: this counts the reported keys; how many others there are is unknown"
-    return Estimate(value, math.nan, low, math.inf, level, math.nan, tally.total, threshold, False, (note,))
+    note = "this counts the reported keys; how many others there are is unknown"
+    if release.keys_only:
+        note = f"a release of keys only: {note}"
+    return Estimate(weight, math.nan, low, math.inf, level, math.nan, keys, threshold, False, (note,))
 
 
 def least_frequency(release: "Release", at_least: int | None) -> tuple[int, str, bool]:
@@ -172,7 +177,7 @@ def least_frequency(release: "Release", at_least: int | None) -> tuple[int, str,
             "none in this release",
             "state at_least; no interval can be guaranteed then",
         )
-    least = _frequency(threshold if at_least is None else at_least)
+    least = check_frequency(threshold if at_least is None else at_least)
     detectable = threshold is not None and least >= threshold
     note = f"over keys of frequency {least:,} or more" + ("" if detectable else ", many of which are not reported")
     return least, note, detectable
@@ -186,7 +191,8 @@ def blurred_note(least: int) -> str:
     )
 
 
-def _frequency(value: Any) -> int:
+def check_frequency(value: Any) -> int:
+    """Check the frequency from which on keys count."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_FREQUENCY:
         raise InvalidValue("at_least is a frequency, an integer from 1 on", repr(value), "give one, such as 20")
     return int(value)

@@ -1,11 +1,13 @@
 """Release: the only publishable object, and its file.
 
-A release is a table of keys, each with its token and an estimate of its frequency, sorted by key, together with its
-terms. This module imports nothing that can see private data: what follows a release is post-processing.
+A release is a table of keys, each with its token and an estimate of its frequency, or with its number of users, sorted
+by key, together with its terms. This module imports nothing that can see private data: what follows a release is
+post-processing.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -14,14 +16,13 @@ from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.files import PathLike, read_table, rebatch, write_table
-from dpsample.presentation.explain import explain_spent
+from dpsample.presentation.explain import explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.questions import quantiles, ranking, sums
-from dpsample.questions.remainder import remainder
+from dpsample.questions import counted, tokens
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Weight, Where
-from dpsample.release.rows import checked_rows, release_schema, token_cells
+from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
@@ -55,7 +56,10 @@ class Release:
 
     @property
     def table(self) -> pa.Table:
-        """The rows, as an Arrow table: key column(s), token, estimate."""
+        """The rows, as an Arrow table: key column(s), token, estimate.
+
+        Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error.
+        """
         return self._table
 
     @property
@@ -80,7 +84,10 @@ class Release:
 
     @property
     def total(self) -> Total | None:
-        """The private total of elements, if the release has one; at user level, of the keys that users kept."""
+        """The private total of elements, if the release has one; at user level, of the keys that users kept.
+
+        Without a contribution bound it has each user with up to so many keys as its `sensitivity`.
+        """
         return self._terms.total
 
     @property
@@ -90,7 +97,7 @@ class Release:
 
     @property
     def grid(self) -> int | None:
-        """The grid: tokens are multiples of 1/grid; None for keys only."""
+        """The grid: tokens are multiples of 1/grid; None if there are no tokens."""
         return self._terms.grid
 
     @property
@@ -100,18 +107,23 @@ class Release:
 
     @property
     def estimator(self) -> str | None:
-        """The name of the estimator of the column `estimate`; None for keys only."""
+        """The name of the estimator of the column `estimate`; None if there are no tokens."""
         return self._terms.estimator
 
     @property
     def keys_only(self) -> bool:
-        """Whether there are neither tokens nor estimates."""
+        """Whether there are keys and no numbers."""
         return self._terms.keys_only
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The terms and the number of rows, as a file states them."""
         return self._terms.to_json(len(self))
+
+    @property
+    def _questions(self) -> ModuleType:
+        """Where questions are answered: `tokens` and `counted` have the same names."""
+        return tokens if self._terms.counts is None else counted
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
@@ -184,13 +196,15 @@ class Release:
         attributes  a table of key attributes: an Arrow table, a data frame, or a Parquet, CSV or Arrow file. It has
                     the key columns, each key once, and further columns for `where`, `weight` and `by`
 
+        A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100".
+
         >>> from dpsample.release.example import release
         >>> release.sum("word LIKE 'cat%'").keys
         2
         >>> [(letter, estimate.keys) for letter, estimate in release.sum(by="left(word, 1)")]
         [('c', 3), ('d', 2), ('e', 1)]
         """
-        answer: Estimate | Estimates = sums.total(
+        answer: Estimate | Estimates = self._questions.total(
             self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes
         )
         return answer
@@ -241,7 +255,7 @@ class Release:
         >>> round(release.count_keys("length(word) = 3", at_least=100).value)
         3
         """
-        answer: Estimate | Estimates = sums.count_keys(
+        answer: Estimate | Estimates = self._questions.count_keys(
             self,
             at_least,
             where=where,
@@ -302,7 +316,7 @@ class Release:
         >>> 2600 < release.mean(["cat", "cow", "dog"]).value < 2680
         True
         """
-        answer: Estimate | Estimates = sums.mean(
+        answer: Estimate | Estimates = self._questions.mean(
             self,
             where,
             weight,
@@ -334,7 +348,10 @@ class Release:
         True
         """
         shares = [shares] if isinstance(shares, int | float) else shares
-        return quantiles.quantiles(self, shares, where, level=level, attributes=attributes, at_least=at_least)
+        answer: Estimates = self._questions.quantiles(
+            self, shares, where, level=level, attributes=attributes, at_least=at_least
+        )
+        return answer
 
     def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """List the k keys with the largest estimates, each with the probability that it is one of the top k.
@@ -346,7 +363,8 @@ class Release:
         >>> release.top(2).groups["word"].to_pylist()
         ['cat', 'dog']
         """
-        return ranking.top(self, k, where, level=level, attributes=attributes)
+        answer: Estimates = self._questions.top(self, k, where, level=level, attributes=attributes)
+        return answer
 
     def each_key(self, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """Estimate the frequency of each selected key that was reported, in the order of the release.
@@ -358,7 +376,8 @@ class Release:
         >>> cat.low < 5005 < cat.high
         True
         """
-        return ranking.each_key(self, where, level=level, attributes=attributes)
+        answer: Estimates = self._questions.each_key(self, where, level=level, attributes=attributes)
+        return answer
 
     def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
         """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent.
@@ -370,7 +389,8 @@ class Release:
         >>> release.rank("cow").value
         3.0
         """
-        return ranking.rank(self, key, where, level=level, attributes=attributes)
+        answer: Estimate = self._questions.rank(self, key, where, level=level, attributes=attributes)
+        return answer
 
     def compare(self, a: Any, b: Any) -> float:
         """Return the probability that key a is more frequent than key b. Both were reported.
@@ -379,10 +399,11 @@ class Release:
         >>> 0.5 < release.compare("dogma", "eel") < 1
         True
         """
-        return ranking.compare(self, a, b)
+        probability: float = self._questions.compare(self, a, b)
+        return probability
 
     def other(self, level: float = 0.95) -> Estimate:
-        """Estimate the number of elements whose keys were not reported; for releases with a total and with tokens.
+        """Estimate the number of elements whose keys were not reported; for releases with a total and with numbers.
 
         `level` is the nominal coverage of the interval.
 
@@ -391,14 +412,8 @@ class Release:
         >>> 500 < other.low < other.value < other.high < 700
         True
         """
-        if self.total is None or self.grid is None:
-            raise InvalidValue(
-                "the remainder follows from a total and from tokens",
-                "a release without " + ("a total" if self.total is None else "tokens"),
-                "make one with total=True (--with-total)" + ("" if self.grid else ", and not keys only"),
-            )
-        cells = token_cells(self._table.column("token"), self.grid)
-        return remainder(cells, self.sampling, self.per_key, self.grid, self.total, level)
+        answer: Estimate = self._questions.other(self, level)
+        return answer
 
     def report(
         self,
@@ -452,16 +467,24 @@ class Release:
 
     def _summary(self) -> list[str]:
         n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
-        what = "keys only" if self.keys_only else "with tokens and estimates"
+        terms, what = self._terms, "with tokens and estimates"
+        if self.keys_only:
+            what = "keys only"
+        elif terms.counts is not None:
+            what = "with numbers of users"
         lines = [
             f"{n}, {what}",
-            f"privacy   {explain_spent(self.privacy)}, for each {self._terms.protects}",
-            f"sampling  {self.sampling!r}",
+            f"privacy   {explain_spent(self.privacy)}, for each {terms.protects}",
+            f"sampling  {self.sampling!r}" if terms.discovery is None else f"found by  {terms.discovery}",
         ]
-        if self._terms.part is not None:
-            lines.append(f"part      {self._terms.part}")
-        if not self.keys_only:
+        if terms.part is not None:
+            lines.append(f"part      {terms.part}")
+        if terms.grid is not None:
             lines.append(f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}")
+        if terms.max_keys is not None and not self.keys_only:
+            lines.append("numbers   of the keys that users kept: too low where users have more keys")
+        if terms.counts is not None:
+            lines.append(f"counts    {explain_counts(terms.counts)}")
         if self.total is not None:
             low, high = self.total.interval()
             lines.append(f"total     {self.total.value:,} (95 %: {low:,} to {high:,})")

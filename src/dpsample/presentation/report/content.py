@@ -33,12 +33,15 @@ _POINTS = 160  # of a curve
 
 @dataclass(frozen=True)
 class Listing:
-    """The keys that can be searched, most frequent first; keys of one token are neighbours."""
+    """The keys that can be searched, most frequent first; keys of equal numbers, such as of one token, are neighbours.
+
+    Of counted users, each key has numbers of its own.
+    """
 
     columns: dict[str, list[str]]  # texts
-    runs: list[int]  # number of keys of each token
-    tokens: Floats  # empty for keys only
-    numbers: dict[str, Floats]  # value, low, high of each token
+    runs: list[int]  # number of keys of equal numbers
+    tokens: Floats  # empty if there are none
+    numbers: dict[str, Floats]  # value, low, high, and of counted users the standard error; empty for keys only
     left_out: int  # number of keys that are not listed
 
     def __len__(self) -> int:
@@ -56,7 +59,7 @@ class Content:
     proof: Proof | PrivacyViolation | None  # None: not run
     detection_threshold: int | None
     visibility: list[tuple[Fraction, int | None]]
-    top: Estimates | None  # None for keys only, as all that needs tokens
+    top: Estimates | None  # None for keys only, as all that needs numbers
     counts: list[tuple[int, Estimate]]  # a frequency, and the number of keys of this frequency or more
     quantiles: Estimates | None
     curve: Curve
@@ -67,6 +70,11 @@ class Content:
     def terms(self) -> Terms:
         """The public parameters of the release."""
         return self.release.terms
+
+    @property
+    def counted(self) -> bool:
+        """Whether numbers are about all users who have a key."""
+        return self.terms.counts is not None
 
     def python(self, *calls: str) -> str:
         """Return Python that computes the numbers of a section."""
@@ -90,10 +98,10 @@ def content_of(
 ) -> Content:
     """Compute the content. The arguments are those of `make_report`."""
     sampling, privacy = release.sampling, release.per_key
-    tokens = not release.keys_only
+    numbers = not release.keys_only
     detection_threshold = frequency_reaching(0.5, sampling, privacy)
-    listed = release.each_key() if tokens and len(release) else None
-    has_quantiles = tokens and len(release) and detection_threshold is not None
+    listed = release.each_key() if numbers and len(release) else None
+    has_quantiles = numbers and len(release) and detection_threshold is not None
     return Content(
         title=title or f"Private release: {', '.join(release.keys)}",
         name=PurePath(name).name if name else "release.private.parquet",
@@ -102,11 +110,11 @@ def content_of(
         proof=_proof(release.terms, prove),
         detection_threshold=detection_threshold,
         visibility=visibility(sampling, privacy),
-        top=release.top(top) if tokens else None,
+        top=release.top(top) if numbers else None,
         counts=_counts(release, detection_threshold, listed),
         quantiles=release.quantiles(SHARES) if has_quantiles else None,
         curve=curve(sampling, privacy, _POINTS),
-        other=release.other() if tokens and release.total is not None else None,
+        other=release.other() if numbers and release.total is not None else None,
         listing=_listing(release, listed),
     )
 
@@ -124,7 +132,7 @@ def _counts(release: Release, detection_threshold: int | None, listed: Estimates
     if listed is None or detection_threshold is None:
         return []
     largest = max(float(np.max(listed.numbers["value"].to_numpy())), detection_threshold)
-    few = support_length(release.per_key) > _LONG
+    few = release.grid is not None and support_length(release.per_key) > _LONG
     return [(i, release.count_keys(at_least=i)) for i in round_frequencies(detection_threshold, largest, few)]
 
 
@@ -142,11 +150,11 @@ def round_frequencies(first: int, last: float, few: bool = False) -> list[int]:
 
 def _listing(release: Release, listed: Estimates | None) -> Listing:
     """List the keys with the largest estimates, as many as a page can hold."""
-    tokens = np.ones(len(release)) if listed is None else release.table["token"].to_numpy()
-    values = tokens if listed is None else listed.numbers["value"].to_numpy()
-    order = np.lexsort((-tokens, -values))[:LISTED]
-    tokens = tokens[order]
-    first = np.flatnonzero(np.diff(tokens, prepend=np.inf))  # equal tokens are neighbours
+    alike = _alike(release, listed)
+    values = alike if listed is None else listed.numbers["value"].to_numpy()
+    order = np.lexsort((-alike, -values))[:LISTED]
+    alike = alike[order]
+    first = np.flatnonzero(np.diff(alike, prepend=np.inf))  # equal numbers are neighbours
     table = release.table.take(pa.array(order))
     columns = {name: readable(table[name]) for name in release.keys}
     sizes = np.array([sum(map(len, map(str.encode, texts))) for texts in zip(*columns.values(), strict=True)], float)
@@ -158,5 +166,17 @@ def _listing(release: Release, listed: Estimates | None) -> Listing:
     runs = np.diff(first, append=n).tolist()
     if listed is None:
         return Listing(columns, [n], np.zeros(0), {}, len(release) - n)
-    numbers = {name: listed.numbers[name].to_numpy()[order[first]] for name in ("value", "low", "high")}
-    return Listing(columns, runs, tokens[first], numbers, len(release) - n)
+    names = ("value", "low", "high", *(("standard_error",) if release.grid is None else ()))
+    numbers = {name: listed.numbers[name].to_numpy()[order[first]] for name in names}
+    tokens = np.zeros(0) if release.grid is None else alike[first]
+    return Listing(columns, runs, tokens, numbers, len(release) - n)
+
+
+def _alike(release: Release, listed: Estimates | None) -> Floats:
+    """Numbers that are equal for keys that have equal estimates: tokens. Of counted users, each key has its own."""
+    if listed is None:
+        return np.ones(len(release))
+    if release.grid is None:
+        return np.arange(len(release), 0.0, -1.0)
+    tokens: Floats = release.table["token"].to_numpy()
+    return tokens

@@ -7,13 +7,21 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dpsample.exact import shown_number
-from dpsample.presentation.explain import explain_privacy, explain_visibility
+from dpsample.presentation.explain import (
+    explain_counts,
+    explain_discovery,
+    explain_kept,
+    explain_privacy,
+    explain_reporting,
+    frequency_words,
+)
 from dpsample.presentation.pages.markup import Markup, join, tag
 from dpsample.presentation.tables import printable, readable
 from dpsample.release.release import Release
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10
+_LEFT_OUT = ("measured", "standard_error")  # what estimates and their bounds follow from
 _WIDTH, _HEIGHT = 300, 80
 
 
@@ -23,7 +31,10 @@ def display(release: Release) -> str:
     terms = release.terms
     lines = [
         explain_privacy(terms.privacy, terms.max_keys, terms.unit),
-        explain_visibility(terms.sampling, terms.per_key),
+        *([explain_discovery(terms.discovery)] if terms.discovery else []),
+        *([explain_counts(terms.counts)] if terms.counts else []),
+        *([explain_kept(terms.max_keys)] if terms.max_keys and not terms.keys_only else []),
+        explain_reporting(terms),
     ]
     head = tag("p", tag("strong", "Private release"), f": {n}", *(join([tag("br"), line]) for line in lines))
     return str(tag("div", head, _top(release), _curve(release)))
@@ -34,10 +45,10 @@ def _top(release: Release) -> Markup:
     if not release.keys_only:
         title = "Keys with the largest estimates"
         table = table.take(pc.select_k_unstable(table, _ROWS, [("estimate", "descending")]))
-    table = table.slice(0, _ROWS)
+    numbers = [name for name in release.terms.numbers if name not in _LEFT_OUT]
+    table = table.slice(0, _ROWS).select([*release.keys, *numbers])
     columns = [readable(table[name]) for name in release.keys]
-    if not release.keys_only:
-        columns += [[shown_number(v) for v in table[name].to_pylist()] for name in ("token", "estimate")]
+    columns += [[shown_number(v) for v in table[name].to_pylist()] for name in numbers]
     names = tag("tr", *(tag("th", printable(name), scope="col") for name in table.column_names))
     rows = [tag("tr", *(tag("td", value) for value in row)) for row in zip(*columns, strict=True)]
     more = len(release) - len(rows)
@@ -54,7 +65,7 @@ def _curve(release: Release) -> Markup:
     pi = reporting_probabilities(i, release.sampling, release.per_key)
     x = np.log(i / i[0]) / np.log(i[-1] / i[0]) * _WIDTH
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, 2 + (1 - pi) * (_HEIGHT - 4), strict=True))
-    caption = f"Reporting probability, from frequency {i[0]:,} (left) to {i[-1]:,} (right)"
+    caption = f"Reporting probability by {frequency_words(release.terms)}, from {i[0]:,} (left) to {i[-1]:,} (right)"
     line = tag("polyline", points=points, fill="none", stroke="#0072B2", stroke_width="2")
     base = tag("path", d=f"M0 {_HEIGHT - 1}H{_WIDTH}", stroke="#888888", fill="none")
     image = tag("svg", tag("title", caption), line, base, width=_WIDTH, height=_HEIGHT, role="img", aria_label=caption)

@@ -12,13 +12,17 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.exact import shown_number, text
 from dpsample.presentation.charts import Panel, page_chart
 from dpsample.presentation.explain import (
+    explain_counts,
+    explain_discovery,
+    explain_kept,
     explain_part,
     explain_per_key,
     explain_protected,
+    explain_reporting,
     explain_sampling,
     explain_size,
     explain_total,
-    explain_visibility,
+    frequency_words,
     round_up,
 )
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
@@ -73,7 +77,7 @@ def page(content: Content) -> str:
 
 def _privacy(content: Content) -> Markup:
     terms, strength = content.terms, content.strength
-    one, rest = ("one user", "all other users") if terms.max_keys else ("one element", "all other elements")
+    one, rest = ("one user", "all other users") if terms.unit == "user" else ("one element", "all other elements")
     facts = {
         "keys reported": f"{len(content.release):,}",
         "epsilon": text(terms.privacy.epsilon),
@@ -81,7 +85,7 @@ def _privacy(content: Content) -> Markup:
         "protects each": terms.unit,
     }
     if content.detection_threshold is not None:
-        facts["detection threshold (frequency)"] = f"{content.detection_threshold:,}"
+        facts[f"detection threshold ({frequency_words(terms)})"] = f"{content.detection_threshold:,}"
     words = [
         tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
         tag(
@@ -101,9 +105,12 @@ def _privacy(content: Content) -> Markup:
     ]
     definition = terms.privacy.definition
     amount, caption = ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
+    numbers = "numbers of users" if content.counted else "tokens"
     parts: list[Sequence[object]] = [
-        ["keys and their tokens" if not terms.keys_only else "keys", *_spent(terms.keys_privacy)]
+        ["keys" if terms.keys_only else f"keys and their {numbers}", *_spent(terms.keys_privacy)]
     ]
+    if terms.discovery is not None and terms.discovery.look is not None:
+        parts.append(["a look at how many keys users have", text(terms.discovery.look.epsilon), "0"])
     if terms.size is not None:
         parts.append(["the sample size", _noise_spent(terms.size.weights, definition), "0"])
     if terms.total is not None:
@@ -140,9 +147,10 @@ def _proof(content: Content) -> list[Markup]:
     if isinstance(proof, PrivacyViolation):
         verdict = tag("span", "FAILED", class_="bad")
         return [tag("p", tag("strong", "Certificate: "), verdict, f": {proof}. Run ", command)]
+    laws = "token laws" if content.terms.discovery is None else "noise and of the reporting probabilities"
     verdict = tag("span", "proved" if proof.complete else "proved at the frequencies that were checked", class_="good")
     return [
-        tag("p", tag("strong", "Certificate: "), verdict, " in exact arithmetic, on the integers of the token laws."),
+        tag("p", tag("strong", "Certificate: "), verdict, f" in exact arithmetic, on the integers of the {laws}."),
         tag("details", tag("summary", "The proof"), tag("pre", str(proof), tabindex="0"), tag("p", "Run ", command)),
     ]
 
@@ -170,12 +178,13 @@ def _top(content: Content) -> Markup | None:
     k = len(top)
     title = f"The {k:,} keys with the largest estimates"
     level = f"{100 * top.level:g} %"
+    in_top = f"it is one of the top {k:,}" + (" of the reported keys" if content.counted else "")
     return join(
         [
-            tag("p", f"The estimated frequency of each key, and the probability that it is one of the top {k:,}."),
+            tag("p", f"The estimated {_frequency(content)} of each key, and the probability that {in_top}."),
             table(
                 title,
-                ["", *names, "frequency", f"{level} interval", f"in the top {k:,}", ""],
+                ["", *names, _column(content), f"{level} interval", f"in the top {k:,}", ""],
                 rows,
                 [True, *(False for _ in names), True, True, True, False],
                 first=_FIRST,
@@ -184,6 +193,17 @@ def _top(content: Content) -> Markup | None:
             _again(content, [f"print(release.top({k}))"], ["top", FILE, "-k", k]),
         ]
     )
+
+
+def _frequency(content: Content) -> str:
+    """What is estimated of a key, in words."""
+    if content.counted:
+        return "number of users"
+    return "frequency" if content.terms.max_keys is None else "number of users who kept it"
+
+
+def _column(content: Content) -> str:
+    return "users" if content.counted else "frequency"
 
 
 def _share(probability: float) -> str:
@@ -208,13 +228,16 @@ def _search(content: Content) -> Markup:
     if not len(release):
         return tag("p", "No key was reported. The data may have no key above the detection threshold.")
     names = [printable(name) for name in listing.columns]
-    numbers = [] if release.keys_only else ["frequency", "95 % interval", "token"]
+    last, about = (
+        ("standard error", " The number of users of each key was measured with noise of this standard error.")
+        if content.counted
+        else ("token", " The token of a key is its published, noisy frequency. The frequency is estimated from it.")
+    )
+    numbers = [] if release.keys_only else [_column(content), "95 % interval", last]
     heads = [tag("th", name, scope="col") for name in names]
     heads += [tag("th", name, scope="col", class_="number") for name in numbers]
     inner = [
-        tag("p", scope, " The token of a key is its published, noisy frequency. The frequency is estimated from it.")
-        if numbers
-        else tag("p", scope, " This release has keys without frequencies."),
+        tag("p", scope, about) if numbers else tag("p", scope, " This release has keys without frequencies."),
         tag(
             "div",
             tag("label", "Find keys that contain", for_="query"),
@@ -263,23 +286,25 @@ def _frequencies(content: Content) -> Markup | None:
     if content.top is None or not content.counts:
         return None
     rows = [[f"{i:,}", *_numbers(estimate)] for i, estimate in content.counts]
+    keys = "reported keys" if content.counted else "keys"
+    of = "so many users" if content.counted else "each frequency"
     counted = table(
-        "Number of keys in the data of this frequency or more, reported or not",
-        ["frequency", "keys", "95 % interval", ""],
+        "Number of reported keys of so many users or more"
+        if content.counted
+        else "Number of keys in the data of this frequency or more, reported or not",
+        [_column(content), "keys", "95 % interval", ""],
         rows,
         [True, True, True, False],
     )
     first, (last, _) = content.counts[0], content.counts[-1]
     described = (
-        f"Line chart: about {shown_number(first[1].value)} keys have frequency {first[0]:,} or more. The number falls "
-        f"with the frequency, up to {last:,}. The table below has all points."
+        f"Line chart: about {shown_number(first[1].value)} {keys} have {_frequency(content)} {first[0]:,} or more. "
+        f"The number falls up to {last:,}. The table below has all points."
     )
     calls = [f"for at_least in {[i for i, _ in content.counts]}:", "    print(release.count_keys(at_least=at_least))"]
     at_least = content.counts[0][0]
     parts = [
-        figure(
-            "chart-frequencies", "Number of keys of each frequency or more, with 95 % intervals.", described, counted
-        ),
+        figure("chart-frequencies", f"Number of {keys} of {of} or more, with 95 % intervals.", described, counted),
         *_notes(f"of some of these numbers: {note}" for _, estimate in content.counts for note in estimate.notes),
         _again(content, calls, ["query", FILE, "--of", f"at-least:{at_least}"]),
     ]
@@ -293,8 +318,8 @@ def _frequencies(content: Content) -> Markup | None:
         parts += [
             tag("h3", "Quantiles"),
             table(
-                f"Frequency that this share of keys does not exceed, {'; '.join(q.notes)}",
-                ["share of keys", "frequency", "95 % interval"],
+                f"{_frequency(content).capitalize()} that this share of keys does not exceed, {'; '.join(q.notes)}",
+                ["share of keys", _column(content), "95 % interval"],
                 rows,
                 [False, True, True],
             ),
@@ -322,7 +347,7 @@ def _frequencies_chart(content: Content) -> dict[str, object]:
         for i, e in content.counts
         if e.value > 0
     ]
-    panel = Panel("", "frequency, at least", "number of keys", log_x=True, log_y=True)
+    panel = Panel("", f"{_column(content)}, at least", "number of keys", log_x=True, log_y=True)
     return page_chart(rows, panel, points=True)
 
 
@@ -335,10 +360,12 @@ def _reported(content: Content) -> Markup:
     rows = [[f"{curve.frequencies[n]:,}", *(f"{line[n]:.3g}" for line in lines.values())] for n in picks]
     compared = len(lines) > 1
     sampled = not isinstance(content.terms.sampling, KeepAll)
-    more = "" if content.terms.max_keys else "No private scheme has a larger reporting probability at any frequency."
+    users, words_of = content.terms.unit == "user", frequency_words(content.terms)
+    more = "" if users else "No private scheme has a larger reporting probability at any frequency."
     if sampled:
         more = "It includes sampling: a key that was not sampled was not reported."
-    words = [tag("p", "The reporting probability of a key grows with its frequency. ", more)]
+    grows = f"The reporting probability of a key grows with {'the' if users else 'its'} {words_of}. "
+    words = [tag("p", grows, more)]
     if compared:
         words.append(
             tag(
@@ -348,12 +375,12 @@ def _reported(content: Content) -> Markup:
                 ", at the same privacy, with its published cutoff and with the lowest one that is as private.",
             )
         )
-    half = content.detection_threshold
-    described = "Line chart of the reporting probability by frequency. " + (
-        "It does not reach one half." if half is None else f"In this release it reaches one half at frequency {half:,}."
+    half, column = content.detection_threshold, "users" if content.terms.discovery else "frequency"
+    described = f"Line chart of the reporting probability by {words_of}. " + (
+        "It does not reach one half." if half is None else f"In this release it reaches one half at {column} {half:,}."
     )
-    names = ["frequency", *lines]
-    numbers = table("Reporting probability by frequency", names, rows, [True] * len(names))
+    names = [column, *lines]
+    numbers = table(f"Reporting probability by {words_of}", names, rows, [True] * len(names))
     calls = [
         "from dpsample.scheme import reporting_probabilities",
         f"print(reporting_probabilities({at}, release.sampling, release.per_key))",
@@ -367,7 +394,7 @@ def _reported(content: Content) -> Markup:
     return join(
         [
             *words,
-            figure("chart-reported", "Reporting probability by frequency.", described, numbers),
+            figure("chart-reported", f"Reporting probability by {words_of}.", described, numbers),
             _again(content, calls, ["info", FILE, "--format", "json"], "The parameters of the scheme"),
         ]
     )
@@ -391,23 +418,27 @@ def _reported_chart(content: Content) -> dict[str, object]:
         for name, line in _lines(content).items()
         for x, y in zip(i, line, strict=True)
     ]
-    return page_chart(rows, Panel("", "frequency", "probability", log_x=bool(i[-1] > 20 * i[0]), span_y=(0, 1)))
+    return page_chart(
+        rows, Panel("", frequency_words(content.terms), "probability", log_x=bool(i[-1] > 20 * i[0]), span_y=(0, 1))
+    )
 
 
 def _limits(content: Content) -> Markup:
     terms, threshold = content.terms, content.detection_threshold
     lines = [
-        explain_visibility(terms.sampling, terms.per_key).capitalize() + ".",
+        _sentence(explain_reporting(terms)),
+        *_user_limits(content),
         "A key that is not listed may be in the data: it may have been rare, or not sampled."
         if threshold is None
         else f"A key that is not listed may be in the data. Below the detection threshold, frequency {threshold:,}, "
         "most keys are not reported, and their number is unknown.",
-        "A sum over keys includes unreported keys only as far as it can be estimated from reported ones. An interval "
-        "without its nominal coverage is marked as not guaranteed.",
+        _sums(content),
     ]
     parts = [tag("ul", *(tag("li", line) for line in lines))]
     if terms.total is not None:
-        unit = "elements" if terms.max_keys is None else "keys of users, each user once in a key"
+        unit = "elements" if terms.unit == "element" else "keys of users, each user once in a key"
+        if terms.discovery is not None:
+            unit += f", with up to {float(terms.total.sensitivity):,.0f} keys"
         parts.append(tag("p", f"The data have about {explain_total(terms.total)} ({unit})."))
     if content.other is not None:
         value, interval, guaranteed = _numbers(content.other)
@@ -416,6 +447,29 @@ def _limits(content: Content) -> Markup:
         parts += _notes(content.other.notes)
         parts.append(_again(content, ["print(release.total.estimate())", "print(release.other())"], ["query", FILE]))
     return join(parts)
+
+
+def _user_limits(content: Content) -> list[str]:
+    """What numbers of users are about, and what they are not."""
+    terms = content.terms
+    if terms.discovery is None:
+        return [_sentence(explain_kept(terms.max_keys))] if terms.max_keys and not terms.keys_only else []
+    given = "A key of many users may have been given by few of them, and then it is not reported."
+    if terms.counts is None:
+        return [given]
+    return [given, _sentence(explain_counts(terms.counts))]
+
+
+def _sums(content: Content) -> str:
+    """What sums over keys include."""
+    marked = "An interval without its nominal coverage is marked as not guaranteed."
+    if content.counted:
+        return f"Sums, ranks, quantiles and the top list are about reported keys alone. {marked}"
+    return f"A sum over keys includes unreported keys only as far as it can be estimated from reported ones. {marked}"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _parameters(content: Content) -> Markup:
@@ -431,7 +485,14 @@ def _parameters(content: Content) -> Markup:
         rows.append(("per key", explain_per_key(terms.per_key)))
     if terms.part is not None:
         rows.append(("part of the data", printable(explain_part(terms.part, terms.max_keys))))
-    rows.append(("sampling", explain_sampling(terms.sampling)))
+    if terms.discovery is None:
+        rows.append(("sampling", explain_sampling(terms.sampling)))
+    else:
+        rows.append(("keys found", explain_discovery(terms.discovery)))
+    if terms.counts is not None:
+        rows.append(("numbers of users", explain_counts(terms.counts)))
+    elif terms.max_keys is not None and not terms.keys_only:
+        rows.append(("numbers of users", explain_kept(terms.max_keys)))
     if terms.size is not None:
         rows.append(("sample size", explain_size(terms.size)))
     if terms.total is not None:
@@ -458,7 +519,7 @@ def _parameters(content: Content) -> Markup:
 
 
 def _notes(notes: Iterable[str]) -> list[Markup]:
-    return [tag("p", f"{note[0].upper()}{note[1:]}.", class_="quiet") for note in dict.fromkeys(notes)]
+    return [tag("p", _sentence(note), class_="quiet") for note in dict.fromkeys(notes)]
 
 
 def _again(

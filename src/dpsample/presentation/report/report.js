@@ -16,9 +16,10 @@ for (const rest of document.querySelectorAll("tbody.rest")) {
 // The search box: all keys whose text contains the query, most frequent first, a page of them at a time.
 const field = document.getElementById("query");
 if (field) {
-  const { keys, runs, tokens, value, low, high } = window.dpsample.data("keys");
+  const { keys, runs, tokens, standard_error: errors = [], value, low, high } = window.dpsample.data("keys");
+  const last = tokens.length ? tokens : errors; // the last column; none for keys only
   const count = keys[0].length;
-  const places = runs.flatMap((n, token) => new Array(n).fill(token)); // the token of each key
+  const places = runs.flatMap((n, place) => new Array(n).fill(place)); // where the numbers of each key are
   const texts = keys[0].map((_, n) => keys.map((column) => column[n].toLowerCase()).join("\n"));
   const [found, matches, more] = ["found", "matches", "more"].map((id) => document.getElementById(id));
   const FIRST = 10, PAGE = 100;
@@ -41,11 +42,11 @@ if (field) {
         if (c === 0) made.scope = "row";
         cell(made, "span", column[n], "key");
       });
-      if (tokens.length) {
+      if (last.length) {
         const t = places[n];
         cell(row, "td", written(value[t]), "number");
         cell(row, "td", `${written(low[t])} to ${written(high[t])}`, "number");
-        cell(row, "td", written(tokens[t]), "number");
+        cell(row, "td", written(last[t]), "number");
       }
     }
     matches.append(rows);

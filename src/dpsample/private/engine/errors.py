@@ -65,6 +65,11 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
     )
 
 
+def nobody_refusal() -> DpsampleError:
+    """Return the refusal of a source that has no user column."""
+    return InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
+
+
 def type_refusal(name: str, shown: str, what: str, role: str = "key") -> DpsampleError:
     """Return the refusal of the type of a column, of the key or the user."""
     why = {

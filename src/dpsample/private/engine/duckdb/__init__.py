@@ -9,6 +9,7 @@ DuckDB's own messages, which may quote the data, go no further.
     users       each user keeps a bounded number of keys
     assignment  each user gives one unit to one key
     pairs       users and their wanted keys, in a file
+    sorting     users and keys in their orders
     columns     columns in SQL: key types, users in canonical form, faults
     databases   databases that aggregate their own rows
     temporary   the folder of temporary files, and what dead processes left of theirs

@@ -1,16 +1,24 @@
 """Serial assignment: DuckDB numbers the keys and sorts the pairs; one pass over them places the units."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpsample.errors import InvalidValue
-from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, growing, salts
+from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, salts
 from dpsample.private.engine.columns import positioned
+from dpsample.private.engine.duckdb.sorting import (
+    Sort,
+    TieError,
+    code_sql,
+    order_sql,
+    ranges_sql,
+    sorted_pairs,
+    sorted_somehow,
+)
 from dpsample.private.engine.duckdb.tables import Table
+from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -27,56 +35,66 @@ def assigned(
     u, k0, k1, ... -> k0, k1, ..., code: the keys in their order -> u, code, sorted by users -> k0, k1, ..., units
     """
     if table.user is None:
-        raise InvalidValue("users give units where rows say whose they are", "no user column", "name it: user='...'")
+        raise nobody_refusal()
     first = positioned(table.schema.empty_table() if prior is None else prior, table.schema)
     engine.fill(table)
     user_salt, key_salt = salts(coins)
     codes = engine.name()
     try:
-        _number_keys(engine, table, codes, key_salt, first)
-        [(keys,)] = engine.run(f"SELECT count(*) FROM {codes}")
-        rows = f"SELECT u, code FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
-        ordered = f"{rows} ORDER BY {order_sql(['u'], user_salt)}, u, code"
-        room, sizes = np.full(keys, cap, np.int64), Sizes()
-        assignment = Assignment()
-        for begins, places in distinct_pairs(engine.stream(ordered, table.objects)):
-            sizes.add(begins)
-            assignment.place(begins, places, room)
-        return Assigned(_source_of(engine, source, table, codes, cap - room), sizes.counts())
+        keys, match = _number_keys(engine, table, codes, key_salt, first)
+        hashed = f"SELECT *, {order_sql(_names(table), key_salt)} AS kh FROM ({table.all_pairs})"
+        rows = f"SELECT u, {code_sql('code', keys)} AS code FROM ({hashed}) JOIN {codes} USING ({match})"
+        units, sizes = sorted_somehow(
+            lambda sort: _placed(sorted_pairs(engine, rows, table.objects, user_salt, sort), keys, cap)
+        )
+        return Assigned(_source_of(engine, source, table, codes, units), *sizes)
     finally:
         engine.drop(codes)
 
 
-def order_sql(columns: list[str], salt: int) -> str:
-    """SQL of the salted hash by which users or keys are ordered; what has equal hashes is ordered by itself."""
-    return f"hash(xor(hash({', '.join(columns)}), {salt}::UBIGINT))"
+def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int) -> tuple[Ints, Ints]:
+    """The units of each key, and the sizes of users, from sorted pairs."""
+    room, sizes, assignment = np.full(keys, cap, np.int64), Sizes(), Assignment()
+    for begins, codes in pairs:
+        sizes.add(begins)
+        assignment.place(begins, codes, room)
+    return cap - room, sizes.counts()
 
 
-def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> None:
-    """Make the table of all keys with their codes, 0, 1, ...: those of the prior order first, then by hash."""
-    names = [f"k{i}" for i in range(len(table.keys))]
+def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> tuple[int, str]:
+    """Make the table of all keys, with their hashes and codes; return how many there are, and what tells them apart.
+
+    Codes are 0, 1, ...: the keys of the prior order first, then all others by hash. Keys are told apart by their hashes
+    unless two of these are equal: to sort and to join text takes longer.
+    """
     keys = f"SELECT DISTINCT {table.names} FROM ({table.all_pairs})"
-    order = ", ".join(["position NULLS LAST", order_sql(names, salt), *names])
-    code = f"row_number() OVER (ORDER BY {order}) - 1 AS code"
-    placed = f"({keys}) LEFT JOIN prior USING ({table.names})"
+    hashed = f"SELECT *, {order_sql(_names(table), salt)} AS kh FROM ({keys}) LEFT JOIN prior USING ({table.names})"
     objects = {**table.objects, "prior": lambda: prior}
-    engine.run(f"CREATE TABLE {codes} AS SELECT {table.names}, {code} FROM {placed}", objects)
+
+    def make(sort: Sort) -> tuple[int, str]:
+        order, match, number = ("kh", "kh", 0) if not sort.ties else (f"kh, {table.names}", table.names, 0)
+        into = f"CREATE OR REPLACE TABLE {codes} AS"
+        for condition in _conditions(sort.parts):
+            code = f"{number} + row_number() OVER (ORDER BY position NULLS LAST, {order}) - 1 AS code"
+            engine.run(f"{into} SELECT {table.names}, kh, {code} FROM ({hashed}) WHERE {condition}", objects)
+            [(added, hashes)] = engine.run(f"SELECT count(*), count(DISTINCT kh) FROM {codes} WHERE code >= {number}")
+            if not sort.ties and added != hashes:
+                raise TieError
+            number, into = number + added, f"INSERT INTO {codes}"
+        return number, match
+
+    return sorted_somehow(make)
 
 
-def distinct_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Flags, Ints]]:
-    """Turn sorted rows of u and code into flags, whether a row begins a user, and codes; repeated rows are left out."""
-    held: pa.RecordBatch | None = None  # the last row
-    for piece in growing(batches):
-        users, codes = piece.column(0), piece.column(1).to_numpy()
-        begins = np.ones(len(codes), np.bool_)
-        begins[1:] = pc.not_equal(users[1:], users[:-1]).to_numpy(zero_copy_only=False)
-        repeats = np.append(False, codes[1:] == codes[:-1])
-        if held is not None:
-            begins[0] = held.column(0)[0] != users[0]
-            repeats[0] = held.column(1)[0].as_py() == codes[0]
-        kept = begins | ~repeats
-        yield begins[kept], codes[kept]
-        held = piece.slice(len(codes) - 1)
+def _conditions(parts: int) -> list[str]:
+    """Conditions that divide keys into parts, in their order: those of the prior order, then ranges of hashes."""
+    if parts == 1:
+        return ["true"]
+    return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges_sql("kh", parts))]
+
+
+def _names(table: Table) -> list[str]:
+    return [f"k{i}" for i in range(len(table.keys))]
 
 
 def _source_of(engine: "DuckDB", source: Source, table: Table, codes: str, units: Ints) -> Source:

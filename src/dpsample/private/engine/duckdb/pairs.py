@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dpsample.errors import InvalidValue
 from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.duckdb.assignment import distinct_pairs
+from dpsample.private.engine.duckdb.sorting import Sort, code_sql, sorted_pairs, sorted_somehow
 from dpsample.private.engine.duckdb.tables import Table
+from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.pairs import Pairs, of_complete_users
 from dpsample.scheme.sampling import Ints
 
@@ -23,14 +23,23 @@ _ROWS = 1 << 17  # that a kernel reads at once, but for a user who has more
 def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, path: Path) -> Pairs:
     """Write each user's wanted keys into a file: a number for each pair, twice its position, plus one at a new user."""
     if table.user is None:
-        raise InvalidValue("pairs are of rows that say whose they are", "no user column", "name it: user='...'")
+        raise nobody_refusal()
     wanted = positioned(keys, table.schema)
     engine.fill(table)
-    rows = f"SELECT u, position AS code FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
-    ordered = f"{rows} ORDER BY hash(u), u, position"
-    with path.open("xb") as file:
-        for begins, positions in distinct_pairs(engine.stream(ordered, {**table.objects, "wanted": lambda: wanted})):
-            (2 * positions + begins).tofile(file)
+    code = code_sql("position", keys.num_rows)
+    rows = f"SELECT u, {code} AS code FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
+    objects = {**table.objects, "wanted": lambda: wanted}
+
+    def write(sort: Sort) -> None:
+        with path.open("wb") as file:
+            for begins, positions in sorted_pairs(engine, rows, objects, 0, sort):
+                (2 * positions + begins).tofile(file)
+
+    try:
+        sorted_somehow(write)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
     return Pairs(path)
 
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from dpsample.errors import InvalidValue
 from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
 from dpsample.private.engine.duckdb.tables import Table
+from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 
@@ -25,7 +25,7 @@ def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, coins: C
     Users are taken in parts if all pairs would not fit into memory; a user is always in one part.
     """
     if table.user is None:
-        raise InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
+        raise nobody_refusal()
     engine.fill(table)
     columns = [pa.field(f"c{i}", field.type) for i, field in enumerate(table.schema)]
     kept = engine.name()

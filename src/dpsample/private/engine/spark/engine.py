@@ -9,9 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
+from dpsample.private.assignment import Assigned, require_cap
 from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.columns import shaped as shaped
 from dpsample.private.engine.spark.errors import missing, translated
+from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
@@ -22,8 +25,10 @@ try:
 except ImportError:
     raise missing() from None
 
+from dpsample.private.engine.spark.assignment import assigned, sizes_of, units_of
 from dpsample.private.engine.spark.frames import Frame, frame
-from dpsample.private.engine.spark.users import bounded
+from dpsample.private.engine.spark.pairs import pairs_of, vectors_of
+from dpsample.private.engine.spark.users import bounded, require_users
 
 _T = TypeVar("_T")
 
@@ -150,12 +155,61 @@ class Spark:
         self._frames[id(bounded_source)] = bounded_source, kept
         return bounded_source
 
+    def assigned(self, source: Source, cap: int, coins: CoinSource, prior: pa.Table | None = None) -> Assigned:
+        """Let each user in turn give one unit to the first of their keys that has fewer than `cap`; return the units.
+
+        All pairs are sorted by one task. The units are kept on the workers.
+        """
+        require_cap(cap)
+        if not isinstance(coins, Secret):  # others would be drawn anew by a task that is run again
+            raise TypeError("users give units on a cluster with coins of a Secret")
+        made = self.frame(source)
+        require_users(made)
+        first = None if prior is None else positioned(prior, made.schema)
+        sent = None if first is None else self.sent(first, made.fields(position="long"))
+        placed = assigned(made, cap, coins, sent, 0 if first is None else first.num_rows)
+
+        def place() -> tuple[Any, Ints]:
+            kept = self.keep(placed)
+            return kept, sizes_of(kept)
+
+        kept, sizes = self.job("assigning users", source.columns, place, large=True)
+        assigned_source = Source(kept, source.key, "frequency")
+        self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
+        return Assigned(assigned_source, *sizes)
+
+    def pairs_of(self, source: Source, keys: pa.Table) -> Pairs:
+        """Put the users of just these distinct keys aside: they are kept on the workers, divided by user."""
+        made = self.frame(source)
+        require_users(made)
+        wanted = positioned(keys, made.schema)
+        sent = self.sent(wanted, made.fields(position="long"))
+
+        def pair() -> Any:
+            kept = self.keep(pairs_of(made, sent, wanted.num_rows))
+            kept.count()  # computes it, and refuses what is refused
+            return kept
+
+        return Pairs(self.job("finding users of keys", source.columns, pair))
+
+    def summed(self, pairs: Pairs, kernel: Kernel) -> Ints:
+        """Return the sum of what a kernel makes of each partition's pairs; it is sent to the workers."""
+        vectors = self.job("summing over users", (), lambda: vectors_of(pairs.data, kernel))
+        return sum(vectors[1:], start=vectors[0]) if vectors else kernel(iter(()))
+
+    def forget_pairs(self, pairs: Pairs) -> None:
+        """Let go of what the workers keep of some pairs."""
+        self._release(pairs.data, ())
+
     def forget(self, source: Source) -> None:
-        """Let go of a source that `bounded` returned, and of what the workers keep of it."""
+        """Let go of a source that `bounded` or `assigned` returned, and of what the workers keep of it."""
         self._frames.pop(id(source))
-        if any(source.data is kept for kept in self._kept):
-            self._kept = [kept for kept in self._kept if kept is not source.data]
-            translated(source.data.unpersist, source.key)
+        self._release(source.data, source.key)
+
+    def _release(self, data: Any, columns: Sequence[str]) -> None:
+        if any(data is kept for kept in self._kept):
+            self._kept = [kept for kept in self._kept if kept is not data]
+            translated(data.unpersist, columns)
 
     def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes."""
@@ -244,14 +298,19 @@ class Spark:
         return iter(self.collected(rows(made).mapInArrow(pack, MESSAGES), what, source.columns))
 
     def _sent(self, table: pa.Table, made: Frame) -> Any:
-        """Send rows from the driver to the workers: a DataFrame of k0, k1, ..."""
+        """Send keys from the driver to the workers: a DataFrame of k0, k1, ..."""
         schema = pa.schema([pa.field(n, f.type) for n, f in zip(made.names, made.schema, strict=True)])
-        batches = (shaped(batch, schema) for batch in table.combine_chunks().to_batches())
-        rows = [
-            (bytearray(m), n) for batch in messages(batches) for m, n in zip(*batch.to_pydict().values(), strict=True)
-        ]
+        batches = [shaped(batch, schema) for batch in table.combine_chunks().to_batches()]
+        return self.sent(pa.Table.from_batches(batches, schema), made.fields())
 
-        return self.session().createDataFrame(rows, MESSAGES).mapInArrow(unpacked, made.fields())
+    def sent(self, table: pa.Table, fields: Any) -> Any:
+        """Send rows from the driver to the workers: a DataFrame with these fields."""
+        rows = [
+            (bytearray(m), n)
+            for batch in messages(table.combine_chunks().to_batches())
+            for m, n in zip(*batch.to_pydict().values(), strict=True)
+        ]
+        return self.session().createDataFrame(rows, MESSAGES).mapInArrow(unpacked, fields)
 
 
 def messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -71,8 +71,12 @@ class Frame:
 
     def pairs(self) -> Any:
         """Each pair of a user and a key once: u, k0, k1, ..."""
+        return self.all_pairs().distinct()
+
+    def all_pairs(self) -> Any:
+        """The pairs of users and keys, with repetitions: u, k0, k1, ..."""
         assert self.user is not None
-        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named).distinct()
+        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named)
 
     def total(self) -> Any:
         """The number of elements, as the only row."""
@@ -110,8 +114,12 @@ class Frame:
 
     def wanted(self, keys: Any, size: int) -> Any:
         """The rows of the distinct keys of a DataFrame of k0, k1, ...; what is refused is passed over."""
-        small = F.broadcast(keys) if size <= _BROADCAST else keys
-        return self.rows(drop_null=True).join(small, on=self.names, how="left_semi")
+        return self.rows(drop_null=True).join(small(keys, size), on=self.names, how="left_semi")
+
+
+def small(keys: Any, size: int) -> Any:
+    """A DataFrame of some keys, which every worker gets if they are few enough."""
+    return F.broadcast(keys) if size <= _BROADCAST else keys
 
 
 def frame(source: Source, session: Any) -> Frame:

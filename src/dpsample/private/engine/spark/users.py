@@ -9,6 +9,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from dpsample.errors import InvalidValue
 from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.engine.spark.inline import sent_inline
 
@@ -23,14 +24,7 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
     then decide, and even that in the same way each time. Spark sorts, and spills what does not fit; up to a limit of a
     thousand it leaves all but the smallest out before users are brought together.
     """
-    if made.user is None:
-        raise InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
-    if not made.repeatable:
-        raise InvalidValue(
-            "what users keep is chosen from rows that are the same each time",
-            "a DataFrame with random columns or filters",
-            "write it to files first",
-        )
+    require_users(made)
 
     def order_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -38,9 +32,22 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
             columns = [*batch.columns, *(pa.array(number) for number in numbers.T)]
             yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, "r0", "r1"])
 
+    assert made.user is not None
     fields = T.StructType([T.StructField("u", made.user[1]), *made.fields(r0="long", r1="long").fields])
     order = ", ".join(["r0", "r1", *made.names])
     place = F.expr(f"row_number() OVER (PARTITION BY u ORDER BY {order})")
     placed = made.pairs().mapInArrow(sent_inline(order_keys), fields).withColumn("place", place)
     kept = placed.filter(F.col("place") <= limit).select(*made.names)
     return replace(made, data=kept, keys=[F.col(name) for name in made.names], user=None, drop_null=False, part=None)
+
+
+def require_users(made: Frame) -> None:
+    """Refuse rows that do not say whose they are, or that may be others when they are read again."""
+    if made.user is None:
+        raise nobody_refusal()
+    if not made.repeatable:
+        raise InvalidValue(
+            "what users keep is chosen from rows that are the same each time",
+            "a DataFrame with random columns or filters",
+            "write it to files first",
+        )

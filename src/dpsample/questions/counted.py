@@ -1,0 +1,273 @@
+"""Questions to a release of counted users: sums, numbers of keys, means, each key, and the remainder.
+
+What was measured is the true number of users of each reported key, plus normal noise. So answers are about the reported
+keys alone: nothing is known of others. `counted_order` has the questions that depend on the order of keys. The names
+are those of `tokens`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsample.accounting.totals import Total
+from dpsample.errors import InvalidValue
+from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.measures import Measure
+from dpsample.exact import check_level
+from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin
+from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
+from dpsample.questions.remainder import needs_total
+from dpsample.questions.result import Estimates
+from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
+from dpsample.questions.sums import check_frequency, grouped, reported_keys
+from dpsample.scheme.sampling import Floats
+
+if TYPE_CHECKING:
+    from dpsample.release.release import Release
+
+__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total"]
+
+
+def total(
+    release: "Release",
+    where: Where = None,
+    weight: Weight = None,
+    of: Of = "frequency",
+    by: By = None,
+    estimator: str | None = None,
+    level: float = 0.95,
+    attributes: Attributes = None,
+) -> Estimate | Estimates:
+    """Estimate the sum of ``L(x) g(users of x)`` over the selected keys x that were reported.
+
+    g is the number of users, 1 for each key, or 1 for each key of at least so many users.
+    """
+    answered, level = _summed(release, Measure.of(of)), check_level(level)
+    _refuse_estimator(estimator)
+    return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
+
+
+def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Estimate | Estimates:
+    """Estimate the number of selected keys that were reported; `at_least` counts those of at least so many users."""
+    return total(release, of="keys" if at_least is None else f"at-least:{check_frequency(at_least)}", **options)
+
+
+def mean(
+    release: "Release",
+    where: Where = None,
+    weight: Weight = None,
+    of: Of = "frequency",
+    by: By = None,
+    estimator: str | None = None,
+    level: float = 0.95,
+    attributes: Attributes = None,
+    at_least: int | None = None,
+) -> Estimate | Estimates:
+    """Estimate the mean number of users of the selected keys that were reported, weighted by L(x).
+
+    `at_least` leaves out keys of fewer users; by default there are all keys.
+    """
+    measure, level = Measure.of(of), check_level(level)
+    _refuse_estimator(estimator)
+    if measure.name != "frequency":
+        raise InvalidValue("a mean over counted users is that of the frequency", measure.name, "leave `of` out")
+    least = 1 if at_least is None else check_frequency(at_least)
+
+    def answered(keys: CountedKeys, level: float) -> Estimate:
+        return _mean(release, keys, level) if least == 1 else _mean_from(release, keys, least, level)
+
+    return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
+
+
+def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:
+    """Estimate the number of users of each selected key, in the order of the release."""
+    level = check_level(level)
+    keys = CountedKeys.selected(release, where, attributes)
+    columns = np.maximum(keys.values, 1), keys.errors, *keys.intervals(level)
+    return listing(release, keys.rows, columns, level, f"{len(keys):,} reported keys, each by itself")
+
+
+def other(release: "Release", level: float = 0.95) -> Estimate:
+    """Estimate how many keys of users were not reported: the total less the users of all reported keys.
+
+    Of the probability that the interval misses, half goes to the noise of the total, and half to that of the counts.
+    """
+    level = check_level(level)
+    bought = release.total
+    if bought is None:
+        raise needs_total(bought, tokens=True)
+    keys = CountedKeys.selected(release, None, None)
+    everything = bought.estimate((1 + level) / 2)
+    covered, error = float(keys.values.sum()), _error(keys)
+    reach = margin((1 + level) / 2) * error
+    value = max(everything.value - covered, 0.0)
+    return Estimate(
+        value,
+        math.hypot(error, everything.standard_error),
+        low=max(everything.low - covered - reach, 0.0),
+        high=max(everything.high - covered + reach, 0.0),
+        level=level,
+        keys=len(keys),
+        detection_threshold=detection_threshold(release),
+        guaranteed=False,
+        notes=(_total_note(bought),),
+        share=value / everything.value if everything.value > 0 else None,
+    )
+
+
+def _total_note(bought: Total) -> str:
+    most = f"{float(bought.sensitivity):,.0f}"
+    return f"the total has each user with up to {most} keys: if some have more, the remainder is too low"
+
+
+Answered = Callable[[CountedKeys, float], Estimate]
+
+
+def _answers(
+    release: "Release", selection: Selection, by: By, level: float, answered: Answered
+) -> Estimate | Estimates:
+    groups, selected = selection.weighted_rows()
+    answers = [answered(CountedKeys.of(release, *rows), level) for rows in selected]
+    return grouped(release, groups, answers, level) if by else answers[0]
+
+
+def _summed(release: "Release", measure: Measure) -> Answered:
+    """How a measure is summed over keys; other measures are refused."""
+    kind, _, _ = measure.name.partition(":")
+    if measure.name == "frequency":
+        return lambda keys, level: _sum(release, keys, level)
+    if measure.name == "keys":
+        return lambda keys, level: reported_keys(release, len(keys), float(keys.weights.sum()), level)
+    if kind == "at-least" and measure.kink is not None:
+        least = measure.kink
+        return lambda keys, level: _number_reaching(release, keys, least, level)
+    raise InvalidValue(
+        "a release of counted users has sums of frequency, keys and at-least:T",
+        measure.name,
+        "ask one of these, or compute it from the columns of the release",
+    )
+
+
+def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
+    if not len(keys):
+        return _nothing(release, level)
+    value, error = float(keys.weights @ keys.values), _error(keys)
+    reach = margin(level) * error
+    least = _least(keys.weights)
+    value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
+    notes = (_unreported_note(release, "this sum"),)
+    return _estimate(release, keys, value, error, low, high, level, notes)
+
+
+def _number_reaching(release: "Release", keys: CountedKeys, least: int, level: float) -> Estimate:
+    """The number of keys of at least so many users, or the sum of their weights."""
+    if not len(keys):
+        return _nothing(release, level)
+    p, w = keys.reaching(least), keys.weights
+    if (w == 1).all():
+        reached = Reached(keys, level)
+        low, high = sorted((float(reached.fewest(least)), float(reached.most(least))))  # if they miss, they may cross
+    else:  # keys that reach it with certainty, and those that possibly do
+        lows, highs = keys.intervals(level, keys=len(keys))
+        certain, possible = lows >= least, (highs >= least) & (lows < least)
+        low = float(w[certain].sum() + np.minimum(w[possible], 0).sum())
+        high = float(w[certain].sum() + np.maximum(w[possible], 0).sum())
+    value, error = float(np.clip(w @ p, low, high)), math.sqrt(float(w**2 @ (p * (1 - p))))
+    notes = (_unreported_note(release, "this number"),)
+    return _estimate(release, keys, value, error, low, high, level, notes)
+
+
+def _mean(release: "Release", keys: CountedKeys, level: float) -> Estimate:
+    """The mean over all keys."""
+    weight = float(keys.weights.sum())
+    if weight <= 0:
+        return _nothing(release, level, value=math.nan)
+    value, error = float(keys.weights @ keys.values) / weight, _error(keys) / weight
+    reach, least = margin(level) * error, _least(keys.weights) / weight
+    value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
+    notes = (f"over all reported keys; {_unreported_note(release, 'it')}",)
+    return _estimate(release, keys, value, error, low, high, level, notes)
+
+
+def _mean_from(release: "Release", keys: CountedKeys, least: int, level: float) -> Estimate:
+    """The mean over the keys of at least so many users.
+
+    It is not certain which keys these are. Of the probability that the interval misses, half goes to that; the interval
+    then is the union of those of all sets of keys that are possible.
+    """
+    if (keys.weights < 0).any():
+        raise InvalidValue("a mean with at_least has weights from 0 on", "a negative one", "leave at_least out")
+    part = (1 + level) / 2
+    lows, highs = keys.intervals(part, keys=max(len(keys), 1))
+    certain, possible = lows >= least, (highs >= least) & (lows < least)
+    if not keys.weights[certain | possible].sum() > 0:
+        return _nothing(release, level, value=math.nan)
+    reach = margin(part) * _error(keys, certain | possible)
+    low = max(_smallest_mean(keys, certain, possible, -reach), float(least))
+    high = max(-_smallest_mean(keys, certain, possible, -reach, sign=-1), float(least))
+    likely = keys.weights * keys.reaching(least)
+    value = float(likely @ np.maximum(keys.values, least)) / max(float(likely.sum()), 1e-300)
+    error = (high - low) / (2 * margin(level))  # which keys count is uncertain too
+    over = f"over reported keys of {least:,} users or more; {_unreported_note(release, 'it')}"
+    notes = (over,)
+    return _estimate(release, keys, min(max(value, low), high), error, low, high, level, notes)
+
+
+def _smallest_mean(keys: CountedKeys, certain: Any, possible: Any, shift: float, sign: int = 1) -> float:
+    """The smallest mean of `sign` times the values, over the certain keys and any of the possible ones.
+
+    `shift` is added to the sum. The smallest mean takes in the possible keys in the order of their values.
+    """
+    order = np.argsort(sign * keys.values[possible], kind="stable")
+    w, v = keys.weights[possible][order], sign * keys.values[possible][order]
+    weights = keys.weights[certain].sum() + np.append(0.0, np.cumsum(w))
+    sums = sign * float(keys.weights[certain] @ keys.values[certain]) + shift + np.append(0.0, np.cumsum(w * v))
+    some = weights > 0
+    return float((sums[some] / weights[some]).min()) if some.any() else -math.inf
+
+
+def _error(keys: CountedKeys, chosen: Any = slice(None)) -> float:
+    """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
+    own = keys.weights * keys.errors
+    common = np.bincount(keys.groups[chosen], (keys.weights * keys.common)[chosen])
+    return math.hypot(float(np.linalg.norm(own[chosen])), float(np.linalg.norm(common)))
+
+
+def _least(weights: Floats) -> float:
+    """The least that a sum over keys can be, since each has a user."""
+    return float(weights.sum()) if (weights >= 0).all() else -math.inf
+
+
+def _estimate(
+    release: "Release",
+    keys: CountedKeys,
+    value: float,
+    error: float,
+    low: float,
+    high: float,
+    level: float,
+    notes: tuple[str, ...],
+) -> Estimate:
+    threshold = detection_threshold(release)
+    return Estimate(value, error, low, high, level, 0.0, len(keys), threshold, True, notes)
+
+
+def _nothing(release: "Release", level: float, value: float = 0.0) -> Estimate:
+    """The answer if no reported key is selected."""
+    note = "no reported key is selected; how many users have other keys is unknown"
+    threshold = detection_threshold(release)
+    return Estimate(value, math.nan, 0.0, math.inf, level, math.nan, 0, threshold, False, (note,))
+
+
+def _unreported_note(release: "Release", what: str) -> str:
+    known = "; other() estimates them" if release.total is not None else ""
+    return f"keys that were not reported are not in {what}{known}"
+
+
+def _refuse_estimator(estimator: str | None) -> None:
+    if estimator is not None:
+        raise InvalidValue(
+            "counted users have one estimator, which needs no name", repr(estimator), "leave the estimator out"
+        )

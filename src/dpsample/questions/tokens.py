@@ -1,0 +1,8 @@
+"""Questions to a release with tokens, or of keys only: where each is answered. `counted` has the same names."""
+
+from dpsample.questions.quantiles import quantiles
+from dpsample.questions.ranking import compare, each_key, rank, top
+from dpsample.questions.remainder import other
+from dpsample.questions.sums import count_keys, mean, total
+
+__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total"]

@@ -1,0 +1,243 @@
+"""Users of wanted keys: each pair once, the rows of a user together, for any kernel and in every engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsample import InvalidValue
+from dpsample.private.engine import Engine
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.engine.duckdb.sorting import Sort
+from dpsample.private.pairs import Kernel, of_complete_users
+from dpsample.private.source import Source
+from dpsample.scheme.sampling import Ints
+from support import refused
+
+CLASSES = 40  # a vector of a kernel has a number for each number of keys below
+
+
+def users_of_keys(keys: int) -> Kernel:
+    """How many users each key has."""
+
+    def kernel(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
+        total = np.zeros(keys, np.int64)
+        for _, positions in batches:
+            total += np.bincount(positions, minlength=keys)
+        return total
+
+    return kernel
+
+
+def keys_of_users(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
+    """How many users have n keys; who is cut by a batch, or comes twice, would be two users."""
+    total, seen = np.zeros(CLASSES, np.int64), set[int]()
+    for users, _ in batches:
+        names, numbers = np.unique(users, return_counts=True)
+        assert np.count_nonzero(users[1:] != users[:-1]) == len(names) - 1  # equal users are adjacent
+        assert not seen & set(names.tolist())
+        seen |= set(names.tolist())
+        total += np.bincount(np.minimum(numbers, CLASSES - 1), minlength=CLASSES)
+    return total
+
+
+def largest_positions(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
+    """The sum over users of the sum of their keys' weights, squared: it depends on who has which keys together."""
+    total = 0
+    for users, positions in batches:
+        starts = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
+        total += int((np.add.reduceat(positions + 1, starts) ** 2).sum())
+    return np.array([total])
+
+
+def oracle(pairs: Iterable[tuple[Any, Any]], wanted: list[Any]) -> tuple[list[int], list[int], list[int]]:
+    """What the three kernels return, from sets."""
+    position = {key: n for n, key in enumerate(wanted)}
+    distinct = {(user, position[key]) for user, key in pairs if key in position}
+    users = Counter(n for _, n in distinct)
+    numbers = Counter(user for user, _ in distinct)
+    weights: Counter[Any] = Counter()
+    for user, n in distinct:
+        weights[user] += n + 1
+    classes = Counter(min(n, CLASSES - 1) for n in numbers.values())
+    return (
+        [users[n] for n in range(len(wanted))],
+        [classes[n] for n in range(CLASSES)],
+        [sum(weight**2 for weight in weights.values())],
+    )
+
+
+# ---- batches are cut anew
+
+
+@given(st.lists(st.integers(1, 9), max_size=20), st.lists(st.integers(0, 100), max_size=10))
+def test_no_user_is_cut(numbers: list[int], ends: list[int]) -> None:
+    users = np.repeat(np.arange(len(numbers)), numbers)
+    rows = np.arange(len(users))
+    cuts = [0, *sorted(min(end, len(users)) for end in ends), len(users)]
+    found = list(of_complete_users((users[a:b], rows[a:b]) for a, b in pairwise(cuts)))
+    assert [row for _, positions in found for row in positions.tolist()] == rows.tolist()
+    assert [user for owners, _ in found for user in owners.tolist()] == users.tolist()
+    for (before, _), (after, _) in pairwise(found):
+        assert before[-1] != after[0]
+    assert all(len(owners) for owners, _ in found)
+
+
+# ---- through the engines
+
+
+class Pairing:
+    """An engine, and sources that it can read."""
+
+    def __init__(self, engine: Engine, folder: Path | None) -> None:
+        self.engine, self._folder = engine, folder
+
+    def source(self, table: pa.Table, key: Any = "k", **options: Any) -> Source:
+        if self._folder is None:
+            return Source(table, key, user="u", **options)
+        path = self._folder / f"{len(list(self._folder.iterdir()))}.parquet"
+        pq.write_table(table, path)
+        return Source(path, key, user="u", **options)
+
+    def sums(self, source: Source, keys: pa.Table) -> tuple[list[int], list[int], list[int]]:
+        """What the three kernels return; nothing is left afterwards."""
+        pairs = self.engine.pairs_of(source, keys)
+        assert repr(pairs) == "Pairs()"
+        users, numbers, weights = (
+            self.engine.summed(pairs, kernel).tolist()
+            for kernel in (users_of_keys(keys.num_rows), keys_of_users, largest_positions)
+        )
+        self.engine.forget_pairs(pairs)
+        return users, numbers, weights
+
+
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))])
+def pairing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pairing]:
+    if request.param == "duckdb":
+        with DuckDB(threads=2, temp_dir=tmp_path) as engine:
+            yield Pairing(engine, None)
+    else:
+        from dpsample.private.engine.spark import Spark
+
+        with Spark(request.getfixturevalue("spark")) as started:
+            yield Pairing(started, tmp_path)
+
+
+def some_pairs(rows: int, users: int, seed: int) -> list[tuple[str, str]]:
+    rng = np.random.default_rng(seed)
+    keys = np.minimum(rng.random(rows) ** -1.2, 60).astype(int)
+    return [
+        (f"user {u}", f"key {k}") for u, k in zip(rng.integers(0, users, rows).tolist(), keys.tolist(), strict=True)
+    ]
+
+
+def as_table(pairs: list[tuple[Any, Any]]) -> pa.Table:
+    return pa.table({"u": [u for u, _ in pairs], "k": [k for _, k in pairs]})
+
+
+def test_the_users_of_wanted_keys(pairing: Pairing) -> None:
+    """With repeated rows, a user with all keys, a key of all users, and keys that nobody has."""
+    pairs = some_pairs(5000, 800, seed=1)
+    pairs += [("all", f"key {k}") for k in range(1, 61)] + [(f"user {u}", "key 2") for u in range(800)] + pairs[:900]
+    wanted = ["key 60", "nobody's", "key 2", *(f"key {k}" for k in range(5, 50)), "nobody's either"]
+    keys = pa.table({"more": range(len(wanted)), "k": wanted})
+    assert pairing.sums(pairing.source(as_table(pairs)), keys) == oracle(pairs, wanted)
+
+
+def test_integers_and_several_columns(pairing: Pairing) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.integers(0, (300, 7, 5), (4000, 3)).tolist()
+    table = pa.table({"u": [u for u, _, _ in rows], "a": [a for _, a, _ in rows], "b": [f"b{b}" for _, _, b in rows]})
+    wanted = [(a, f"b{b}") for a in (3, 1, 9) for b in (4, 0, 2)]
+    # of another type of integers, and in another order of columns
+    keys = pa.table({"b": [b for _, b in wanted], "a": pa.array([a for a, _ in wanted], pa.int16())})
+    pairs = [(u, (a, f"b{b}")) for u, a, b in rows]
+    assert pairing.sums(pairing.source(table, ["a", "b"]), keys) == oracle(pairs, wanted)
+
+
+def test_no_keys_and_no_users(pairing: Pairing) -> None:
+    """The kernel is called all the same, and says how many zeros there are."""
+    pairs, empty = some_pairs(50, 9, seed=3), pa.table({"k": pa.array([], pa.string())})
+    source = pairing.source(as_table(pairs))
+    assert pairing.sums(source, empty) == ([], [0] * CLASSES, [0])
+    assert pairing.sums(source, pa.table({"k": ["a", "b", "c"]})) == ([0, 0, 0], [0] * CLASSES, [0])
+    nobody = pa.table({"u": pa.array([], pa.string()), "k": pa.array([], pa.string())})
+    assert pairing.sums(pairing.source(nobody), pa.table({"k": ["a", "b"]})) == ([0, 0], [0] * CLASSES, [0])
+
+
+def test_rows_without_a_user_or_a_key(pairing: Pairing) -> None:
+    table = pa.table({"u": ["a", None, "b", "c"], "k": ["x", "secret", "x", None]})
+    keys = pa.table({"k": ["x", "secret"]})
+    with refused("the user column 'u' must have no NULL", hidden=["secret"]):
+        pairing.sums(pairing.source(table.filter(table["k"].is_valid())), keys)
+    assert pairing.sums(pairing.source(table, drop_null=True), keys)[0] == [2, 0]
+
+
+def test_what_is_refused(pairing: Pairing) -> None:
+    table, keys = pa.table({"u": ["a"], "k": ["x"]}), pa.table({"k": ["x"]})
+    source = pairing.source(table)
+    with refused("users are bounded where rows say whose they are"):
+        pairing.sums(Source(source.data, "k"), keys)
+    with refused("a table of keys has all key columns"):
+        pairing.sums(source, pa.table({"j": ["x"]}))
+    with pytest.raises(InvalidValue, match="the column 'w' must be in"):
+        pairing.sums(Source(source.data, "k", user="w"), keys)
+
+
+def test_equal_hashes_and_users_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = some_pairs(3000, 400, seed=4)
+    keys = [f"key {k}" for k in range(1, 40)]
+    with DuckDB(threads=1) as engine:
+        pairing, source = Pairing(engine, None), Source(as_table(pairs), "k", user="u")
+        for sort in (Sort(parts=5), Sort(ties=True)):
+            monkeypatch.setattr("dpsample.private.engine.duckdb.pairs.sorted_somehow", lambda work, s=sort: work(s))
+            assert pairing.sums(source, pa.table({"k": keys})) == oracle(pairs, keys)
+        monkeypatch.undo()
+        monkeypatch.setattr("dpsample.private.engine.duckdb.sorting.order_sql", lambda *_: "7::UBIGINT")
+        assert pairing.sums(source, pa.table({"k": keys})) == oracle(pairs, keys)
+
+
+def test_users_who_are_longer_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsample.private.engine.duckdb.pairs._ROWS", 7)
+    pairs = [(f"user {u}", f"key {k}") for u in range(40) for k in range(1 + u)]
+    keys = [f"key {k}" for k in range(38)]
+    with DuckDB(threads=1) as engine:
+        assert Pairing(engine, None).sums(Source(as_table(pairs), "k", user="u"), pa.table({"k": keys})) == oracle(
+            pairs, keys
+        )
+
+
+def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
+    """Little memory, a file that is forgotten or not, and an error while pairs are sorted."""
+    path = tmp_path / "many.parquet"
+    duckdb.sql(f"COPY (SELECT hash(i) % 100000 AS u, hash(i + 1) % 500 AS k FROM range(1000000) t(i)) TO '{path}'")
+    keys = pa.table({"k": pa.array(range(250), pa.uint64())})
+    counted = f"SELECT k, count(DISTINCT u) FROM '{path}' WHERE k < 250 GROUP BY k ORDER BY k"
+    expected = duckdb.execute(counted).fetchall()
+    with DuckDB(memory_limit="300MB", temp_dir=tmp_path) as engine:
+        pairs = engine.pairs_of(Source(path, "k", user="u"), keys)
+        assert engine.summed(pairs, users_of_keys(250)).tolist() == [n for _, n in expected]
+        [folder] = [entry for entry in tmp_path.iterdir() if entry.is_dir()]
+        assert pairs.data.parent == folder
+        engine.forget_pairs(pairs)
+        assert not pairs.data.exists()
+        gap = pa.table({"u": ["a", None], "k": pa.array([1, 2], pa.uint64())})
+        before = set(folder.iterdir())
+        with refused("the user column 'u' must have no NULL"):
+            engine.pairs_of(Source(gap, "k", user="u"), keys)
+        assert set(folder.iterdir()) == before
+        engine.pairs_of(Source(path, "k", user="u"), keys)
+    assert list(tmp_path.iterdir()) == [path]
+    with refused("an engine must be open"):
+        engine.summed(pairs, keys_of_users)
