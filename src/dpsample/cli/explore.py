@@ -23,8 +23,8 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.command()
 @frequencies
 @click.option("--epsilon", "-e", default="1", show_default=True, help="First position of its slider.")
-@click.option("--zcdp", hidden=True)
-@click.option("--gdp", hidden=True)
+@click.option("--zcdp", hidden=True, help="Refused: the sliders are of epsilon and delta.")
+@click.option("--gdp", hidden=True, help="Refused: the sliders are of epsilon and delta.")
 @click.option("--delta", "-d", help="First position of its slider.  [default: chosen by the number of elements]")
 @click.option(
     "--scheme",
