@@ -35,6 +35,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme.integer import integer_law
 from dpsample.scheme.noise import BITS, KeyNoise
 from dpsample.scheme.renyi_steps import RenyiSteps
+from dpsample.scheme.reporting import reporting_probabilities
 
 ORDERS = [1 + 10**e for e in np.linspace(-4, 3, 60).tolist()]
 BUDGETS = [Privacy.zcdp("0.1", "1e-6"), Privacy.gdp("0.5", "1e-6"), Privacy.zcdp(1, "1e-10"), Privacy.gdp(2, "1e-4")]
@@ -487,14 +488,71 @@ def test_a_renyi_ledger_adds_up_rho(tmp_path: Path) -> None:
     assert float(together) < float(epsilon) < 1.3 * float(together) < 5 * float(each.epsilon) / 2
 
 
-def test_plans_are_for_epsilon_and_delta() -> None:
+@pytest.mark.parametrize("keys", [None, 1, 30], ids=str)
+@pytest.mark.parametrize("whole", [Privacy.zcdp("0.1", "1e-6"), Privacy.gdp("0.5", "1e-6")], ids=str)
+@pytest.mark.chance("certain: the terms of a release do not depend on what is drawn")
+def test_a_plan_has_the_laws_of_the_release(whole: Privacy, keys: int | None) -> None:
+    rows = pa.table({"u": list(range(200)), "k": ["a"] * 200})
+    users: dict[str, Any] = {} if keys is None else {"user": "u", "max_keys_per_user": keys}
+    made = dpsample.release(rows, "k", privacy=whole, **users)
+    frequencies = {5: 100, 40: 7, 300: 2}
+    found = forecast(Frequencies.of(frequencies), Setting(whole, max_keys_per_user=keys))
+    assert found.setting.per_key == made.per_key
+    pi = reporting_probabilities(list(frequencies), KeepAll(), made.per_key)
+    assert found.pws.keys == pytest.approx(float(pi @ list(frequencies.values())), rel=1e-12)
+    assert found.pws.nrmse is not None
+    assert str(whole) in found.notes
+    assert Privacy.from_json({name: found.to_json()[name] for name in whole.to_json()}) == whole
+
+
+@pytest.mark.parametrize("keys", [None, 20], ids=str)
+def test_baselines_are_within_a_defined_budget(keys: int | None) -> None:
+    """Randomized response, the worst of a pure epsilon, is within rho / k at each order; half of delta is left."""
+    rho, delta = 0.1, 1e-6
+    setting = Setting(Privacy.zcdp("0.1", "1e-6"), max_keys_per_user=keys)
+    made, each = forecast([200] * 10, setting, errors=False), setting.budget.composed_per_key
+    epsilon, k = float(each.epsilon), keys or 1
+    assert float(each.delta) == pytest.approx(delta / 2 / k, rel=1e-8)
+    worst = max(
+        math.log((math.exp(a * epsilon) + math.exp(epsilon - a * epsilon)) / (1 + math.exp(epsilon))) / (a - 1) / a
+        for a in np.linspace(1.0001, 200, 200_000)
+    )
+    assert k * worst == pytest.approx(rho, rel=1e-3)
+    cutoff = math.log(1 / float(each.delta)) / epsilon + 1
+    reached = 1 - math.exp(-epsilon * (200 - cutoff)) / 2 if cutoff < 200 else math.exp(epsilon * (200 - cutoff)) / 2
+    assert {m.method: m.keys for m in made.methods}["SbH"] == pytest.approx(10 * reached, rel=1e-9)
+
+
+def test_goals_are_for_epsilon_and_delta() -> None:
     setting = Setting(Privacy.zcdp("0.1", "1e-6"))
-    with pytest.raises(InvalidValue, match=r"plan with Privacy\('2.20604636', '1e-06'\)"):
-        forecast([10, 100], setting)
-    with pytest.raises(InvalidValue, match="a plan has a budget of epsilon and delta"):
+    with pytest.raises(InvalidValue, match="a goal finds an epsilon"):
         smallest_epsilon([10, 100], setting, "keys>=1")
     sized = Setting(Privacy.zcdp("0.1", "1e-6"), size=SampleSize(10))
     assert isinstance(sized.scheme(Frequencies.of([10, 100])), Ppswor)
+
+
+def test_a_plan_of_a_defined_budget_on_the_command_line() -> None:
+    plan = ["plan", "--zipf", "1", "--keys", "1000", "-d", "1e-6"]
+    lines = CliRunner().invoke(cli, [*plan, "--gdp", "0.5,1"]).output.splitlines()
+    assert next(line.split()[0] for line in lines if "of elements" in line) == "mu"
+    assert [line.split()[0] for line in lines if line.split()[1:2] == ["PWS"]] == ["0.5", "1"]
+    assert lines[-1].startswith("Next: dpsample release EVENTS --key KEY --gdp 0.5 --delta 1e-06 ")
+    for bad in (["--gdp", "1", "--epsilon", "1"], ["--zcdp", "1", "--gdp", "1"], ["--zcdp", "1", "--goal", "keys>=1"]):
+        done = CliRunner().invoke(cli, [*plan, *bad])
+        assert done.exit_code == 2
+        assert "found --" in done.output
+
+
+@pytest.mark.parametrize("defined", [Privacy.zcdp("0.1", "1e-6"), Privacy.gdp("0.5", "1e-6")], ids=str)
+def test_a_ledger_has_a_budget_of_epsilon_and_delta(defined: Privacy, tmp_path: Path) -> None:
+    path = tmp_path / "x.ledger"
+    for account in ("epsilon", "renyi"):
+        with pytest.raises(InvalidValue, match=rf"state Privacy\('{float(defined.epsilon)}', '1e-06'\)"):
+            dpsample.new_ledger(path, "x", defined, account=account)
+    with pytest.raises(InvalidValue, match="the most that each release may spend"):
+        dpsample.new_ledger(path, "x", Privacy(10, "1e-4"), each=defined)
+    assert not path.exists()
+    dpsample.new_ledger(path, "x", Privacy(defined.epsilon, defined.delta), account="renyi")
 
 
 # --- the other way round, and the command line -----------------------------------------------------------------------

@@ -420,6 +420,8 @@ def test_no_password_is_shown() -> None:
         ["--idle", "soon"],
         ["--port", "70000"],
         ["--user", "u"],
+        ["--zcdp", "1"],
+        ["--gdp", "1"],
     ],
     ids=" ".join,
 )

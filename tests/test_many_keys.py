@@ -16,7 +16,7 @@ import pytest
 
 import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, Sampling
-from dpsample.accounting import many_keys
+from dpsample.accounting import noise_search
 from dpsample.accounting.composition import per_key
 from dpsample.accounting.many_keys import (
     certify_many_keys,
@@ -403,11 +403,12 @@ class TestChoice:
     @pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 1e-12), (0.05, 1e-3), (1.0, 1e-6)])
     def test_long_laws_follow_the_differential_equation(self, epsilon: float, delta: float) -> None:
         """Against the recursion, cell by cell."""
-        order = many_keys._orders(epsilon, delta)[4]
+        order = noise_search.orders_near(epsilon, delta)[4]
         for deviation in (60, 200):
             slope = 2 * order * (order - 1) / deviation**2
             exact, smooth = (
-                shape(order, slope, delta / 50, 1 << 20) for shape in (many_keys._shape, many_keys._smooth_shape)
+                shape(order, slope, delta / 50, 1 << 20)
+                for shape in (noise_search.recursive_shape, noise_search.smooth_shape)
             )
             assert exact is not None
             assert smooth is not None
@@ -426,7 +427,7 @@ class TestChoice:
         assert noise is not None
         proved = certify_many_keys(replace(noise, offset=0), keys, whole).delta
         law = replace(noise, offset=0).probabilities
-        assert many_keys._delta_in_floats(law, float(epsilon), keys) == pytest.approx(float(proved), rel=0.02)
+        assert noise_search.delta_in_floats(law, float(epsilon), keys) == pytest.approx(float(proved), rel=0.02)
 
     def test_curves_bound_the_law(self) -> None:
         """The Rényi divergences of the keys together, from the table in many digits."""

@@ -22,7 +22,7 @@ import pytest
 import dpsample
 import servers
 from conftest import refused
-from dpsample import Ledger, Ppswor, Privacy, Source, new_ledger, read_ledger, read_release
+from dpsample import KeepAll, Ledger, Ppswor, Privacy, Source, new_ledger, read_ledger, read_release
 from dpsample.accounting.charges import Charge, Entry, Status
 from dpsample.accounting.ledger import reserve_budget, verify_releases
 from dpsample.accounting.parts import Part
@@ -448,6 +448,56 @@ def test_a_caller_who_vouches_is_named(tmp_path: Path) -> None:
     assert "part: day = 2026-11-14 (vouched for by the caller, not checked)" in str(read_ledger(ledger))
 
 
+@pytest.mark.chance("odds 1e-20: a key of 300 users is not reported")
+def test_a_sample_of_a_part_carries_it_to_its_release(engine: Engine, tmp_path: Path) -> None:
+    path, ledger = tmp_path / "clicks.parquet", tmp_path / "a.ledger"
+    pq.write_table(clicks(), path)
+    new_ledger(ledger, "clicks", Privacy(1, "1e-6"), "user", parts="day")
+    users: dict[str, Any] = {"user": "user", "max_keys_per_user": 2, "sampling": KeepAll()}
+    do = dpsample.sample
+    if not isinstance(engine, DuckDB):
+        from dpsample import spark
+
+        do = spark.sample  # type: ignore[assignment]
+    for value, form in zip(DAYS, ("parquet", "arrow", "csv"), strict=True):
+        drawn = do(path, "page", part=("day", value), **users)
+        assert dict(zip(*drawn.table.sort_by("page").to_pydict().values(), strict=True)) == {value: 300, "all": 300}
+        assert drawn.part == day(value)
+        assert f"day = {value}" in repr(drawn)
+        assert (drawn.metadata["version"], drawn.metadata["part"]) == (3, day(value).to_json())
+        drawn.write(tmp_path / f"sample.{form}")
+        back = dpsample.read_sample(tmp_path / f"sample.{form}")
+        made = dpsample.sanitize(back, privacy=Privacy(1, "1e-8"), ledger=ledger)
+        assert made.terms.part == day(value)
+        made.write(tmp_path / f"{value}.csv")
+        marked = dpsample.read_sample(tmp_path / f"sample.{form}")
+        assert (marked.used, marked.part) == (True, day(value))
+    balance = read_ledger(ledger)
+    assert balance.spent[0] == 1  # the maximum of the parts
+    assert [entry.charge.part for entry in balance.entries] == [day(value) for value in DAYS]
+    assert len(verify_releases(balance, [tmp_path / f"{value}.csv" for value in DAYS])) == 3
+    whole = dpsample.sample(path, "page", **users)
+    assert (whole.part, whole.metadata["version"]) == (None, 2)
+    with refused("the ledger of 'clicks' counts privacy of one user, in one day"):
+        dpsample.sanitize(whole, privacy=Privacy(1, "1e-8"), ledger=ledger)
+
+
+@pytest.mark.chance("odds 1e-20: a key of 300 elements is not reported")
+def test_the_part_of_a_sample_can_be_vouched_for() -> None:
+    vouched = day("2026-11-14", vouched=True)
+    pair = ("day", "2026-11-14")
+    drawn = dpsample.sample({"a": 300}, sampling=KeepAll(), part_vouched=pair)
+    theirs = pa.table({"k": ["a"], "n": [300]})
+    foreign = dpsample.Sample.from_table(theirs, key="k", frequency="n", sampling=KeepAll(), part_vouched=pair)
+    for sample in (drawn, foreign):
+        assert sample.part == vouched
+        assert dpsample.sanitize(sample, privacy=PRIVACY).terms.part == vouched
+    with refused("a release is of one part"):
+        dpsample.sample({"a": 300}, sampling=KeepAll(), part=pair, part_vouched=pair)
+    with refused("the column 'dag' must be in"):
+        dpsample.sample(clicks(), "page", sampling=KeepAll(), part=("dag", "x"))
+
+
 @pytest.mark.parametrize(
     ("options", "rule", "found"),
     [
@@ -569,3 +619,21 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "delta 2e-07 is set aside" in run.output
     run = command("ledger", "new", f"{users}2", "--dataset", "c", "-e", "1", "-d", "1e-6", "--aside", "0.2")
     assert "--aside goes with --account renyi" in run.stderr
+
+
+@pytest.mark.chance("odds 1e-20: a key of 300 elements is not reported")
+def test_samples_of_a_part_on_the_command_line(tmp_path: Path) -> None:
+    pq.write_table(clicks(), tmp_path / "clicks.parquet")
+    drawn, made = str(tmp_path / "sample.parquet"), str(tmp_path / "made.csv")
+    run = command("sample", str(tmp_path / "clicks.parquet"), "-k", "page", "--part", f"day={DAYS[0]}", "-o", drawn)
+    assert run.exit_code == 0, run.output
+    base = ["sanitize", drawn, "-e", "1", "-d", "1e-8"]
+    run = command(*base, "--part-vouched", "day=x", "-o", made)
+    assert (run.exit_code, "a dpsample sample carries its part" in run.stderr) == (2, True)
+    assert command(*base, "-o", made).exit_code == 0
+    assert read_release(made).terms.part == day(DAYS[0])
+    pq.write_table(pa.table({"k": ["a"], "n": [300]}), tmp_path / "theirs.parquet")
+    theirs = ["sanitize", str(tmp_path / "theirs.parquet"), "-k", "k", "--frequency", "n", "-e", "1", "-d", "1e-8"]
+    run = command(*theirs, "--part-vouched", "day=x", "-o", str(tmp_path / "theirs.csv"))
+    assert run.exit_code == 0, run.output
+    assert read_release(tmp_path / "theirs.csv").terms.part == day("x", vouched=True)

@@ -40,6 +40,7 @@ from dpsample.private.count import count_frequencies
 from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
+from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from support import refused
 
@@ -437,6 +438,40 @@ def test_the_curve_is_what_is_reported() -> None:
     assert curve(Priority("0.01", cap=20), privacy).sbh is None
 
 
+def test_baselines_of_many_keys_have_what_composition_gives() -> None:
+    whole, keys = Privacy("0.8", "1e-4"), 20
+    made = forecast(PUBLIC, Setting(whole, max_keys_per_user=keys))
+    assert isinstance(made.setting.per_key, KeyNoise)
+    each = made.setting.budget.composed_per_key
+
+    def together(epsilon: float) -> float:
+        """The theorem of Kairouz, Oh and Viswanath, for k copies of (epsilon, delta), at the whole epsilon."""
+        terms = (
+            math.comb(keys, n) * (math.exp((keys - n) * epsilon) - math.exp(0.8 + n * epsilon))
+            for n in range(keys)
+            if (keys - 2 * n) * epsilon > 0.8
+        )
+        lost = sum(terms) / (1 + math.exp(epsilon)) ** keys
+        return 1 - (1 - float(each.delta)) ** keys * (1 - lost)
+
+    epsilon, delta = float(each.epsilon), float(each.delta)
+    assert together(epsilon) <= 1e-4 < together(1.01 * epsilon)
+    methods = {method.method: method for method in made.methods}
+    assert list(methods) == ["PWS", "SbH", "SbH, tight cutoff", "sample and threshold"]
+    cutoff = math.log(1 / delta) / epsilon + 1
+
+    def phi(i: int) -> float:
+        return 1 - math.exp(-epsilon * (i - cutoff)) / 2 if i >= cutoff else math.exp(epsilon * (i - cutoff)) / 2
+
+    expected = sum(phi(i) * n for i, n in zip(PUBLIC.values.tolist(), PUBLIC.keys.tolist(), strict=True))
+    assert methods["SbH"].keys == pytest.approx(expected, rel=1e-9)
+    [note] = made.notes
+    assert note == f"with the other methods, each key has epsilon {epsilon:.3g}, delta {delta:.2g}, by composition"
+    drawn = curve(KeepAll(), made.setting.per_key, 20, each)
+    assert drawn.sbh == pytest.approx([phi(i) for i in drawn.frequencies.tolist()], rel=1e-9)
+    assert curve(KeepAll(), made.setting.per_key, 20).sbh is None
+
+
 # goals
 
 
@@ -622,7 +657,6 @@ def test_a_histogram_is_as_private_as_it_is(tmp_path: Path) -> None:
         ["clicks.parquet"],
         ["clicks.parquet", "--key", "nothing"],
         ["clicks.parquet", "--key", "page", "--max-keys-per-user", "5"],
-        ["clicks.parquet", "--key", "page", "--user", "who"],
         ["clicks.parquet", "--key", "page", "--goal", "keys>=400"],
         ["clicks.parquet", "--key", "page", "--goal", "keys>=4", "-e", "1"],
         ["--zipf", "1", "--keys", "5", "-e", "1,x"],

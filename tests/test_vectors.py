@@ -95,6 +95,7 @@ def content_of(made: Release | Sample | Ledger) -> dict[str, Any]:
     if isinstance(made, Release):
         return {**rows_of(made.table), "terms": terms_of(made), "answers": answers_of(made)}
     stated = {"sampling": made.sampling.to_json(), "keys": list(made.keys), "max_keys": made.max_keys}
+    stated |= {} if made.part is None else {"part": made.part.to_json()}
     return {**rows_of(made.table), **stated}
 
 
@@ -140,7 +141,7 @@ def test_every_kind_version_and_format_is_there() -> None:
     kinds = {(name.split("-")[0], name.split("-")[1].split(".")[0], name.rsplit(".", 1)[1]) for name in EXPECTED}
     formats = {"parquet", "arrow", "csv"}
     assert kinds >= {("release", version, form) for version in "12" for form in formats | {"parts"}}
-    assert kinds >= {("sample", version, form) for version in "12" for form in formats}
+    assert kinds >= {("sample", version, form) for version in "123" for form in formats}
     assert kinds >= {("release", "3", form) for form in formats}
     assert {("ledger", "1", "ledger"), ("ledger", "3", "ledger")} <= kinds
     there = {path.name for path in FOLDER.iterdir()} - {"make.py", "expected.json", "coverage.json", "__pycache__"}

@@ -26,8 +26,8 @@ from dpsample.private.engine.spark.frames import read_parquet
 from dpsample.private.engine.spark.jobs import Job, release_to_driver, write_release_to
 from dpsample.private.engine.spark.session import session
 from dpsample.private.prepare import Counting, prepare_sample, terms_of
-from dpsample.private.request import Options, Request, Strategy, check_users
-from dpsample.private.sample import Sample
+from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
+from dpsample.private.sample import Sample, drawn_of_part
 from dpsample.private.source import Source
 from dpsample.release.release import Release
 from dpsample.scheme.sampling import Sampling
@@ -81,15 +81,18 @@ def sample(
     max_keys_per_user: int | None = None,
     drop_null: bool = False,
     strategy: Strategy = "auto",
+    part: tuple[str, str] | None = None,
+    part_vouched: tuple[str, str] | None = None,
     partitions: int | None = None,
 ) -> Sample:
     """Draw a weighted sample of keys, and bring it to the driver. It is NOT private: `dpsample.sanitize` it."""
-    source = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+    whole = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+    source, read = part_of_source(whole, part, part_vouched)
     max_keys = check_users(source, max_keys_per_user)
     with Spark(partitions=partitions) as engine:
         secret = engine.new_coins()
         counting = prepare_sample(engine, source, max_keys, sampling, strategy, secret)
-        return Job(engine, counting, secret).sample(max_keys)
+        return drawn_of_part(Job(engine, counting, secret).sample(max_keys), read)
 
 
 def sanitize(
@@ -101,6 +104,7 @@ def sanitize(
     sampling: Sampling,
     ledger: PathLike | None = None,
     identity: str | None = None,
+    part_vouched: tuple[str, str] | None = None,
     keys_only: bool = False,
     grid: int | None = None,
     partitions: int | None = None,
@@ -109,7 +113,8 @@ def sanitize(
 
     State how it was drawn: a wrong scheme breaks privacy, and nobody can tell. A sample is sanitized once: two releases
     of one sample spend more than their sum. With a ledger, state its `identity`, a public name that no other sample
-    has, such as that of the job that drew it: the ledger refuses a second release of it.
+    has, such as that of the job that drew it: the ledger refuses a second release of it. With `part_vouched` you state
+    that it was drawn from rows of this part alone.
     """
     if ledger is not None and not identity:
         raise InvalidValue(
@@ -117,11 +122,13 @@ def sanitize(
             "a DataFrame, which has none",
             "name the sample, as no other one is: identity='clicks 2026-11'",
         )
-    request = Request.of(data, key, frequency or "frequency", privacy=privacy, sampling=sampling, ledger=ledger)
+    how: dict[str, Any] = {"sampling": sampling, "ledger": ledger, "part_vouched": part_vouched}
+    request = Request.of(data, key, frequency or "frequency", privacy=privacy, **how)
     with Spark(partitions=partitions) as engine:
         counting = Counting(request.source, check_source(engine, request), sampling, sampled=True)
         with reserve(ledger, replace(charge_of(request, IN_MEMORY), sample=identity)) as payment:
-            terms = terms_of(request.setting.budget, sampling, request.source.key, keys_only, grid)
+            budget, keys = request.setting.budget, request.source.key
+            terms = terms_of(budget, sampling, keys, keys_only, grid, part=request.part)
             release = Job(engine, counting, engine.new_coins()).release(replace(terms, ledger=payment.hash), payment)
             payment.confirm()
             return release

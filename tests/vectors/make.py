@@ -1,8 +1,8 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
-`make.py FOLDER 3` and `3-keys` make those of version 3 alone, and add what they hold. The data are generated, the coins
-secret: made again, the files would be others. What each holds is noted before it is written; a folder of parts, which
-workers write, is read with pyarrow alone.
+`make.py FOLDER 3`, `3-keys`, `3-definitions` and `3-sample` make those of version 3 alone, and add what they hold. The
+data are generated, the coins secret: made again, the files would be others. What each holds is noted before it is
+written; a folder of parts, which workers write, is read with pyarrow alone.
 """
 
 import datetime
@@ -20,6 +20,7 @@ import dpsample.spark
 from dpsample import CustomSampling, Ppswor, Priority, Privacy, Release, SampleSize, Source
 from dpsample.private.engine.spark import jobs
 from dpsample.release.terms import Terms
+from dpsample.scheme.noise import KeyNoise
 from test_vectors import content_of
 
 TEXTS = [
@@ -167,6 +168,29 @@ def add_many_keys(folder: Path) -> None:
     _add(folder, added)
 
 
+def add_definitions(folder: Path) -> None:
+    """Write a release of a zCDP budget, and one of bounded noise with an offset, and add what they hold."""
+    added: dict[str, Any] = {}
+    offset = dpsample.release(clicks(), "query", privacy=PRIVACY, user="user", max_keys_per_user=4)
+    assert isinstance(offset.per_key, KeyNoise)
+    assert offset.per_key.offset
+    zcdp = dpsample.release(elements(), "query", privacy=Privacy.zcdp("0.2", "1e-3"), total=True)
+    for name, made in (("zcdp", zcdp), ("offset", offset)):
+        for form in FORMATS:
+            added[f"release-3-{name}.{form}"] = content_of(made)
+            made.write(folder / f"release-3-{name}.{form}")
+    _add(folder, added)
+
+
+def add_sample_of_part(folder: Path) -> None:
+    """Write a sample of a part, and add what it holds."""
+    days = pa.table({"query": elements()["query"], "day": [f"day {n % 2}" for n in range(len(elements()))]})
+    made = dpsample.sample(days, "query", sampling=Ppswor("1/5"), part=("day", "day 1"))
+    for form in FORMATS:
+        made.write(folder / f"sample-3.{form}")
+    _add(folder, {f"sample-3.{form}": content_of(made) for form in FORMATS})
+
+
 def _add(folder: Path, added: dict[str, Any]) -> None:
     known = (folder / "expected.json").read_text().removesuffix("\n}\n")
     lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in added.items()]
@@ -174,4 +198,6 @@ def _add(folder: Path, added: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    {"": main, "3": add_version_3, "3-keys": add_many_keys}["".join(sys.argv[2:])](Path(sys.argv[1]))
+    parts = {"": main, "3": add_version_3, "3-keys": add_many_keys, "3-definitions": add_definitions}
+    parts["3-sample"] = add_sample_of_part
+    parts["".join(sys.argv[2:])](Path(sys.argv[1]))

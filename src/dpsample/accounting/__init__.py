@@ -1,21 +1,22 @@
 """What is spent, and the proof of it.
 
-composition  the optimal composition theorem: what k mechanisms may reveal together
-many_keys    what each of a user's keys gets: the best of several methods, and its proof
-gaussian     the same for budgets that are stated as zCDP or GDP: Gaussian noise, and its proof
-discovery    users without a contribution bound: what discovery and counts spend, and their proof
-vectors      Gaussian noise on vectors of bounded length: counts and weights of users
-losses       privacy loss distributions, which convolve: what mechanisms cost exactly
-renyi        privacy as a curve of Rényi divergences, which add up
-stages       the different mechanisms of one release, and what they cost together
-totals       private totals, and samples of a chosen size, which a share of epsilon buys
-budget       what a release's privacy is spent on
-filters      the budget of a Rényi ledger at each order, and what stays within it
-parts        parts of a dataset that do not overlap, and cost the maximum
-ledger       a dataset's budget over many releases: reserve, confirm, cancel, verify
-balance      a ledger as it was read: what is spent, of which part, and what is left
-rules        what releases may spend together, what they have spent, and what is left
-charges      what one release spends, on what, and what became of it
-ledger_file  the lines of a ledger: chained, locked, replaced atomically
-proof        all that a release's privacy rests on, on one page
+composition   the optimal composition theorem: what k mechanisms may reveal together
+many_keys     what each of a user's keys gets: the best of several methods, and its proof
+noise_search  the search for bounded noise, in floats, before it is proved
+gaussian      the same for budgets that are stated as zCDP or GDP: Gaussian noise, and its proof
+discovery     users without a contribution bound: what discovery and counts spend, and their proof
+vectors       Gaussian noise on vectors of bounded length: counts and weights of users
+losses        privacy loss distributions, which convolve: what mechanisms cost exactly
+renyi         privacy as a curve of Rényi divergences, which add up
+stages        the different mechanisms of one release, and what they cost together
+totals        private totals, and samples of a chosen size, which a share of epsilon buys
+budget        what a release's privacy is spent on
+filters       the budget of a Rényi ledger at each order, and what stays within it
+parts         parts of a dataset that do not overlap, and cost the maximum
+ledger        a dataset's budget over many releases: reserve, confirm, cancel, verify
+balance       a ledger as it was read: what is spent, of which part, and what is left
+rules         what releases may spend together, what they have spent, and what is left
+charges       what one release spends, on what, and what became of it
+ledger_file   the lines of a ledger: chained, locked, replaced atomically
+proof         all that a release's privacy rests on, on one page
 """

@@ -10,7 +10,8 @@ or GDP is divided by its rho or mu**2 instead of by epsilon, and half of delta i
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpsample.accounting.composition import check_keys_per_user
+from dpsample.accounting.composition import check_keys_per_user, per_key
+from dpsample.accounting.gaussian import scheme_within
 from dpsample.accounting.many_keys import chosen_per_key, curve_of_keys
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SHARE
@@ -79,6 +80,16 @@ class Budget:
             return RenyiCurve.of_privacy(self.privacy)
         totals = (RenyiCurve.of_epsilon(self.spent_on(share)) for share in (self.size, self.total) if share)
         return sum(totals, curve_of_keys(self.per_key, self.changes, self.keys))
+
+    @property
+    def composed_per_key(self) -> Privacy:
+        """The epsilon and delta of each key with a method of which no more is known, as of the baselines.
+
+        By the optimal composition theorem; within zCDP or GDP, by what a pure epsilon has of it.
+        """
+        if self.privacy.definition is not None:
+            return scheme_within(self.keys, self.changes)
+        return self.keys if self.max_keys is None else per_key(self.keys, self.changes)
 
     @property
     def predicted_per_key(self) -> ManyKeys:

@@ -38,7 +38,7 @@ from dpsample.accounting.ledger_file import (
 from dpsample.accounting.parts import Part
 from dpsample.accounting.rules import curve_of
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.exact import Number
+from dpsample.exact import Number, text
 from dpsample.files.metadata import PARTS, PathLike, failures, resolved, sha256_of, sidecar_of
 from dpsample.privacy import Privacy
 from dpsample.release.release import Release, read_release
@@ -75,6 +75,9 @@ def new_ledger(
         raise InvalidValue(f"the account is one of {', '.join(ACCOUNTS)}", repr(account), "choose one")
     if parts is not None and not (isinstance(parts, str) and parts and parts.isprintable()):
         raise InvalidValue("parts have a name, such as that of a column", repr(parts), "give them one, such as 'day'")
+    _require_plain(budget, "the budget of a ledger")
+    if each is not None:
+        _require_plain(each, "the most that each release may spend")
     if each is not None and not (each.epsilon <= budget.epsilon and each.delta <= budget.delta):
         raise InvalidValue("a single release spends no more than all", repr(each), "choose a smaller one")
     if each is not None and account == "renyi":
@@ -93,6 +96,17 @@ def new_ledger(
     }
     write_lines(resolved(path), with_line(b"", form)[0], new=True)
     return read_ledger(path)
+
+
+def _require_plain(privacy: Privacy, what: str) -> None:
+    """Refuse zCDP and GDP: what a ledger proves of all releases together is an epsilon and a delta."""
+    if privacy.definition is not None:
+        epsilon, delta = text(privacy.epsilon), text(privacy.delta)
+        raise InvalidValue(
+            f"{what} is an epsilon and a delta",
+            f"{privacy.definition}",
+            f"state Privacy({epsilon!r}, {delta!r}), which follows; with account='renyi', releases add up as zCDP does",
+        )
 
 
 def read_ledger(path: PathLike) -> Ledger:

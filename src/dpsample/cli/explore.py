@@ -23,6 +23,8 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.command()
 @frequencies
 @click.option("--epsilon", "-e", default="1", show_default=True, help="First position of its slider.")
+@click.option("--zcdp", hidden=True, help="Refused: the sliders are of epsilon and delta.")
+@click.option("--gdp", hidden=True, help="Refused: the sliders are of epsilon and delta.")
 @click.option("--delta", "-d", help="First position of its slider.  [default: chosen by the number of elements]")
 @click.option(
     "--scheme",
@@ -66,6 +68,7 @@ def explore(**arguments: Any) -> None:
     if not arguments["source"] and arguments["zipf"] is None and arguments["histogram"] is None:
         arguments |= {name: value for name, value in _EXAMPLE.items() if arguments[name] is None}
     check_input(arguments)
+    _check_stated(arguments)
     idle = _seconds(arguments["idle"])
     from dpsample.planning.explore import Server
     from dpsample.planning.explore.page import page
@@ -120,6 +123,15 @@ def _explorer(arguments: dict[str, Any]) -> Any:
             by_bound[bound] = first if source is None else frequencies_of(arguments, progress, bound)
     delta = arguments["delta"] or default_delta(first)
     return Explorer(by_bound, choices(first, delta=delta), arguments["share"], source)
+
+
+def _check_stated(arguments: dict[str, Any]) -> None:
+    """Refuse a budget that is stated otherwise: the slider of epsilon would not be the one that is spent."""
+    for name in ("zcdp", "gdp"):
+        if arguments[name] is not None:
+            raise click.UsageError(
+                f"the sliders are of epsilon and delta; found --{name}; use dpsample plan --{name} {arguments[name]}"
+            )
 
 
 def _check_sampling(arguments: dict[str, Any]) -> None:

@@ -84,6 +84,11 @@ totals = together(
     ),
     click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs."),
 )
+part_vouched = click.option(
+    "--part-vouched",
+    metavar="NAME=VALUE",
+    help="State that the source has rows of this part alone. Nothing is checked, and the release says so.",
+)
 part = together(
     click.option(
         "--part",
@@ -91,11 +96,7 @@ part = together(
         help="Read only the rows whose column has this value, as text. In a ledger with --parts COLUMN, releases of "
         "different parts cost the maximum, not the sum. Choose it without looking at the data.",
     ),
-    click.option(
-        "--part-vouched",
-        metavar="NAME=VALUE",
-        help="State that the source has rows of this part alone. Nothing is checked, and the release says so.",
-    ),
+    part_vouched,
 )
 ledger = click.option("--ledger", help="Ledger to charge. A release that exceeds its budget is refused.")
 scheme = together(
@@ -208,9 +209,16 @@ def release_options(given: dict[str, Any]) -> dict[str, Any]:
         "sampling": None if size else sampling_of(given),
         "size": size,
         "total": given["total_share"] if given["with_total"] else False,
+        **parts_of(given),
+        **{name: given[name] for name in _OPTIONS},
+    }
+
+
+def parts_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The part that is read, or vouched for, as `dpsample.release` takes it."""
+    return {
         "part": part_of(given["part"], "--part"),
         "part_vouched": part_of(given["part_vouched"], "--part-vouched"),
-        **{name: given[name] for name in _OPTIONS},
     }
 
 

@@ -35,6 +35,8 @@ frequencies = options.together(
 @click.command()
 @frequencies
 @click.option("--epsilon", "-e", multiple=True, help=f"One or more values.  [default: {','.join(EPSILONS)}]")
+@click.option("--zcdp", multiple=True, metavar="RHO", help="One or more values, instead of --epsilon.")
+@click.option("--gdp", multiple=True, metavar="MU", help="One or more values, instead of --epsilon.")
 @click.option("--delta", "-d", multiple=True, help="One or more values.  [default: chosen by the number of elements]")
 @click.option(
     "--max-keys-per-user",
@@ -75,35 +77,101 @@ def plan(form: str, **arguments: Any) -> None:
       dpsample plan --zipf 1 --keys 100000
       dpsample plan --zipf 1 --keys 100000 --delta 1e-8 --goal "nrmse<=0.25"
       dpsample plan events.parquet --key query --epsilon 0.5,1 --scheme ppswor --sample-size 1000,10000
+      dpsample plan clicks.parquet -k page --user user_id
       dpsample plan clicks.parquet -k page --user user_id --max-keys-per-user 5,20 --goal "keys>=1000"
     """
     check_input(arguments)
+    unbounded = arguments["user"] and not arguments["max_keys_per_user"]
+    result = _plan_of_users(arguments) if unbounded else _plan(arguments)
+    show(result.to_json(), result.lines(), form)
+
+
+def _plan(arguments: dict[str, Any]) -> Any:
+    """Plan a release of elements, or of users with a contribution bound."""
     from dpsample.planning.forecast import check_selection
     from dpsample.planning.goals import Goal
     from dpsample.planning.text import Plan
 
-    if arguments["goal"] is not None and arguments["epsilon"]:
-        raise click.UsageError("--goal finds the epsilon; found --epsilon as well; leave one of them out")
+    stated, _ = _stated(arguments)
+    if arguments["goal"] is not None and arguments[stated]:
+        raise click.UsageError(f"--goal finds the epsilon; found --{stated} as well; leave one of them out")
     goal = None if arguments["goal"] is None else Goal.of(arguments["goal"])
     share, grid = check_selection(arguments["share"]), _grid(arguments)
     with progress_bar() as progress:
-        forecasts = grid.forecasts(partial(frequencies_of, arguments, progress), share, goal, progress)
+        users = _all_users(arguments, progress) if arguments["user"] else None
+        forecasts = grid.forecasts(partial(frequencies_of, arguments, progress), share, goal, progress, users)
     source = options.source_of(arguments) if arguments["source"] else None
-    result = Plan(forecasts, share, goal, not grid.delta, notice_of(arguments), source)
-    show(result.to_json(), result.lines(), form)
+    return Plan(forecasts, share, goal, not grid.delta, notice_of(arguments), source)
+
+
+def _plan_of_users(arguments: dict[str, Any]) -> Any:
+    """Plan a release of users without a contribution bound."""
+    from dpsample.planning.goals import ANY_DELTA, default_delta
+    from dpsample.planning.users import forecast_users
+    from dpsample.planning.users_text import UsersPlan
+    from dpsample.private.count import CountedUsers
+
+    if arguments["goal"] is not None:
+        raise click.UsageError("--goal goes with --max-keys-per-user if users are protected; found none; add it")
+    stated, _ = _stated(arguments)
+    if stated != "epsilon":
+        raise click.UsageError(
+            f"users' keys are found with an --epsilon, or within a contribution bound; found --{stated}; "
+            "add --max-keys-per-user, or state --epsilon"
+        )
+    source, delta = options.source_of(arguments), listed(arguments["delta"])
+    _users_settings(arguments, delta or [ANY_DELTA])  # refuses bad ones before anything is read
+    with options.engine_of(arguments) as engine, progress_bar() as progress:
+        numbers = CountedUsers(source, engine, progress)
+        todo = _users_settings(arguments, delta or [default_delta(numbers.users)])
+        forecasts = []
+        for done, setting in enumerate(todo, 1):
+            forecasts.append(forecast_users(numbers, setting))
+            progress("planning", done, len(todo))
+    return UsersPlan(forecasts, not delta, source)
+
+
+def _users_settings(arguments: dict[str, Any], deltas: Sequence[Any]) -> list[Any]:
+    from dpsample.planning.goals import settings
+
+    epsilons, total = _stated(arguments)[1], _total(arguments)
+    return list(settings(epsilons, deltas, _samplings(arguments), total=total, discover="ask"))
+
+
+def _all_users(arguments: dict[str, Any], progress: Any) -> Any:
+    """Return the number of users of each key, whatever number of keys users have."""
+    from dpsample.private.count import CountedUsers
+
+    with options.engine_of(arguments) as engine:
+        return CountedUsers(options.source_of(arguments), engine, progress).users
+
+
+def _total(arguments: dict[str, Any]) -> Any:
+    return arguments["total_share"] if arguments["with_total"] else False
 
 
 def _grid(arguments: dict[str, Any]) -> Any:
     """The settings to plan; a grid refuses bad ones before anything is read."""
     from dpsample.planning.goals import Grid
 
+    stated, values = _stated(arguments)
     return Grid(
-        ["1"] if arguments["goal"] is not None else listed(arguments["epsilon"]) or EPSILONS,  # a goal finds its own
+        ["1"] if arguments["goal"] is not None else values,  # a goal finds its own
         listed(arguments["delta"]),
         _samplings(arguments),
         bounds_of(arguments) or [None],
-        arguments["total_share"] if arguments["with_total"] else False,
+        _total(arguments),
+        stated,
     )
+
+
+def _stated(arguments: dict[str, Any]) -> tuple[Any, Sequence[str]]:
+    """Return how budgets are stated, epsilon, zcdp or gdp, and their values."""
+    given = [name for name in ("epsilon", "zcdp", "gdp") if arguments[name]]
+    if len(given) > 1:
+        found = " and ".join(f"--{name}" for name in given)
+        raise click.UsageError(f"budgets are stated by one of --epsilon, --zcdp and --gdp; found {found}; leave one")
+    return (given[0], listed(arguments[given[0]])) if given else ("epsilon", EPSILONS)
 
 
 def check_input(arguments: dict[str, Any]) -> None:

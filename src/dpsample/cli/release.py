@@ -58,6 +58,7 @@ def release(output: str, force: bool, form: str, show_private: bool, **given: An
 @click.command()
 @options.source
 @options.max_keys
+@options.part
 @options.scheme
 @options.output
 @options.machine
@@ -76,6 +77,7 @@ def sample(output: str, force: bool, form: str, show_private: bool, **given: Any
     sampling = options.sampling_of(given)
     check_output(output, force=force)
     how = {"sampling": sampling, "max_keys_per_user": given["max_keys_per_user"], "strategy": given["strategy"]}
+    how |= options.parts_of(given)
     if given["engine"] == "spark":
         from dpsample import spark
 
@@ -107,6 +109,7 @@ def sample(output: str, force: bool, form: str, show_private: bool, **given: Any
 @click.option("--key", "-k", multiple=True, help="Key column of a sample that another system drew.")
 @click.option("--frequency", help="Frequency column of such a sample.")
 @options.scheme
+@options.part_vouched
 @options.ledger
 @options.output
 @options.output_format
@@ -134,9 +137,17 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
         if given["frequency"] is None:
             raise click.UsageError("--key of another system's sample goes with --frequency; add its frequency column")
         drawn = Sample.from_table(
-            sample, key=given["key"], frequency=given["frequency"], sampling=options.sampling_of(given)
+            sample,
+            key=given["key"],
+            frequency=given["frequency"],
+            sampling=options.sampling_of(given),
+            part_vouched=options.part_of(given["part_vouched"], "--part-vouched"),
         )
     else:
+        if given["part_vouched"] is not None:
+            raise click.UsageError(
+                "a dpsample sample carries its part; found --part-vouched; leave it out, or add --key"
+            )
         if given["scheme"] != "all" or given["tau"] is not None:
             raise click.UsageError("a dpsample sample carries its scheme; leave --scheme and --tau out, or add --key")
         drawn = read_sample(sample)

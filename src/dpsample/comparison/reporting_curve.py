@@ -21,9 +21,9 @@ PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and 
 LIKELY = 0.5  # the reporting probability at the detection threshold
 
 
-def histograms(sampling: Sampling, privacy: PerKey) -> Iterator[tuple[str, Method]]:
-    """Yield the stability-based histograms, if they are defined for the sampling, and for one key at a time."""
-    if not isinstance(privacy, Privacy):
+def histograms(sampling: Sampling, privacy: Privacy | None) -> Iterator[tuple[str, Method]]:
+    """Yield the stability-based histograms of this privacy for each key, if they are defined for the sampling."""
+    if privacy is None:
         return
     with suppress(InvalidValue):
         yield SBH, StabilityHistogram(privacy, sampling)
@@ -53,15 +53,16 @@ class Curve:
 
     frequencies: Ints
     pws: Floats
-    sbh: Floats | None  # None if the stability-based histogram is not defined for the sampling, or the keys
+    sbh: Floats | None  # None if the stability-based histogram is not defined for the sampling, or its privacy unknown
     tight: Floats | None
     sampled: Floats  # q, the largest that any method can have
 
 
-def curve(sampling: Sampling, privacy: PerKey, points: int = 200) -> Curve:
+def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy | None = None) -> Curve:
     """Return the reporting probabilities at frequencies in equal ratios, up to ten times the middle of the rise.
 
-    `privacy` is that of one key, as `per_key` of a release.
+    `privacy` is that of one key, as `per_key` of a release. `peers` is that of one key with the stability-based
+    histogram (`Budget.composed_per_key`), if it is another: of bounded noise, only this says what it is.
 
     >>> from dpsample import KeepAll
     >>> line = curve(KeepAll(), Privacy(1, 1e-6), points=4)
@@ -72,5 +73,6 @@ def curve(sampling: Sampling, privacy: PerKey, points: int = 200) -> Curve:
     most = float(pws.reported([sampling.largest])[0])
     half = frequency_reaching(most / 2, sampling, privacy) or 1
     i = np.unique(np.rint(np.geomspace(1, min(10 * half, sampling.largest), points)).astype(np.int64))
-    peers = {name: peer.reported(i) for name, peer in histograms(sampling, privacy)}
-    return Curve(i, pws.reported(i), peers.get(SBH), peers.get(TIGHT), sampling.q(i))
+    each = privacy if peers is None and isinstance(privacy, Privacy) else peers
+    lines = {name: peer.reported(i) for name, peer in histograms(sampling, each)}
+    return Curve(i, pws.reported(i), lines.get(SBH), lines.get(TIGHT), sampling.q(i))

@@ -4,8 +4,10 @@
     setting      the parameters of a planned release, without its data
     forecast     frequencies and a setting -> what is to be expected of that release
     errors       the error of the default estimator, predicted without simulation
+    users        users without a contribution bound: ways to find their keys, and what any method could report
     goals        grids of settings, and the smallest epsilon that reaches a goal
     text         what `dpsample plan` prints, and the command or the Python that makes the release
+    users_text   the same for users without a contribution bound
     explore      the planner as a page with sliders, served to this machine only
 
 Frequencies of private data (`dpsample.count_frequencies`) are private, and so is a plan of them: do not publish it. The

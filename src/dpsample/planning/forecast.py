@@ -18,12 +18,11 @@ from dpsample.comparison.accuracy import Coverage, Method, Pws, covered, selecte
 from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold
 from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH, detection_threshold_of, histograms
 from dpsample.errors import InvalidValue
-from dpsample.exact import text
 from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
+from dpsample.presentation.explain import explain_per_key
 from dpsample.privacy import Privacy
-from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
 
@@ -57,6 +56,7 @@ class Forecast:
     share: float
     methods: tuple[Expected, ...]
     notes: tuple[str, ...] = ()
+    possible: float | None = None  # keys that any method could report, if the users of each key are known
 
     @property
     def pws(self) -> Expected:
@@ -77,14 +77,14 @@ class Forecast:
         setting = self.setting
         return {
             "private_input": self.private,
-            "epsilon": text(setting.privacy.epsilon),
-            "delta": text(setting.privacy.delta),
+            **setting.privacy.to_json(),
             "max_keys_per_user": setting.max_keys_per_user,
             "per_key": setting.per_key.to_json(),
             "sampling": self.sampling.to_json(),
             "sample_size": setting.size.size if setting.size else None,
             "keys": self.frequencies.total,
             "elements": self.frequencies.elements,
+            **({} if self.possible is None else {"possible_keys": self.possible}),
             "share": self.share,
             "methods": [asdict(method) for method in self.methods],
             "notes": list(self.notes),
@@ -104,7 +104,9 @@ def forecast(
 
     A question selects `share` of the keys at random. Without `errors` no NRMSE is computed, which is fast. With `quick`
     the NRMSE of PWS is computed on a coarser table, and errors and baselines use a subset of the frequencies if there
-    are many (`Frequencies.thinned`); what PWS reports is exact. The baselines have the same privacy for each key.
+    are many (`Frequencies.thinned`); what PWS reports is exact, unless users have many keys: then the noise is found
+    quickly (`Budget.predicted_per_key`). With the baselines, each key has the epsilon and delta that composition gives
+    to any method (`Budget.composed_per_key`).
 
     >>> result = forecast(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
     >>> for method in result.methods:
@@ -115,11 +117,10 @@ def forecast(
     sample and threshold  1,325 64.3% 78
     """
     checked, share = Frequencies.of(frequencies), check_selection(share)
-    check_plain(setting)
     sampling = setting.scheme(checked)
     privacy = setting.budget.predicted_per_key if quick else setting.per_key
     i, keys = checked.thinned if quick else (checked.values, checked.counts)
-    notes: list[str] = []
+    notes = [] if setting.privacy.definition is None else [str(setting.privacy)]
 
     reported = covered(checked.values, checked.counts, Pws(sampling, privacy).reported(checked.values))
     pws = _expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy))
@@ -130,13 +131,14 @@ def forecast(
             notes.append("epsilon is too small for calibrated estimates: answers are by mle, and have no error bars")
     methods = [pws]
     if baselines:
-        peers = dict(_peers(sampling, privacy))
+        peers = dict(_peers(sampling, setting.budget.composed_per_key))
         methods += [
             _peer(name, method, i, keys, share if errors else None, sampling.largest) for name, method in peers.items()
         ]
         if SBH not in peers:
-            case = "this sampling" if isinstance(privacy, Privacy) else "many keys of a user"
-            notes.append(f"the stability-based histogram is not stated for {case}")
+            notes.append("the stability-based histogram is not stated for this sampling")
+        if privacy != (composed := setting.budget.composed_per_key):
+            notes.append(f"with the other methods, each key has {explain_per_key(composed)}, by composition")
     return Forecast(setting, sampling, checked, share, tuple(methods), tuple(notes))
 
 
@@ -154,12 +156,12 @@ def _peer(name: str, method: Method, i: Ints, keys: Floats, share: float | None,
     return replace(_expected(name, total.coverage, threshold), nrmse=total.nrmse, selection_nrmse=selection.nrmse)
 
 
-def _peers(sampling: Sampling, privacy: PerKey) -> Iterator[tuple[str, Method]]:
+def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
     """The baselines: the histograms; also sample-and-threshold, or with sampling the sample without privacy."""
     yield from histograms(sampling, privacy)
     if not isinstance(sampling, KeepAll):
         yield OPEN, NonPrivate(sampling)
-    elif isinstance(privacy, Privacy) and (method := _sample_and_threshold(privacy)) is not None:
+    elif (method := _sample_and_threshold(privacy)) is not None:
         yield SAMPLED, method
 
 
@@ -171,17 +173,6 @@ def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
     with suppress(InvalidValue):
         return SampleAndThreshold.for_privacy(privacy)
     return None
-
-
-def check_plain(setting: Setting) -> None:
-    """Refuse a budget that is stated as zCDP or GDP, with which the baselines cannot be compared."""
-    privacy = setting.privacy
-    if privacy.definition is not None:
-        raise InvalidValue(
-            "a plan has a budget of epsilon and delta",
-            str(privacy.definition),
-            f"plan with Privacy({text(privacy.epsilon)!r}, {text(privacy.delta)!r}), which follows from it",
-        )
 
 
 def check_selection(share: float) -> float:

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from typing import Literal
 
 from numpy.typing import ArrayLike
 
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
-from dpsample.planning.forecast import Forecast, check_plain, forecast
+from dpsample.planning.forecast import Forecast, forecast
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.setting import Setting
+from dpsample.planning.setting import Discover, Setting
+from dpsample.planning.users import possible_keys
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Sampling
 
@@ -22,6 +24,12 @@ SMALLEST, LARGEST = Fraction(1, 1000), Fraction(20)  # epsilons that are tried
 _FIGURES = 3  # of the epsilon that is returned
 ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check a grid
 
+Stated = Literal["epsilon", "zcdp", "gdp"]
+_STATED: dict[Stated, Callable[[Number, Number], Privacy]] = {
+    "epsilon": Privacy,
+    "zcdp": Privacy.zcdp,
+    "gdp": Privacy.gdp,
+}
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -42,8 +50,10 @@ def settings(
     sampling: Sequence[Sampling | SampleSize] = (KeepAll(),),
     max_keys_per_user: Sequence[int | None] = (None,),
     total: bool | Number = False,
+    discover: Discover | None = None,
+    stated: Stated = "epsilon",
 ) -> Iterator[Setting]:
-    """Yield all combinations, epsilon changing fastest.
+    """Yield all combinations, epsilon changing fastest; `stated` says that it is the rho of zCDP, or the mu of GDP.
 
     >>> [str(s.privacy.epsilon) for s in settings(["0.1", "0.5"], [1e-8])]
     ['1/10', '1/2']
@@ -51,11 +61,12 @@ def settings(
     for bound, d, scheme, e in product(max_keys_per_user, delta, sampling, epsilon):
         is_size = isinstance(scheme, SampleSize)
         yield Setting(
-            Privacy(e, d),
+            _STATED[stated](e, d),
             sampling=KeepAll() if is_size else scheme,  # type: ignore[arg-type]
             size=scheme if is_size else None,  # type: ignore[arg-type]
             max_keys_per_user=bound,
             total=total,
+            discover=discover,
         )
 
 
@@ -126,7 +137,12 @@ def smallest_epsilon(
     (0.9, 5003)
     """
     checked, aim = Frequencies.of(frequencies), Goal.of(goal)
-    check_plain(setting)
+    if setting.privacy.definition is not None:
+        raise InvalidValue(
+            "a goal finds an epsilon",
+            f"a budget of {setting.privacy.definition}",
+            "forecast some of these budgets instead, without a goal, or state Privacy(epsilon, delta)",
+        )
 
     def with_epsilon(place: int) -> Setting:
         return replace(setting, privacy=Privacy(_epsilon(place), setting.privacy.delta))
@@ -164,6 +180,7 @@ class Grid:
     sampling: Sequence[Sampling | SampleSize] = (KeepAll(),)
     max_keys_per_user: Sequence[int | None] = (None,)
     total: bool | Number = False
+    stated: Stated = "epsilon"
 
     def __post_init__(self) -> None:
         for bound in self.max_keys_per_user:
@@ -175,26 +192,30 @@ class Grid:
         share: float = 0.01,
         goal: Goal | str | None = None,
         progress: Progress = lambda stage, done, total: None,
+        users: Frequencies | None = None,
     ) -> list[Forecast]:
         """Return the forecast of each setting; with a goal, of the smallest epsilon that reaches it.
 
-        `count` returns the frequencies for a number of keys per user.
+        `count` returns the frequencies for a number of keys per user. `users` are the numbers of users of each key
+        before users keep a bounded number of keys: with these, forecasts say what any method could report.
         """
         results = []
         for bound in self.max_keys_per_user:
             frequencies = count(bound)
             todo = self._settings(bound, self.delta or [default_delta(frequencies)])
             for done, setting in enumerate(todo, 1):
-                results.append(
+                made = (
                     forecast(frequencies, setting, share)
                     if goal is None
                     else smallest_epsilon(frequencies, setting, goal, share)
                 )
+                possible = None if users is None else possible_keys(users, made.setting.privacy)
+                results.append(replace(made, possible=possible))
                 progress("planning", done, len(todo))
         return results
 
     def _settings(self, bound: int | None, delta: Sequence[Number]) -> list[Setting]:
-        return list(settings(self.epsilon, delta, self.sampling, [bound], self.total))
+        return list(settings(self.epsilon, delta, self.sampling, [bound], self.total, stated=self.stated))
 
 
 def _epsilon(place: int) -> Fraction:

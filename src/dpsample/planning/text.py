@@ -17,12 +17,15 @@ from dpsample.planning.forecast import Expected, Forecast
 from dpsample.planning.goals import Goal
 from dpsample.planning.setting import Setting
 from dpsample.presentation.explain import explain_protected
+from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
 HISTOGRAM = "If the histogram comes from private data, this is NOT PRIVATE: do not publish it."
 UNCOVERED = "The privacy guarantee does not cover parameters that were chosen by looking at private data."
 COLUMNS = ("method", "keys", "of keys", "of elements", "threshold", "total +-", "selection +-")
+POSSIBLE = "of possible"
+POSSIBLE_WORDS = "reported keys, as a share of those that any method could report with this epsilon and delta"
 METHODS = {
     PWS: "private weighted sampling, what dpsample releases; errors are predicted for the default estimator",
     SBH: "stability-based histogram: Laplace noise and a cutoff",
@@ -113,15 +116,23 @@ class Plan:
 
     def _tables(self) -> Iterator[str]:
         """One table for all settings that differ in epsilon only; columns are equally wide in all tables."""
-        tables = {
-            title: [("epsilon", *COLUMNS), *chain(*map(_rows, group))]
-            for title, group in groupby(self.forecasts, _title)
-        }
+        definition = self.forecasts[0].setting.privacy.definition
+        heads = (
+            "epsilon" if definition is None else definition.symbol,
+            *COLUMNS,
+            *([POSSIBLE] if self._bounded else []),
+        )
+        tables = {title: [heads, *chain(*map(_rows, group))] for title, group in groupby(self.forecasts, _title)}
         widths = [max(map(len, column)) for column in zip(*chain(*tables.values()), strict=True)]
         for title, rows in tables.items():
             yield title
-            yield from (_aligned(row, widths) for row in rows)
+            yield from (aligned(row, widths) for row in rows)
             yield ""
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether it is known what any method could report."""
+        return any(forecast.possible is not None for forecast in self.forecasts)
 
     def _notes(self) -> list[str]:
         notes = dict.fromkeys(note for forecast in self.forecasts for note in forecast.notes)
@@ -130,7 +141,8 @@ class Plan:
     def _legend(self) -> Iterator[str]:
         """A line for each column, and for each method that is in a table."""
         present = {method.method for forecast in self.forecasts for method in forecast.methods}
-        meanings = columns(self.share) | {name: words for name, words in METHODS.items() if name in present}
+        meanings = columns(self.share) | ({POSSIBLE: POSSIBLE_WORDS} if self._bounded else {})
+        meanings |= {name: words for name, words in METHODS.items() if name in present}
         yield from (f"{name:<20}  {words}" for name, words in meanings.items())
         if self.goal is not None:
             yield f"Each epsilon is the smallest, to 3 figures, with which PWS reaches {self.goal}."
@@ -156,10 +168,16 @@ def _title(forecast: Forecast) -> str:
 
 def _rows(forecast: Forecast) -> Iterator[tuple[str, ...]]:
     for method in forecast.methods:
-        yield (text(forecast.setting.privacy.epsilon) if method is forecast.pws else "", *cells(method))
+        possible = [] if forecast.possible is None else [percent(method.keys / forecast.possible)]
+        yield (_stated(forecast.setting.privacy) if method is forecast.pws else "", *cells(method), *possible)
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+def _stated(privacy: Privacy) -> str:
+    """The epsilon, or that by which a budget is stated instead."""
+    return text(privacy.epsilon if privacy.definition is None else privacy.definition.value)
+
+
+def aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     """The method to the left, numbers to the right."""
     padded = [cell.ljust(w) if n == 1 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))]
     return "  ".join(padded).rstrip()
@@ -184,13 +202,22 @@ def cells(method: Expected) -> tuple[str, ...]:
     """
     return (
         method.method,
-        f"{method.keys:,.0f}" if method.keys >= 10 else f"{method.keys:.2g}",
+        number(method.keys),
         percent(method.share_of_keys),
         percent(method.share_of_elements),
         "never" if method.detection_threshold is None else f"{method.detection_threshold:,}",
         percent(method.nrmse),
         percent(method.selection_nrmse),
     )
+
+
+def number(keys: float) -> str:
+    """Write an expected number of keys.
+
+    >>> number(5512.3), number(0.0301)
+    ('5,512', '0.03')
+    """
+    return f"{keys:,.0f}" if keys >= 10 else f"{keys:.2g}"
 
 
 def percent(share: float | None) -> str:
@@ -227,7 +254,9 @@ def command(setting: Setting, source: Origin | None = None) -> str:
     if setting.max_keys_per_user is not None:
         words += [] if source and source.user else ["--user", USER]
         words += ["--max-keys-per-user", str(setting.max_keys_per_user)]
-    words += ["--epsilon", text(setting.privacy.epsilon), "--delta", text(setting.privacy.delta)]
+    definition = setting.privacy.definition
+    words += [f"--{'epsilon' if definition is None else definition.name}", _stated(setting.privacy)]
+    words += ["--delta", text(setting.privacy.delta)]
     scheme = setting.size or setting.sampling
     if isinstance(scheme, SampleSize):
         words += ["--scheme", scheme.scheme, "--sample-size", str(scheme.size)]
@@ -262,7 +291,7 @@ def python(setting: Setting, source: Origin | None = None) -> str:
     imported = [] if isinstance(scheme, KeepAll) else [type(scheme).__name__]
     arguments = [
         f"Source({', '.join(_source(setting, source))})",
-        f"privacy={setting.privacy}",
+        f"privacy={setting.privacy!r}",
         *([f"size={_size(setting.size)}" if setting.size else f"sampling={scheme}"] if imported else []),
         *([f"max_keys_per_user={setting.max_keys_per_user}"] if setting.max_keys_per_user is not None else []),
     ]

@@ -1,17 +1,33 @@
-"""Count how many keys have each frequency, for a plan. What comes out is as private as the data."""
+"""Count how many keys have each frequency, for a plan. What comes out is as private as the data.
+
+count_frequencies  the frequencies of keys; of users who keep a bounded number of keys
+CountedUsers       what users without a contribution bound would give to a release
+"""
 
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from dpsample.accounting.discovery import Look, Method, UserBudget
+from dpsample.errors import InvalidValue
 from dpsample.planning.frequencies import Frequencies
+from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
+from dpsample.private.prepare import true_look
 from dpsample.private.progress import Progress, no_progress, with_progress
 from dpsample.private.request import check_users
 from dpsample.private.run import engine_or_own
 from dpsample.private.source import Source
+from dpsample.private.user_counts import expected_errors
+from dpsample.scheme.sampling import Floats
+
+_NO_BOUND = 2**62  # keys: no user has as many
 
 
 def count_frequencies(
@@ -35,13 +51,80 @@ def count_frequencies(
     """
     elements = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
     limit = check_users(elements, max_keys_per_user)
-    keys_of: Counter[int] = Counter()  # frequency -> number of keys
     with engine_or_own(engine) as used:
         used.check(elements)
         counted = elements if limit is None else used.bounded(elements, limit, used.new_coins())
-        for batch in with_progress(used.aggregated(counted), "counting keys", None, progress or no_progress):
-            frequencies, keys = np.unique(batch.column("frequency").to_numpy(), return_counts=True)
-            keys_of.update(dict(zip(frequencies.tolist(), keys.tolist(), strict=True)))
+        found = _frequencies(used, counted, progress)
         if counted is not elements:
             used.forget(counted)
+    return found
+
+
+def _frequencies(engine: Engine, source: Source, progress: Progress | None) -> Frequencies:
+    keys_of: Counter[int] = Counter()  # frequency -> number of keys
+    for batch in with_progress(engine.aggregated(source), "counting keys", None, progress or no_progress):
+        frequencies, keys = np.unique(batch.column("frequency").to_numpy(), return_counts=True)
+        keys_of.update(dict(zip(frequencies.tolist(), keys.tolist(), strict=True)))
     return Frequencies.of(keys_of)
+
+
+class CountedUsers:
+    """What users would give to a release: `planning.users.UserNumbers` of a source. NOT private, nor are its answers.
+
+    Orders, and which keys users keep, are drawn once: a release draws anew. What was read is kept until the engine is
+    closed, so that settings that differ in epsilon alone do not read it again.
+    """
+
+    def __init__(self, source: Source, engine: Engine, progress: Progress | None = None) -> None:
+        if source.user is None:
+            raise InvalidValue("users are planned where rows say whose they are", "no user column", "name it: --user")
+        engine.check(source)
+        self._source, self._engine, self._progress = source, engine, progress
+        self._coins = engine.new_coins()
+        self._assigned: dict[int, Assigned] = {}  # by the number of users at which a key is full
+        self._bounded: dict[int, Source] = {}  # by the number of keys that each user keeps
+        self._counted: dict[tuple[Method, int], Frequencies] = {}
+
+    def __repr__(self) -> str:
+        return "CountedUsers()"
+
+    @cached_property
+    def users(self) -> Frequencies:
+        """How many keys have each number of users, of all of their keys."""
+        every = self._engine.bounded(self._source, _NO_BOUND, self._coins, rereads=False)
+        try:
+            return _frequencies(self._engine, every, self._progress)
+        finally:
+            self._engine.forget(every)
+
+    def look(self, full: int, epsilon: Fraction) -> Look:
+        """Return how many users have how many keys, without noise, as if it had cost this epsilon."""
+        return Look(tuple(true_look(self._given(full).sizes)), epsilon)
+
+    def frequencies(self, method: Method, number: int) -> Frequencies:
+        """Return how many keys are given each number of users: see `planning.users.UserNumbers`."""
+        if (method, number) not in self._counted:
+            source = self._source_of(method, number)
+            self._counted[method, number] = _frequencies(self._engine, source, self._progress)
+        return self._counted[method, number]
+
+    def count_errors(self, method: Method, number: int, least: int, budget: UserBudget) -> tuple[Floats, Floats]:
+        """Return the users of keys that are given `least` users or more, and the errors of their counts."""
+        given = (
+            batch.filter(pc.greater_equal(batch.column("frequency"), least)).select(list(self._source.key))
+            for batch in self._engine.aggregated(self._source_of(method, number))
+        )
+        found = pa.Table.from_batches(given, self._engine.check(self._source))
+        return expected_errors(self._engine, self._source, found, least, budget)
+
+    def _source_of(self, method: Method, number: int) -> Source:
+        if method == "one-key":
+            return self._given(number).source
+        if number not in self._bounded:
+            self._bounded[number] = self._engine.bounded(self._source, number, self._coins)
+        return self._bounded[number]
+
+    def _given(self, full: int) -> Assigned:
+        if full not in self._assigned:
+            self._assigned[full] = self._engine.assigned(self._source, full, self._coins)
+        return self._assigned[full]

@@ -131,10 +131,14 @@ def _total_of_keys(truth: int, most: int, budget: UserBudget, coins: CoinSource)
 
 def look_at(sizes: Ints, epsilon: Fraction, coins: CoinSource) -> Look:
     """Buy a look at how many users have how many keys; of `sizes`, row b has those with up to 2**b."""
-    edges = np.minimum(np.searchsorted(Look.EDGES, [1 << b for b in range(len(sizes))]), len(Look.EDGES) - 1)
-    users = np.bincount(edges, sizes, len(Look.EDGES)).astype(np.int64)
     drawn = coins.fresh()
-    return Look(tuple(n + discrete_laplace(1 / epsilon, drawn) for n in users.tolist()), epsilon)
+    return Look(tuple(n + discrete_laplace(1 / epsilon, drawn) for n in true_look(sizes)), epsilon)
+
+
+def true_look(sizes: Ints) -> list[int]:
+    """Return the numbers of a look without noise, which are as private as the data."""
+    edges = np.minimum(np.searchsorted(Look.EDGES, [1 << b for b in range(len(sizes))]), len(Look.EDGES) - 1)
+    return [int(n) for n in np.bincount(edges, sizes, len(Look.EDGES))]
 
 
 def prepare_sample(

@@ -112,8 +112,7 @@ class Request:
         source = Source.of(
             data, key, frequency=frequency, drop_null=options.pop("drop_null", False), user=options.pop("user", None)
         )
-        part = part_of(options.pop("part", None), options.pop("part_vouched", None), source.part)
-        source = source if part is None or part.vouched or part == source.part else source.of_part(part)
+        source, part = part_of_source(source, options.pop("part", None), options.pop("part_vouched", None))
         sampling, size = options.pop("sampling", None), options.pop("size", None)
         check_sampling_or_size(sampling, size)
         max_keys = options.pop("max_keys_per_user", None)
@@ -155,6 +154,13 @@ class Request:
     def discovers(self) -> bool:
         """Whether keys of users are found without a contribution bound."""
         return self.setting.discover is not None
+
+
+def part_of_source(source: Source, part: Any, vouched: Any) -> tuple[Source, Part | None]:
+    """Return the rows that are read, and the part that they are, if any."""
+    found = part_of(part, vouched, source.part)
+    whole = found is None or found.vouched or found == source.part
+    return (source if whole or found is None else source.of_part(found)), found
 
 
 def part_of(part: Any, vouched: Any, own: Part | None = None) -> Part | None:

@@ -23,7 +23,7 @@ from dpsample.private.engine import Engine
 from dpsample.private.prepare import Written, prepare_sample, terms_of
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import SecretCoins
-from dpsample.private.request import Options, Request, Strategy, check_users
+from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample
 from dpsample.private.source import Source
 from dpsample.release.release import Release
@@ -131,19 +131,23 @@ def sample(
     max_keys_per_user: int | None = None,
     drop_null: bool = False,
     strategy: Strategy = "auto",
+    part: tuple[str, str] | None = None,
+    part_vouched: tuple[str, str] | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Sample:
     """Draw a weighted sample of keys. It is NOT private: `sanitize` it before you publish anything of it.
 
     With `user` and `max_keys_per_user`, users are bounded first, and the sample says so; its release protects users.
+    With `part` or `part_vouched`, as of `release`, it is drawn from one part of the dataset, and its release says so.
 
     >>> from collections import Counter
     >>> from dpsample import Ppswor, sample
     >>> sample(Counter({"the": 500, "of": 400}), sampling=Ppswor(tau=1))
     Sample (NOT private): 2 keys, Ppswor(tau='1')
     """
-    elements = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
+    whole = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
+    elements, read = part_of_source(whole, part, part_vouched)
     max_keys = check_users(elements, max_keys_per_user)
     with engine_or_own(engine) as used:
         coins = used.new_coins()
@@ -152,7 +156,7 @@ def sample(
         if max_keys is not None:
             batches = then_forget(batches, counting.source, used)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))
-        return Sample(pa.Table.from_batches(batches, schema), sampling, elements.key, max_keys)
+        return Sample(pa.Table.from_batches(batches, schema), sampling, elements.key, max_keys, part=read)
 
 
 def sanitize(
@@ -175,7 +179,7 @@ def sanitize(
     >>> sanitize(drawn, privacy=Privacy(epsilon=1, delta=1e-10)).table["key"].to_pylist()
     ['of', 'the']
     """
-    terms = terms_of(Budget(privacy, sample.max_keys), sample.sampling, sample.keys, keys_only, grid)
+    terms = _terms_of_sample(sample, privacy, keys_only, grid)
     with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, IN_MEMORY) as payment:
         return _sanitized_sample(sample, terms, used).in_memory(payment)
 
@@ -195,9 +199,14 @@ def sanitize_to_file(
     check_not_input(output, [*sample.inputs(), *([] if ledger is None else [ledger])])
     check_output(output, force=force)
     sample.sampling.to_json()  # refuses a scheme that cannot be written
-    terms = terms_of(Budget(privacy, sample.max_keys), sample.sampling, sample.keys, keys_only, grid)
+    terms = _terms_of_sample(sample, privacy, keys_only, grid)
     with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
         return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
+
+
+def _terms_of_sample(sample: Sample, privacy: Privacy, keys_only: bool, grid: int | None) -> Terms:
+    budget = Budget(privacy, sample.max_keys)
+    return terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
 
 
 @contextmanager
@@ -212,6 +221,7 @@ def _reserve_for(sample: Sample, terms: Terms, ledger: str | PathLike[str] | Non
         max_keys=terms.max_keys,
         scheme=scheme_form(terms.sampling),
         sample=sample.identity,
+        part=sample.part,
     )
     with reserve(ledger, charge) as payment:
         sample.mark_used()

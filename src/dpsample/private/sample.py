@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.accounting.composition import check_keys_per_user
+from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import (
     PathLike,
@@ -37,7 +38,7 @@ from dpsample.scheme.sampling import Sampling
 WARNING: Final = (
     "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."
 )
-VERSION: Final = 2  # the newest version of sample files; a file states the oldest one that has all it needs
+VERSION: Final = 3  # the newest version of sample files; a file states the oldest one that has all it needs
 _MODE = 0o600
 
 
@@ -59,6 +60,7 @@ class Sample:
         max_keys: int | None = None,
         *,
         identity: str | None = None,
+        part: Part | None = None,
     ) -> None:
         names = check_keys(keys, ("frequency",))
         if not isinstance(sampling, Sampling):
@@ -84,16 +86,26 @@ class Sample:
         self._sampling, self._keys = sampling, names
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
         self._identity, self._used = identity or uuid4().hex, False
+        self._part = part
         self._path: PathLike | None = None  # the file that it was read from
         self._format: str | None = None  # of that file, if it is one of dpsample's
         self._check_frequencies()
         self._check_distinct()
 
     @classmethod
-    def from_table(cls, source: Any, *, key: str | Sequence[str], frequency: str, sampling: Sampling) -> "Sample":
+    def from_table(
+        cls,
+        source: Any,
+        *,
+        key: str | Sequence[str],
+        frequency: str,
+        sampling: Sampling,
+        part_vouched: tuple[str, str] | None = None,
+    ) -> "Sample":
         """Take a sample that another system drew: an Arrow table, anything that exports one, or a file.
 
-        Keys without a declared type are text: of a CSV file, and of pandas columns of objects.
+        Keys without a declared type are text: of a CSV file, and of pandas columns of objects. With `part_vouched`, the
+        caller states that the sample was drawn from rows of this part alone.
 
         >>> from dpsample import Priority
         >>> drawn = pa.table({"word": ["cat", "dog"], "n": [31, 12], "day": [1, 1]})
@@ -115,7 +127,8 @@ class Sample:
         columns = {name: _plain(table.column(name)) for name in names}
         integers = _integers(table.column(frequency))
         identity = f"file {os.path.realpath(source)}" if is_file else None
-        sample = cls(pa.table({**columns, "frequency": integers}), sampling, names, identity=identity)
+        part = None if part_vouched is None else Part.of(part_vouched, vouched=True)
+        sample = cls(pa.table({**columns, "frequency": integers}), sampling, names, identity=identity, part=part)
         sample._path = source if is_file else None
         return sample
 
@@ -138,6 +151,11 @@ class Sample:
     def max_keys(self) -> int | None:
         """How many keys each user has at most, if frequencies are numbers of users; None if they are of elements."""
         return self._max_keys
+
+    @property
+    def part(self) -> Part | None:
+        """The part of the dataset that it was drawn from; None if it was drawn from all of it."""
+        return self._part
 
     @property
     def identity(self) -> str:
@@ -184,9 +202,10 @@ class Sample:
     def metadata(self) -> dict[str, Any]:
         """The scheme and the marks, as they are written to a file."""
         users = {} if self._max_keys is None else {"max_keys_per_user": self._max_keys}
+        part = {} if self._part is None else {"part": self._part.to_json()}
         return {
             "format": "dpsample sample",
-            "version": VERSION if users else 1,
+            "version": VERSION if part else 2 if users else 1,
             "private": False,
             "warning": WARNING,
             "sampling": self._sampling.to_json(),
@@ -194,6 +213,7 @@ class Sample:
             "identity": self._identity,
             "used": self._used,
             **users,
+            **part,
         }
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
@@ -206,6 +226,7 @@ class Sample:
 
     def __repr__(self) -> str:
         users = "" if self._max_keys is None else f", up to {self._max_keys:,} for each user"
+        users += "" if self._part is None else f", {self._part}"
         used = ", sanitized already" if self._used else ""
         keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
         return f"Sample (NOT private): {keys}{users}, {self._sampling!r}{used}"
@@ -240,16 +261,26 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     refusal = InvalidValue(
         "a sample's metadata state its scheme and its keys", "some missing or of another type", "draw the sample again"
     )
-    sampling, keys = attempt(
-        lambda: (Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"])),
+    sampling, keys, part = attempt(
+        lambda: (
+            Sampling.from_json(metadata["sampling"]),
+            tuple(metadata["keys"]),
+            Part.from_json(metadata["part"]) if "part" in metadata else None,
+        ),
         refusal,
         LookupError,
         TypeError,
         AttributeError,
     )
     identity = _identity(metadata, path)
-    sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity)
+    sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity, part=part)
     sample._used, sample._path, sample._format = bool(metadata.get("used")), path, format_of(path, format)
+    return sample
+
+
+def drawn_of_part(sample: Sample, part: Part | None) -> Sample:
+    """State the part that a sample was drawn from, before anybody has it."""
+    sample._part = part
     return sample
 
 

@@ -66,28 +66,51 @@ def count_users(
         engine.forget_pairs(pairs)
 
 
+def expected_errors(
+    engine: Engine, source: Source, keys: pa.Table, least: int, budget: UserBudget
+) -> tuple[Floats, Floats]:
+    """Return what counts of users would be if their noise happened to be 0, and their errors; for a plan. NOT private.
+
+    All parts are as in a release, but nothing is drawn, and no noise is certified.
+    """
+    if not keys.num_rows:
+        return np.zeros(0), np.zeros(0)
+    pairs = engine.pairs_of(source, keys)
+    try:
+        values, errors, *_ = _Stage(engine, pairs, keys.num_rows, float(least), budget, None).estimates()
+        return values, errors
+    finally:
+        engine.forget_pairs(pairs)
+
+
 class _Stage:
-    """One run of all parts."""
+    """One run of all parts; without coins, one that has no noise."""
 
     def __init__(
-        self, engine: Engine, pairs: Pairs, keys: int, least: float, budget: UserBudget, coins: CoinSource
+        self, engine: Engine, pairs: Pairs, keys: int, least: float, budget: UserBudget, coins: CoinSource | None
     ) -> None:
         self._engine, self._pairs, self._keys, self._least = engine, pairs, keys, least
         self._budget, self._coins = budget, coins
         self._noise: dict[str, VectorNoise] = {}
 
     def measured(self) -> Measured:
+        values, errors, clipped, groups = self.estimates()
+        noise = tuple(self._noise[name] for name in COUNT_PARTS)  # fails without coins: nothing can be released
+        return Measured(values, errors, Counts(noise, round(clipped, 6), groups))
+
+    def estimates(self) -> tuple[Floats, Floats, float, tuple[tuple[float, float], ...]]:
+        """The numbers of users and their errors, the mean share that was clipped and put back, and errors of groups."""
         keys_each = self._keys_per_user()
         popularity = self._first_counts(keys_each)
         head = head_of(popularity, keys_each)
         clip = self._clip(popularity, head)
-        values, errors, clipped, groups = self._counts(popularity, head, clip)
-        noise = tuple(self._noise[name] for name in COUNT_PARTS)
-        return Measured(values, errors, Counts(noise, round(clipped, 6), groups))
+        return self._counts(popularity, head, clip)
 
     def _noisy(self, part: str, kernel: Callable[[Batches], Ints], length: int, step: int = 1) -> Ints:
         """Sum a vector of which a user changes at most `length`, rounded to steps, and add noise."""
         total = self._engine.summed(self._pairs, kernel) // step
+        if self._coins is None:
+            return total
         noise = VectorNoise.of(self._square(part), self._budget.aside, length)
         self._noise[part] = noise
         return total + from_table(noise.noise, len(total), self._coins.fresh())

@@ -112,14 +112,15 @@ class Explorer:
         """Compute errors one at a time, so that work ahead of a request does not slow the request down."""
         frequencies = self.frequencies[setting.max_keys_per_user]
         if not computed["errors"]:
-            return forecast(frequencies, setting, self.share, **computed)
+            return forecast(frequencies, setting, self.share, quick=True, **computed)
         with self._one:
             return forecast(frequencies, setting, self.share, quick=True, **computed)
 
     def _seen(self, place: Place) -> dict[str, Any]:
         setting = self.choices.setting(place)
         expected = self._forecast(setting, errors=False, baselines=False)
-        drawn = curve(expected.sampling, setting.budget.predicted_per_key, _POINTS)
+        budget = setting.budget
+        drawn = curve(expected.sampling, budget.predicted_per_key, _POINTS, budget.composed_per_key)
         _, keys, of_keys, of_elements, threshold, *_ = cells(expected.pws)
         return {
             "values": {"keys": keys, "elements": of_elements, "seen": threshold},
