@@ -37,6 +37,7 @@ COUNT_SHARE = Fraction(1, 4)  # of mu**2
 FULL = 0.999  # a key is full with so many users that it is reported with this probability
 TIMES = 3  # many keys are looked for if that has more than so many times the capacity of one key
 _ASIDE = Fraction(1, 50)  # of delta
+_PAST = 0.7  # of the largest capacity: with more keys it only falls further
 _FIGURES = 6
 _LEAST_SQUARE = Fraction(1, 10**8)  # less, and a table of noise would have more than a million cells
 
@@ -205,6 +206,8 @@ def choose_method(budget: UserBudget, look: Look, wanted: Method | None = None) 
         each = budget.many_keys(k)
         if each is not None:
             capacities.append((look.kept(k) / each.steps, -k))
+            if capacities[-1][0] < _PAST * max(capacities)[0]:
+                break
         k *= 2
     if not capacities:
         if wanted == "many-keys":

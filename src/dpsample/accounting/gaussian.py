@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from flint import arb
+from flint import arb, ctx
 
 from dpsample.balls import ball, ceiling, dyadic, figures_above, floor, precision
 from dpsample.exact import figures_below
@@ -148,10 +148,17 @@ def _lost_ball(variance: Fraction, side: int) -> arb:
     return 1 - 2 * (near - far) / ((1 - 2 * far) * (2 * near + end - far))
 
 
-def gaussian_law(variance: Fraction, side: int) -> list[arb]:
-    """The probabilities of a rounded Gaussian law, from `side` cells away up to its middle."""
-    tails = [gaussian_tail(variance, j) for j in range(side + 1, 0, -1)]
-    return [near - far for far, near in pairwise(tails)] + [1 - 2 * tails[-1]]
+def gaussian_law(variance: Fraction, side: int) -> tuple[arb, ...]:
+    """The probabilities of a rounded Gaussian law, from `side` cells away up to its middle, at this precision."""
+    return _gaussian_law(variance, side, ctx.prec)
+
+
+@lru_cache(maxsize=8)  # a table is made, and then proved
+def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
+    with precision(bits):
+        unit = 1 / (8 * ball(variance)).sqrt()
+        tails = [((2 * j - 1) * unit).erfc() / 2 for j in range(side + 1, 0, -1)]
+        return *(near - far for far, near in pairwise(tails)), 1 - 2 * tails[-1]
 
 
 def _within(variance: Fraction, side: int) -> arb:

@@ -33,9 +33,9 @@ Batches = Iterator[tuple[Ints, Ints]]
 Flags = NDArray[np.bool_]
 
 _FIRST_UNIT = 16  # of a key in the first counts, at most
-_LENGTH = 256  # of a user's vector, in units, at most
+_LENGTH = 192  # of a user's vector, in units, at most
 _SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to make
-_LOST_UNITS = 64  # of what one user may lose, at most
+_LOST_UNITS = 48  # of what one user may lose, at most
 _FINE = 1 << 30  # in which that is added up
 _SCALE_BITS = 16  # of the factor by which a vector is scaled down
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured

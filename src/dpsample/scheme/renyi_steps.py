@@ -196,7 +196,7 @@ def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bo
 def next_logits(logits: Floats, order: Floats | float, divergence: Floats | float) -> Floats:
     """Return ln(p / (1 - p)) of the largest next p, for many pi with these logits, in floats."""
     low, high = logits, logits + 64.0
-    for _ in range(60):
+    for _ in range(44):
         middle = (low + high) / 2
         far = _diverges(middle, logits, order, divergence)
         low, high = np.where(far, low, middle), np.where(far, middle, high)
