@@ -88,7 +88,7 @@ def test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for(seed: in
         assert changed.sum() <= _FINE
         # totals are rounded: whatever the others add, a coordinate moves by less than one more
         others = rng.integers(0, 1 << 40, groups)
-        step = _FINE // _LOST_UNITS
+        step = -(-_FINE // _LOST_UNITS)
         moved = (others + changed) // step - others // step
         assert math.sqrt(float((moved**2).sum())) <= _LOST_UNITS + math.isqrt(groups) + 1
     assert reached > CASES // 40  # lengths were clipped often enough for this to say something

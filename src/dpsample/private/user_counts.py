@@ -214,7 +214,7 @@ class _Stage:
         units = min(_LOST_UNITS, self._length("clipped"))
         length = units + math.isqrt(clip.groups) + 1
         kernel = lost_by_groups(weights, clip, np.where(head, 0, groups))
-        noisy = self._noisy("clipped", kernel, length, step=_FINE // units)
+        noisy = self._noisy("clipped", kernel, length, step=-(-_FINE // units))
         unit = clip.lost / units
         noise = length * self._deviation("clipped") * unit
         lost = (noisy + 0.5) * unit
