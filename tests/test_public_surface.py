@@ -98,7 +98,7 @@ PLANNING = [
     "settings",
     "smallest_epsilon",
 ]
-BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
+BASELINES = ["DpSips", "NonPrivate", "PolicyGaussian", "SampleAndThreshold", "StabilityHistogram", "WeightedGaussian"]
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
 REPORT = ["Content", "Report", "check_report", "content_of", "display", "make_report"]
 PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]

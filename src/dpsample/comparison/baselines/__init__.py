@@ -11,7 +11,8 @@ certified: do not publish what they return. Those for elements state `reported` 
 """
 
 from dpsample.comparison.baselines.nonprivate import NonPrivate
+from dpsample.comparison.baselines.set_union import DpSips, PolicyGaussian, WeightedGaussian
 from dpsample.comparison.baselines.stability import StabilityHistogram
 from dpsample.comparison.baselines.threshold import SampleAndThreshold
 
-__all__ = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
+__all__ = ["DpSips", "NonPrivate", "PolicyGaussian", "SampleAndThreshold", "StabilityHistogram", "WeightedGaussian"]
