@@ -10,7 +10,7 @@ in our own words. For datasets D and D' of which one has an element, or a user, 
        lower(Pr[D in event]) - exp(epsilon) upper(Pr[D' in event]) > delta; and with D and D' exchanged.
 
 The bounds hold with probability 1 - 1e-9 each, whatever the laws are, so a true claim is refuted with odds of at most
-2e-9 in each direction: 6e-8 for the 15 pairs below.
+2e-9 in each direction: 7e-8 for the 17 pairs below.
 
 A dataset has many keys of one frequency, each of which is one outcome: keys are drawn independently (which other tests
 check), so a release of 400,000 keys is 400,000 releases of one. Pairs of keys are outcomes for a user who has two.
@@ -98,8 +98,15 @@ def upper_bound(count: int, n: int) -> float:
 
 
 def tokens(release: dpsample.Release, keys: int) -> Outcomes:
-    """The token of each key in units of the grid, 0 if it is not reported; of keys only, 1 if it is."""
+    """The token of each key in units of the grid, 0 if it is not reported; of keys only, 1 if it is.
+
+    Of counted users, what was measured in steps of a fifth of its error, cut off, from 1 on.
+    """
     found = np.zeros(keys, np.int64)
+    if release.terms.counts is not None:
+        measured, error = (release.table[name].to_numpy() for name in ("measured", "standard_error"))
+        found[release.table["key"].to_numpy()] = np.clip(np.rint(5 * measured / error), -20, 20).astype(np.int64) + 21
+        return found
     cells = 1 if release.grid is None else np.rint(release.table["token"].to_numpy() * release.grid).astype(np.int64)
     found[release.table["key"].to_numpy()] = cells
     return found
@@ -114,7 +121,9 @@ def by_element(frequency: int, sampling: Sampling, privacy: Privacy, keys_only: 
     return tokens(dpsample.release(table, "key", "n", **options), KEYS)
 
 
-def by_user(frequency: int, more: bool, sampling: Sampling, privacy: Privacy, protect: bool = True) -> Outcomes:
+def by_user(
+    frequency: int, more: bool, sampling: Sampling, privacy: Privacy, protect: bool = True, **discovery: Any
+) -> Outcomes:
     """Outcomes of pairs of keys with so many users each, and one more who has both."""
     keys = np.repeat(np.arange(2 * PAIRS), frequency)
     users = np.arange(len(keys)) + PAIRS
@@ -122,6 +131,8 @@ def by_user(frequency: int, more: bool, sampling: Sampling, privacy: Privacy, pr
         keys, users = np.append(keys, np.arange(2 * PAIRS)), np.append(users, np.arange(2 * PAIRS) // 2)
     table = pa.table({"key": keys, "user": users})
     options: dict[str, Any] = {"user": "user", "max_keys_per_user": 2} if protect else {}
+    if discovery:
+        options = {"user": "user", "discover": "one-key", **discovery}
     release = dpsample.release(table, "key", privacy=privacy, sampling=sampling, **options)
     whole = -(-tokens(release, 2 * PAIRS) // (release.grid or 1))  # few values, for there are pairs of them
     return whole[::2] * 1000 + whole[1::2]
@@ -155,6 +166,12 @@ def claims() -> dict[str, Callable[[], tuple[Outcomes, Outcomes]]]:
     def user(i: int, sampling: Sampling) -> Callable[[], tuple[Outcomes, Outcomes]]:
         return lambda: (by_user(i, True, sampling, CLAIM), by_user(i, False, sampling, CLAIM))
 
+    def discovered(i: int, keys_only: bool) -> Callable[[], tuple[Outcomes, Outcomes]]:
+        return lambda: (
+            by_user(i, True, KeepAll(), CLAIM, keys_only=keys_only),
+            by_user(i, False, KeepAll(), CLAIM, keys_only=keys_only),
+        )
+
     def total() -> tuple[Outcomes, Outcomes]:
         with DuckDB() as engine:
             return by_total(101, CLAIM, engine), by_total(100, CLAIM, engine)
@@ -164,6 +181,8 @@ def claims() -> dict[str, Callable[[], tuple[Outcomes, Outcomes]]]:
         **{f"an element more at frequency {i}, {s}": element(i, s) for i in (1, 2, 7, 20) for s in schemes},
         "an element more at frequency 5, keys only": element(5, KeepAll(), keys_only=True),
         "a user more in two keys of 3 users": user(3, KeepAll()),
+        "a user more in two keys of 4 users, discovered": discovered(4, keys_only=True),
+        "a user more in two keys of 6 users, discovered and counted": discovered(6, keys_only=False),
         "an element more in a total": total,
     }
 
