@@ -199,7 +199,7 @@ def test_a_sample_of_users(clicks: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [*RELEASE, "--user", "who", "-o", "o.parquet"],
+        [*RELEASE, "--user", "who", "--scheme", "ppswor", "--tau", "1", "-o", "o.parquet"],
         [*RELEASE, "--max-keys-per-user", "3", "-o", "o.parquet"],
         [*RELEASE, "--user", "nobody", "--max-keys-per-user", "3", "-o", "o.parquet"],
         [*RELEASE, "--user", "page", "--max-keys-per-user", "3", "-o", "o.parquet"],
