@@ -229,9 +229,9 @@ def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
         pairs = engine.pairs_of(Source(path, "k", user="u"), keys)
         assert engine.summed(pairs, users_of_keys(250)).tolist() == [n for _, n in expected]
         [folder] = [entry for entry in tmp_path.iterdir() if entry.is_dir()]
-        assert pairs.data.parent == folder
+        assert pairs.data.path.parent == folder
         engine.forget_pairs(pairs)
-        assert not pairs.data.exists()
+        assert not pairs.data.path.exists()
         gap = pa.table({"u": ["a", None], "k": pa.array([1, 2], pa.uint64())})
         before = set(folder.iterdir())
         with refused("the user column 'u' must have no NULL"):
