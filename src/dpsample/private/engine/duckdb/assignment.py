@@ -64,7 +64,7 @@ def assigned(
         made = _source_of(engine, source, table, codes, units)
         if every is not None:
             engine.tables.open(made).forget_more = undo.pop_all().close
-        return Assigned(made, *sizes, pairs=every)
+        return Assigned(made, sizes[0], sizes[1], every)
 
 
 def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int, every: AllPairs | None) -> tuple[Ints, Ints]:
