@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsample import InvalidValue
+import dpsample
+from dpsample import InvalidValue, Privacy
+from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.engine.duckdb.sorting import Sort
+from dpsample.private.engine.duckdb.sorting import Sort, sorted_pairs
 from dpsample.private.pairs import Kernel, of_complete_users
+from dpsample.private.randomness import GivenCoins
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
 from support import refused
@@ -98,10 +102,10 @@ def test_no_user_is_cut(numbers: list[int], ends: list[int]) -> None:
 
 
 class Pairing:
-    """An engine, and sources that it can read."""
+    """An engine, and sources that it can read; with `assigns`, pairs are found after an assignment that kept them."""
 
-    def __init__(self, engine: Engine, folder: Path | None) -> None:
-        self.engine, self._folder = engine, folder
+    def __init__(self, engine: Engine, folder: Path | None, assigns: bool = False) -> None:
+        self.engine, self._folder, self._assigns = engine, folder, assigns
 
     def source(self, table: pa.Table, key: Any = "k", **options: Any) -> Source:
         if self._folder is None:
@@ -110,10 +114,16 @@ class Pairing:
         pq.write_table(table, path)
         return Source(path, key, user="u", **options)
 
-    def sums(self, source: Source, keys: pa.Table) -> tuple[list[int], list[int], list[int]]:
+    def sums(
+        self, source: Source, keys: pa.Table, prior: pa.Table | None = None
+    ) -> tuple[list[int], list[int], list[int]]:
         """What the three kernels return; nothing is left afterwards."""
-        pairs = self.engine.pairs_of(source, keys)
+        after = assigned(self.engine, source, prior) if self._assigns else None
+        pairs = self.engine.pairs_of(source, keys, after)
         assert repr(pairs) == "Pairs()"
+        if after is not None:
+            assert repr(after) == "Assigned()"
+            self.engine.forget(after.source)  # the pairs stay
         users, numbers, weights = (
             self.engine.summed(pairs, kernel).tolist()
             for kernel in (users_of_keys(keys.num_rows), keys_of_users, largest_positions)
@@ -122,11 +132,52 @@ class Pairing:
         return users, numbers, weights
 
 
-@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))])
+def assigned(engine: Engine, source: Source, prior: pa.Table | None = None) -> Assigned:
+    salts = GivenCoins(np.array([3**40, 5**27], np.uint64))
+    return engine.assigned(source, 3, salts, prior, keep_pairs=True)
+
+
+def held(engine: DuckDB) -> tuple[set[str], set[str]]:
+    """The files and the tables of an engine."""
+    files = {path.name for path in Path(engine._temp.path).iterdir()}
+    return files, {name for (name,) in engine.run("SELECT table_name FROM duckdb_tables()")}
+
+
+NOTHING = {"dpsample.lock"}, set[str]()
+
+
+@contextmanager
+def interrupted(monkeypatch: pytest.MonkeyPatch, place: str) -> Iterator[None]:
+    """Within this block a call of a function is interrupted, and so is the block."""
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+@pytest.fixture
+def sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs that were kept are not sorted again."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("sorted again")
+
+    monkeypatch.setattr("dpsample.private.engine.duckdb.pairs._sort_pairs", refuse)
+
+
+@pytest.fixture(
+    params=["duckdb", "duckdb after assigned", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))]
+)
 def pairing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pairing]:
-    if request.param == "duckdb":
+    if request.param != "spark":
+        if request.param != "duckdb":
+            request.getfixturevalue("sorted_once")
         with DuckDB(threads=2, temp_dir=tmp_path) as engine:
-            yield Pairing(engine, None)
+            yield Pairing(engine, None, assigns=request.param != "duckdb")
     else:
         from dpsample.private.engine.spark import Spark
 
@@ -195,6 +246,125 @@ def test_what_is_refused(pairing: Pairing) -> None:
         pairing.sums(Source(source.data, "k", user="w"), keys)
 
 
+ORDERS = [Sort(parts=5), Sort(ties=True), Sort(ties=True, parts=3)]
+
+
+@pytest.mark.usefixtures("sorted_once")
+@pytest.mark.parametrize("sort", [*ORDERS, None], ids=str)
+def test_however_kept_pairs_were_sorted(sort: Sort | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts, by users and keys themselves, or with equal hashes (None), of which the first attempt does not know."""
+    pairs = some_pairs(3000, 400, seed=4)
+    keys = [f"key {k}" for k in range(1, 40)]
+    if sort is not None:
+        monkeypatch.setattr("dpsample.private.engine.duckdb.assignment.sorted_somehow", lambda work: work(sort))
+    else:
+        for module in ("assignment", "sorting"):
+            monkeypatch.setattr(f"dpsample.private.engine.duckdb.{module}.order_sql", lambda *_: "7::UBIGINT")
+    with DuckDB(threads=1) as engine:
+        pairing = Pairing(engine, None, assigns=True)
+        assert pairing.sums(Source(as_table(pairs), "k", user="u"), pa.table({"k": keys})) == oracle(pairs, keys)
+        assert held(engine) == NOTHING
+
+
+@pytest.mark.usefixtures("sorted_once")
+@pytest.mark.parametrize("rows", [1, 7, 1 << 17])
+def test_users_whose_first_keys_are_not_wanted(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of the prior order come first in the file; some users have no others, some have none of them."""
+    monkeypatch.setattr("dpsample.private.engine.duckdb.pairs._ROWS", rows)
+    pairs = some_pairs(1500, 500, seed=6) + [(f"long {u}", f"key {k}") for u in range(5) for k in range(1, 61)]
+    unwanted = [f"key {k}" for k in range(1, 5)]
+    keys = [f"key {k}" for k in range(60, 4, -1)]
+    has = {user: {key in unwanted for owner, key in pairs if owner == user} for user, _ in pairs}
+    assert {frozenset(kinds) for kinds in has.values()} == {frozenset(s) for s in ((True,), (False,), (True, False))}
+    with DuckDB(threads=1) as engine:
+        pairing, source = Pairing(engine, None, assigns=True), Source(as_table(pairs), "k", user="u")
+        assert pairing.sums(source, pa.table({"k": keys}), pa.table({"k": unwanted})) == oracle(pairs, keys)
+        assert pairing.sums(source, pa.table({"k": unwanted}), pa.table({"k": keys})) == oracle(pairs, unwanted)
+
+
+@pytest.mark.usefixtures("sorted_once")
+def test_pairs_that_are_sorted_anew_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is too small when some pairs were written: the file starts anew, with parts."""
+    module, sorts = "dpsample.private.engine.duckdb.assignment", list[Sort]()
+
+    def scarce(engine: Any, rows: Any, objects: Any, salt: int, sort: Sort) -> Iterator[Any]:
+        sorts.append(sort)
+        for n, piece in enumerate(sorted_pairs(engine, rows, objects, salt, sort)):
+            if sort.parts == 1 and n == 2:
+                raise duckdb.OutOfMemoryException("Out of Memory Error: made up")
+            yield piece
+
+    monkeypatch.setattr(f"{module}.sorted_pairs", scarce)
+    pairs = some_pairs(9000, 3000, seed=7)
+    keys = [f"key {k}" for k in range(2, 40)]
+    with DuckDB(threads=1) as engine:
+        pairing = Pairing(engine, None, assigns=True)
+        assert pairing.sums(Source(as_table(pairs), "k", user="u"), pa.table({"k": keys})) == oracle(pairs, keys)
+    assert [sort.parts for sort in sorts] == [1, 4]
+
+
+def test_pairs_of_another_source_are_not_used() -> None:
+    """Nor those that were forgotten, or that were not kept."""
+    some, others = some_pairs(800, 90, seed=8), some_pairs(700, 80, seed=9)
+    keys = [f"key {k}" for k in range(1, 9)]
+    wanted = pa.table({"k": keys})
+    with DuckDB(threads=1) as engine:
+        source, other = (Source(as_table(pairs), "k", user="u") for pairs in (some, others))
+        kept, forgotten = assigned(engine, source), assigned(engine, other)
+        engine.forget(forgotten.source)
+        not_kept = engine.assigned(other, 3, GivenCoins(np.array([1, 2], np.uint64)))
+        assert not_kept.pairs is None
+        for after in (kept, forgotten, not_kept, None):
+            pairs = engine.pairs_of(other, wanted, after)
+            assert engine.summed(pairs, users_of_keys(8)).tolist() == oracle(others, keys)[0]
+            engine.forget_pairs(pairs)
+        for made in (kept, not_kept):
+            engine.forget(made.source)
+        assert held(engine) == NOTHING
+
+
+def test_nothing_is_left_of_kept_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgotten, closed, or an error: while keys or pairs are sorted, units put aside, wanted pairs written."""
+    module = "dpsample.private.engine.duckdb"
+    source = Source(as_table(some_pairs(5000, 900, seed=10)), "k", user="u")
+
+    with DuckDB(threads=1, temp_dir=tmp_path) as engine:
+        for place in ("assignment.Assignment.place", "assignment._source_of", "assignment._number_keys"):
+            with interrupted(monkeypatch, f"{module}.{place}"):
+                assigned(engine, source)
+            assert held(engine) == NOTHING
+        after = assigned(engine, source)
+        assert tuple(map(len, held(engine))) == (2, 2)  # and the lock; the codes, and the units
+        before = held(engine)
+        with interrupted(monkeypatch, f"{module}.pairs.write_pairs"):
+            engine.pairs_of(source, pa.table({"k": ["key 1"]}), after)
+        assert held(engine) == before
+        engine.forget(after.source)
+        assert held(engine) == NOTHING
+        last = assigned(engine, source)
+    assert not list(tmp_path.iterdir())
+    engine.forget(last.source)  # which is no error
+
+
+@pytest.mark.usefixtures("fixed_coins", "sorted_once")
+@pytest.mark.parametrize(
+    ("discover", "planned"), [("one-key", "prepare.Terms"), ("many-keys", "engine.duckdb.engine.bounded")]
+)
+def test_a_release_sorts_pairs_once(discover: Any, planned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And leaves nothing with the engine, also when it ends while it is planned or users are counted."""
+    popular = [(user, f"key {n}") for user in range(2000) for n in range(3)]
+    options = {"user": "u", "privacy": Privacy(1, 1e-6), "discover": discover}
+
+    with DuckDB(threads=1) as engine:
+        release = dpsample.release(as_table(popular), "k", engine=engine, **options)
+        assert release.table["k"].to_pylist() == ["key 0", "key 1", "key 2"]
+        assert held(engine) == NOTHING
+        for place in (planned, "draw.count_users", "user_counts._Stage"):
+            with interrupted(monkeypatch, f"dpsample.private.{place}"):
+                dpsample.release(as_table(popular), "k", engine=engine, **options)
+            assert held(engine) == NOTHING
+
+
 def test_equal_hashes_and_users_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = some_pairs(3000, 400, seed=4)
     keys = [f"key {k}" for k in range(1, 40)]
@@ -229,9 +399,9 @@ def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
         pairs = engine.pairs_of(Source(path, "k", user="u"), keys)
         assert engine.summed(pairs, users_of_keys(250)).tolist() == [n for _, n in expected]
         [folder] = [entry for entry in tmp_path.iterdir() if entry.is_dir()]
-        assert pairs.data.parent == folder
+        assert pairs.data.path.parent == folder
         engine.forget_pairs(pairs)
-        assert not pairs.data.exists()
+        assert not pairs.data.path.exists()
         gap = pa.table({"u": ["a", None], "k": pa.array([1, 2], pa.uint64())})
         before = set(folder.iterdir())
         with refused("the user column 'u' must have no NULL"):

@@ -14,7 +14,7 @@ All engines use this module.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,7 @@ class Assigned:
     source: "Source"
     sizes: Ints
     keys: Ints
+    pairs: Any = None  # all pairs, where the engine has put them aside; for the engine alone
 
     def kept(self, most: int) -> int:
         """Return the sum over users of their number of keys, each up to `most`, a power of two."""

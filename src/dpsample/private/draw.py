@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from dpsample.accounting.discovery import UserBudget
 from dpsample.accounting.ledger import release_sha256
+from dpsample.private.assignment import Assigned
 from dpsample.private.charge import Payment
 from dpsample.private.engine import Engine
-from dpsample.private.prepare import Counting, Written, prepare
+from dpsample.private.prepare import Counting, Plan, Written, prepare
 from dpsample.private.progress import Progress, no_progress, with_progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.request import Request, Strategy
@@ -65,22 +66,39 @@ class DrawnRelease:
 def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> DrawnRelease:
     """Draw a release with these coins; nothing of it leaves the run yet."""
     plan = prepare(engine, request, coins, progress)
+    try:
+        return _draw_plan(engine, request, plan, coins, progress)
+    finally:
+        if plan.assigned is not None:  # its pairs are counted last
+            engine.forget(plan.assigned.source)
+
+
+def _draw_plan(
+    engine: Engine, request: Request, plan: Plan, coins: CoinSource, progress: Progress | None
+) -> DrawnRelease:
+    source, assigned = plan.counting.source, plan.assigned
     sampled = draw_sample(plan.counting, engine, coins, progress)
-    if plan.counting.source is not request.source:
-        sampled = then_forget(sampled, plan.counting.source, engine)
+    if source is not request.source and (assigned is None or source is not assigned.source):
+        sampled = then_forget(sampled, source, engine)
     drawn = sanitize_batches(sampled, plan.counting.keys, plan.terms, engine, coins)
     if plan.users is not None:
         found = pa.Table.from_batches(drawn.batches, drawn.schema)
-        return count_found(found, plan.terms, engine, request.source, plan.users, coins)
+        return count_found(found, plan.terms, engine, request.source, plan.users, coins, assigned)
     return replace(drawn, strategy=plan.counting.strategy)
 
 
 def count_found(
-    found: pa.Table, terms: Terms, engine: Engine, source: Source, budget: UserBudget, coins: CoinSource
+    found: pa.Table,
+    terms: Terms,
+    engine: Engine,
+    source: Source,
+    budget: UserBudget,
+    coins: CoinSource,
+    after: Assigned | None = None,
 ) -> DrawnRelease:
     """Count the users of keys that were discovered, which come in the order of keys."""
     least = frequency_reaching(0.5, terms.sampling, terms.per_key)
-    measured = count_users(engine, source, found, least or 1, budget, coins)
+    measured = count_users(engine, source, found, least or 1, budget, coins, after)
     rows = counted(found, measured.values, measured.errors)
     terms = replace(terms, keys_only=False, counts=measured.counts)
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))

@@ -18,6 +18,7 @@ from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import Discovery, Look, Method, UserBudget, capacity_cap, choose_method
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
+from dpsample.private.assignment import Assigned
 from dpsample.private.checks import check_source, rereads, usable_strategy
 from dpsample.private.engine import Engine
 from dpsample.private.noise import discrete_laplace
@@ -50,6 +51,7 @@ class Plan:
     counting: Counting
     terms: Terms
     users: UserBudget | None = None
+    assigned: Assigned | None = None  # whose pairs were put aside, to be counted and then forgotten
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,20 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
 
 def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema) -> Plan:
     """Look, choose a method, and let users give their keys. What users gave stays with the engine."""
+    budget = request.setting.users
+    full = capacity_cap(budget.one_key())
+    given = engine.assigned(request.source, full, coins, request.prior, keep_pairs=bool(budget.counts))
+    try:
+        return _discovery_plan(engine, request, coins, keys, given)
+    except BaseException:
+        if given.pairs is not None:
+            engine.forget(given.source)
+        raise
+
+
+def _discovery_plan(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema, given: Assigned) -> Plan:
     budget, source = request.setting.users, request.source
     each: PerKey = budget.one_key()
-    full = capacity_cap(each)
-    given = engine.assigned(source, full, coins, request.prior)
     look, total = None, None
     method: tuple[Method, int] = ("one-key", 1)
     if budget.look:
@@ -103,9 +115,10 @@ def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys
         assert look is not None
         total = _total_of_keys(given.kept(look.most), look.most, budget, coins)
     if method[0] == "one-key":
-        gave, discovery = given.source, Discovery("one-key", 1, full, look, request.prior is not None)
+        gave, discovery = given.source, Discovery("one-key", 1, capacity_cap(each), look, request.prior is not None)
     else:
-        engine.forget(given.source)
+        if given.pairs is None:
+            engine.forget(given.source)
         gave, steps = engine.bounded(source, method[1], coins, rereads=False), budget.many_keys(method[1])
         assert steps is not None  # the method was chosen by it
         each, discovery = steps, Discovery("many-keys", method[1], look=look)
@@ -120,7 +133,8 @@ def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys
         part=request.part,
         discovery=discovery,
     )
-    return Plan(Counting(gave, keys, KeepAll()), terms, budget if budget.counts else None)
+    users, assigned = budget if budget.counts else None, given if given.pairs is not None else None
+    return Plan(Counting(gave, keys, KeepAll()), terms, users, assigned)
 
 
 def _total_of_keys(truth: int, most: int, budget: UserBudget, coins: CoinSource) -> Total:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dpsample.accounting.discovery import COUNT_PARTS, Counts, UserBudget, cleaned
 from dpsample.accounting.vectors import VectorNoise
+from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
 from dpsample.private.noise import from_table
 from dpsample.private.pairs import Pairs
@@ -53,13 +54,22 @@ class Measured:
 
 
 def count_users(
-    engine: Engine, source: Source, keys: pa.Table, least: int, budget: UserBudget, coins: CoinSource
+    engine: Engine,
+    source: Source,
+    keys: pa.Table,
+    least: int,
+    budget: UserBudget,
+    coins: CoinSource,
+    after: Assigned | None = None,
 ) -> Measured:
-    """Count the users of each of these keys; `least` is the number of users from which on keys are discovered."""
+    """Count the users of each of these keys; `least` is the number of users from which on keys are discovered.
+
+    Pairs that were put aside with `after` are not read again.
+    """
     if not keys.num_rows:
         noise = (VectorNoise.of(budget.square * share, budget.aside, 1) for share in COUNT_PARTS.values())
         return Measured(np.zeros(0), np.zeros(0), Counts(tuple(noise), 0.0))
-    pairs = engine.pairs_of(source, keys)
+    pairs = engine.pairs_of(source, keys, after)
     try:
         return _Stage(engine, pairs, keys.num_rows, float(least), budget, coins).measured()
     finally:

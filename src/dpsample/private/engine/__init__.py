@@ -80,18 +80,27 @@ class Engine(Protocol):
         all. The source that is returned can be read until it is forgotten; more than once if `rereads`.
         """
 
-    def assigned(self, source: "Source", cap: int, coins: "CoinSource", prior: "pa.Table | None" = None) -> "Assigned":
+    def assigned(
+        self,
+        source: "Source",
+        cap: int,
+        coins: "CoinSource",
+        prior: "pa.Table | None" = None,
+        keep_pairs: bool = False,
+    ) -> "Assigned":
         """Let each user in turn give one unit to the first of their keys that has fewer than `cap`; return the units.
 
         Users and keys are in orders that these coins choose, once and for all. The keys of `prior`, which has the key
         columns, come first, in its order. The source that is returned has the units of each key as its frequency, and
-        can be read until it is forgotten, more than once.
+        can be read until it is forgotten, more than once. With `keep_pairs`, an engine may put all pairs aside, until
+        then, for `pairs_of`.
         """
 
-    def pairs_of(self, source: "Source", keys: "pa.Table") -> "Pairs":
+    def pairs_of(self, source: "Source", keys: "pa.Table", after: "Assigned | None" = None) -> "Pairs":
         """Put the users of just these distinct keys aside, to be read more than once, until they are forgotten.
 
-        Rows of one user and one key count once. What `bounded` refuses is refused.
+        Rows of one user and one key count once. What `bounded` refuses is refused. Pairs of this source that were put
+        aside with `after` are not read again.
         """
 
     def summed(self, pairs: "Pairs", kernel: "Kernel") -> "Ints":

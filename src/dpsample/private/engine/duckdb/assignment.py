@@ -1,6 +1,7 @@
 """Serial assignment: DuckDB numbers the keys and sorts the pairs; one pass over them places the units."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +9,7 @@ import pyarrow as pa
 
 from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, salts
 from dpsample.private.engine.columns import positioned
+from dpsample.private.engine.duckdb.pairs import AllPairs, write_pairs
 from dpsample.private.engine.duckdb.sorting import (
     Sort,
     TieError,
@@ -28,7 +30,13 @@ if TYPE_CHECKING:
 
 
 def assigned(
-    engine: "DuckDB", source: Source, table: Table, cap: int, coins: CoinSource, prior: pa.Table | None
+    engine: "DuckDB",
+    source: Source,
+    table: Table,
+    cap: int,
+    coins: CoinSource,
+    prior: pa.Table | None,
+    keep_pairs: bool,
 ) -> Assigned:
     """Let each user give one unit to one of their keys; put the keys and their units into a table of its own.
 
@@ -40,24 +48,34 @@ def assigned(
     engine.fill(table)
     user_salt, key_salt = salts(coins)
     codes = engine.name()
-    try:
+    with ExitStack() as undo:
+        undo.callback(engine.drop, codes)
         keys, match = _number_keys(engine, table, codes, key_salt, first)
+        every = AllPairs(table, codes, keys, engine.file()) if keep_pairs else None
+        if every is not None:
+            undo.callback(every.path.unlink, missing_ok=True)
         hashed = f"SELECT *, {order_sql(_names(table), key_salt)} AS kh FROM ({table.all_pairs})"
         rows = f"SELECT u, {code_sql('code', keys)} AS code FROM ({hashed}) JOIN {codes} USING ({match})"
-        units, sizes = sorted_somehow(
-            lambda sort: _placed(sorted_pairs(engine, rows, table.objects, user_salt, sort), keys, cap)
-        )
-        return Assigned(_source_of(engine, source, table, codes, units), *sizes)
-    finally:
-        engine.drop(codes)
+
+        def place(sort: Sort) -> tuple[Ints, Ints]:
+            return _placed(sorted_pairs(engine, rows, table.objects, user_salt, sort), keys, cap, every)
+
+        units, sizes = sorted_somehow(place)
+        made = _source_of(engine, source, table, codes, units)
+        if every is not None:
+            engine.tables.open(made).forget_more = undo.pop_all().close
+        return Assigned(made, sizes[0], sizes[1], every)
 
 
-def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int) -> tuple[Ints, Ints]:
-    """The units of each key, and the sizes of users, from sorted pairs."""
+def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int, every: AllPairs | None) -> tuple[Ints, Ints]:
+    """The units of each key, and the sizes of users, from sorted pairs, which are put aside on the way."""
     room, sizes, assignment = np.full(keys, cap, np.int64), Sizes(), Assignment()
-    for begins, codes in pairs:
-        sizes.add(begins)
-        assignment.place(begins, codes, room)
+    with nullcontext() if every is None else every.path.open("wb") as file:
+        for begins, codes in pairs:
+            sizes.add(begins)
+            assignment.place(begins, codes, room)
+            if file is not None:
+                write_pairs(file, begins, codes, keys)
     return cap - room, sizes.counts()
 
 

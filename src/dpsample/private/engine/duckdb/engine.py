@@ -208,20 +208,32 @@ class DuckDB:
 
     def forget(self, source: Source) -> None:
         """Let go of a source that `bounded` or `assigned` returned, and of its temporary files."""
-        self.drop(self.tables.remove(source).origin)
+        if self._connection is None:  # all was let go of
+            return
+        table = self.tables.remove(source)
+        table.forget_more()
+        self.drop(table.origin)
 
-    def assigned(self, source: Source, cap: int, coins: CoinSource, prior: pa.Table | None = None) -> Assigned:
+    def assigned(
+        self,
+        source: Source,
+        cap: int,
+        coins: CoinSource,
+        prior: pa.Table | None = None,
+        keep_pairs: bool = False,
+    ) -> Assigned:
         """Let each user in turn give one unit to the first of their keys that has fewer than `cap`; return the units.
 
-        DuckDB sorts the pairs of users and keys, and spills what does not fit into memory.
+        DuckDB sorts the pairs of users and keys, and spills what does not fit into memory. With `keep_pairs`, they are
+        also written to a temporary file.
         """
         require_cap(cap)
-        return self._ask(source, lambda table: assigned(self, source, table, cap, coins, prior))
+        return self._ask(source, lambda table: assigned(self, source, table, cap, coins, prior, keep_pairs))
 
-    def pairs_of(self, source: Source, keys: pa.Table) -> Pairs:
+    def pairs_of(self, source: Source, keys: pa.Table, after: Assigned | None = None) -> Pairs:
         """Put the users of just these distinct keys aside, in a temporary file."""
-        path = Path(self._temp.path, self.name())
-        return self._ask(source, lambda table: pairs_of(self, table, keys, path))
+        every = None if after is None else after.pairs
+        return self._ask(source, lambda table: pairs_of(self, table, keys, every))
 
     def summed(self, pairs: Pairs, kernel: Kernel) -> Ints:
         """Return what a kernel makes of the pairs."""
@@ -230,7 +242,7 @@ class DuckDB:
 
     def forget_pairs(self, pairs: Pairs) -> None:
         """Remove the file of some pairs."""
-        pairs.data.unlink(missing_ok=True)
+        pairs.data.path.unlink(missing_ok=True)
 
     def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes.
@@ -364,6 +376,10 @@ class DuckDB:
     def name(self) -> str:
         """Return a name for a table that no other has."""
         return next(self._names)
+
+    def file(self) -> Path:
+        """Return a path for a temporary file that no other has."""
+        return Path(self._temp.path, self.name())
 
     @contextmanager
     def _cursor(self, objects: Objects | None = None) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -47,6 +47,7 @@ class Table:
     size: Callable[[], int | None] = lambda: None
     text: int | None = None  # bytes of text files, whose number of rows is not known
     part: str | None = None  # condition that a row is in the part that is read
+    forget_more: Callable[[], None] = lambda: None  # lets go of what was put aside with it
 
     @property
     def item(self) -> str:

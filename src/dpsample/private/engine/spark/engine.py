@@ -155,10 +155,17 @@ class Spark:
         self._frames[id(bounded_source)] = bounded_source, kept
         return bounded_source
 
-    def assigned(self, source: Source, cap: int, coins: CoinSource, prior: pa.Table | None = None) -> Assigned:
+    def assigned(
+        self,
+        source: Source,
+        cap: int,
+        coins: CoinSource,
+        prior: pa.Table | None = None,
+        keep_pairs: bool = False,
+    ) -> Assigned:
         """Let each user in turn give one unit to the first of their keys that has fewer than `cap`; return the units.
 
-        All pairs are sorted by one task. The units are kept on the workers.
+        All pairs are sorted by one task. The units are kept on the workers; pairs never are.
         """
         require_cap(cap)
         if not isinstance(coins, Secret):  # others would be drawn anew by a task that is run again
@@ -178,7 +185,7 @@ class Spark:
         self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
         return Assigned(assigned_source, *sizes)
 
-    def pairs_of(self, source: Source, keys: pa.Table) -> Pairs:
+    def pairs_of(self, source: Source, keys: pa.Table, after: Assigned | None = None) -> Pairs:
         """Put the users of just these distinct keys aside: they are kept on the workers, divided by user."""
         made = self.frame(source)
         require_users(made)
