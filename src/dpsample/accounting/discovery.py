@@ -206,7 +206,10 @@ def choose_method(budget: UserBudget, look: Look, wanted: Method | None = None) 
         each = budget.many_keys(k)
         if each is not None:
             capacities.append((look.kept(k) / each.steps, -k))
-            if capacities[-1][0] < _PAST * max(capacities)[0]:
+            best = max(capacities)[0]
+            # with more keys, each needs as many users or more: no later capacity can be larger than this
+            hopeless = wanted is None and max(best, look.kept(look.most) / each.steps) <= TIMES * one_key
+            if hopeless or capacities[-1][0] < _PAST * best:
                 break
         k *= 2
     if not capacities:

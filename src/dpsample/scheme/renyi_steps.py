@@ -193,10 +193,12 @@ def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bo
     return bool(p * up**-alpha + p_not * down**-alpha <= limit)
 
 
-def next_logits(logits: Floats, order: Floats | float, divergence: Floats | float) -> Floats:
-    """Return ln(p / (1 - p)) of the largest next p, for many pi with these logits, in floats."""
-    low, high = logits, logits + 64.0
-    for _ in range(44):
+def next_logits(
+    logits: Floats, order: Floats | float, divergence: Floats | float, most: Floats | float = 64.0, halvings: int = 44
+) -> Floats:
+    """Return ln(p / (1 - p)) of the largest next p, for many pi with these logits; no step is longer than `most`."""
+    low, high = logits, logits + most
+    for _ in range(halvings):
         middle = (low + high) / 2
         far = _diverges(middle, logits, order, divergence)
         low, high = np.where(far, low, middle), np.where(far, middle, high)
@@ -229,9 +231,12 @@ def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
     """Return how many steps pi needs from 0 to one half, for many parameters; infinite for all but the first there."""
     order, divergence, delta = (np.asarray(a, np.float64) for a in (order, divergence, delta))
     logits, steps = np.log(delta) - np.log1p(-delta), np.ones(len(order))
+    most: Floats | float = 64.0
+    halvings = 44
     while (logits < 0).all() and steps[0] < _MOST_STEPS:
-        logits = next_logits(logits, order, divergence)
-        steps += 1
+        after = next_logits(logits, order, divergence, most, halvings)
+        most, halvings = 2 * (after - logits), 26  # below one half, steps do not become longer
+        logits, steps = after, steps + 1
     return np.where(logits < 0, np.inf, steps)
 
 
