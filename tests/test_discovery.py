@@ -332,6 +332,7 @@ def test_a_ledger_is_charged(tmp_path: Path) -> None:
         ({"grid": 4}, "discovered keys have no tokens and are not sampled"),
         ({"strategy": "two-pass"}, "discovered keys have no tokens and are not sampled"),
         ({"discover": "one-key", "total": True}, "a total needs the look"),
+        ({"discover": "many-keys", "count_share": "0.98"}, "many keys of each user need a larger part of epsilon"),
         ({"privacy": Privacy.zcdp("0.1", "1e-6")}, "keys without a contribution bound are found with an epsilon"),
         ({"privacy": Privacy("1e-4", "1e-6")}, "counts of users need a larger epsilon"),
     ],

@@ -212,11 +212,7 @@ def choose_method(budget: UserBudget, look: Look, wanted: Method | None = None) 
             if hopeless or capacities[-1][0] < _PAST * best:
                 break
         k *= 2
-    if not capacities:
-        if wanted == "many-keys":
-            raise InvalidValue(
-                "many keys of each user need some of epsilon", "too little", "choose a larger one, or one key each"
-            )
+    if not capacities:  # a demand for many keys was refused before the look
         return "one-key", 1
     best, k = max(capacities)
     if wanted is None:

@@ -42,6 +42,12 @@ class Setting:
         if self.discover is not None:
             self._check_discovery()
             capacity_cap(self.users.one_key())  # refuses what leaves nothing to the keys
+            if self.discover == "many-keys" and self.users.many_keys(2) is None:
+                raise InvalidValue(
+                    "many keys of each user need a larger part of epsilon",
+                    "too little",
+                    "choose a larger epsilon, spend less on counts, or discover by one key each",
+                )
         elif self.count_share is not None:
             raise InvalidValue(
                 "users are counted in a stage of its own if keys are discovered without a contribution bound",
