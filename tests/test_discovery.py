@@ -107,10 +107,10 @@ def test_too_much_for_counts_is_refused() -> None:
 
 
 def test_rows_of_noise_alone_are_left_out() -> None:
-    assert cleaned([500, -3, 40, 2], 10.0) == [500.0, 0.0, 40.0] or cleaned([500, -3, 40, 2], 10.0) == [500.0]
+    assert cleaned([500, -3, 40, 2], 10.0) == [500.0]  # 42 is less than 4 deviations of the sum of two
     assert cleaned([500, 0, 200, 2], 10.0) == [500.0, 0.0, 200.0]
     assert cleaned([5, -3, 4, 2], 10.0) == [5.0]
-    assert look(100, 50, 0).most == 1 or look(100, 50, 0).most == 4
+    assert look(100, 50, 0).most == 1
     assert look(100_000, 50_000).most == 4
     assert look(100_000, 50_000).kept(1) == 150_000
     assert look(100_000, 50_000).kept(4) == 100_000 + 50_000 * 3  # 2 to 4 keys are 3

@@ -25,7 +25,7 @@ from flint import arb
 from dpsample.balls import ball, dyadic, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, figures_below, text
-from dpsample.scheme.renyi_steps import StepReporting
+from dpsample.scheme.renyi_steps import StepReporting, softplus
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
@@ -102,7 +102,7 @@ class ComposedSteps:
         epsilon, mu = float(self.epsilon), math.sqrt(self.square)
         total = 0.0
         for sign in (1, -1):
-            log_p, log_r = -_softplus(-sign * now), -_softplus(-sign * before)
+            log_p, log_r = -softplus(-sign * now), -softplus(-sign * before)
             e = epsilon - log_p + log_r
             near, far = ((e / mu + shift * mu / 2) / math.sqrt(2) for shift in (-1, 1))
             total += math.exp(log_p) * (math.erfc(near) - math.exp(min(e, 700.0)) * math.erfc(far)) / 2
@@ -161,7 +161,3 @@ class ComposedReporting(StepReporting):
 
     def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
         return high > low  # all keys: q goes from 0 to 1 at once
-
-
-def _softplus(x: float) -> float:
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))

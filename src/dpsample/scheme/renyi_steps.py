@@ -207,19 +207,20 @@ def next_logits(
 
 def _next_logit(logit: float, order: float, divergence: float) -> float:
     """As `next_logits`, of one pi: numpy would take ten times as long."""
-    q, q_not = -_softplus(-logit), -_softplus(logit)
+    q, q_not = -softplus(-logit), -softplus(logit)
     limit = (order - 1) * divergence
     low, high = logit, logit + 64.0
     for _ in range(60):
         middle = (low + high) / 2
-        p, p_not = -_softplus(-middle), -_softplus(middle)
+        p, p_not = -softplus(-middle), -softplus(middle)
         there = _log_sum(order * p + (1 - order) * q, order * p_not + (1 - order) * q_not)
         back = _log_sum(order * q + (1 - order) * p, order * q_not + (1 - order) * p_not)
         low, high = (low, middle) if max(there, back) > limit else (middle, high)
     return low
 
 
-def _softplus(x: float) -> float:
+def softplus(x: float) -> float:
+    """Return ln(1 + exp(x)) without overflow."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
