@@ -45,7 +45,7 @@ def test_a_release_that_protects_users(clicks: Path) -> None:
     arguments = [*RELEASE, *USERS, "--with-total", "--ledger", "clicks.ledger"]
     done = run(*arguments, "-o", "a.parquet", cwd=clicks)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "for each user (all rows of one person), who counts in up to 3 keys, once in each" in done.stdout
+    assert "for each user (all rows of one user identifier), who counts in up to 3 keys, once in each" in done.stdout
     assert "Total " in done.stdout
     assert "secret" not in done.stdout
     made = dpsample.read_release(clicks / "a.parquet")

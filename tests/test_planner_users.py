@@ -146,7 +146,9 @@ def test_a_plan_of_users_in_words_and_as_json(tmp_path: Path) -> None:
     lines = done.output.splitlines()
     assert lines[0] == lines[-1]
     assert lines[0].startswith("NOT PRIVATE")
-    assert lines[2] == "delta 1e-05, for each user (all rows of one person), with all of their keys"  # of 1,115 pairs
+    assert (
+        lines[2] == "delta 1e-05, for each user (all rows of one user identifier), with all of their keys"
+    )  # of 1,115 pairs
     assert lines[3] == "4 keys; users have 1,115 keys in all"
     assert sum("any method, at most" in line for line in lines) == 2
     assert sum("keys only, one key each *" in line for line in lines) == 2

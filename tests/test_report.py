@@ -162,7 +162,7 @@ def data(page: str, name: str) -> Any:
 @pytest.mark.chance("certain: the page is compared with the release")
 def test_users_sizes_totals_and_ledgers_are_told(users: Release) -> None:
     text = seen(make_report(users).html)
-    assert "each user (all rows of one person), who counts in up to 4 keys" in text
+    assert "each user (all rows of one user identifier), who counts in up to 4 keys" in text
     assert users.terms.size is not None
     assert users.total is not None
     for part in (users.terms.keys_privacy.epsilon, users.terms.size.weights.epsilon, users.total.epsilon):

@@ -361,7 +361,7 @@ def test_a_proof_finds_what_is_not_private() -> None:
 def test_the_page_says_all() -> None:
     page = str(prove(Budget(Privacy(1, 1e-6), 50, Fraction(1, 20), Fraction(1, 20)), KeepAll()))
     for words in (
-        "each user (all rows of one person), who counts in up to 50 keys",
+        "each user (all rows of one user identifier), who counts in up to 50 keys",
         "keys: epsilon 0.9, delta 1e-06",
         "sample size: epsilon 0.05",
         "total: epsilon 0.05",

@@ -12,18 +12,29 @@ from dpsample.cli.printing import show
 
 @click.command()
 @click.argument("file")
+@click.option(
+    "--registry",
+    is_flag=True,
+    help="Print the entry of a release for the public registry of deployments, as YAML. TODO marks what you add.",
+)
 @options.output_format
-def info(file: str, form: str) -> None:
+def info(file: str, registry: bool, form: str) -> None:
     """Say what a release or a sample is: its privacy, scheme and size. Shows the first keys of a release.
 
     \b
-    Example:
+    Examples:
       dpsample info queries.private.parquet
+      dpsample info queries.private.parquet --registry > queries.yaml
     """
     from dpsample.files import kind_of
     from dpsample.private.sample import read_sample
     from dpsample.release.release import read_release
 
+    if registry:
+        if form == "json":
+            raise click.UsageError("an entry of the registry is YAML; found --format json; leave it out")
+        click.echo(read_release(file).registry_entry())  # a sample is refused
+        return
     table = read_sample(file) if kind_of(file) == "sample" else read_release(file)
     show(table.metadata, [repr(table)], form)
 

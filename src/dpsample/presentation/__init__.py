@@ -1,6 +1,7 @@
 """What people look at: words, tables, charts and pages.
 
 explain  a release in plain words
+label    its privacy label, and its entry for the public registry of deployments
 tables   rows as text
 charts   line charts
 pages    the basis of all HTML pages: one document each, no network, no trust in text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
-from dpsample.exact import text
+from dpsample.exact import shown_number, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
@@ -96,16 +96,16 @@ def explain_protected(max_keys: int | None = None, unit: str | None = None) -> s
     >>> print(explain_protected())
     each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)
     >>> print(explain_protected(50))
-    each user (all rows of one person), who counts in up to 50 keys, once in each
+    each user (all rows of one user identifier), who counts in up to 50 keys, once in each
     >>> print(explain_protected(unit="user"))
-    each user (all rows of one person), with all of their keys
+    each user (all rows of one user identifier), with all of their keys
     """
     if max_keys is None and unit == "user":
-        return "each user (all rows of one person), with all of their keys"
+        return "each user (all rows of one user identifier), with all of their keys"
     if max_keys is None:
         return "each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)"
     keys = "1 key" if max_keys == 1 else f"up to {max_keys:,} keys, once in each"
-    return f"each user (all rows of one person), who counts in {keys}"
+    return f"each user (all rows of one user identifier), who counts in {keys}"
 
 
 def explain_part(part: Part, max_keys: int | None = None) -> str:
@@ -216,6 +216,34 @@ class Strength:
         factor = math.exp(min(epsilon, 700.0))
         # the best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor)
         return Strength(factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta))
+
+
+def explain_strength(privacy: Privacy, unit: str) -> list[str]:
+    """State what epsilon and delta allow an attacker.
+
+    >>> print(*explain_strength(Privacy(1, 1e-6), "user"), sep="; ")
+    the presence of one user in the data changes the probability of any output by at most a factor of 2.719, which is
+    exp(epsilon); someone who knows all other users, and guesses whether one user is in the data, is right with a
+    probability of at most 73.2 %, instead of 50 %; with a probability of up to 1 in 1,000,000 (delta), the release may
+    reveal more
+    """
+    strength = Strength.of(privacy)
+    return [
+        f"the presence of one {unit} in the data changes the probability of any output by at most a factor of "
+        f"{shown_number(round_up(strength.factor, 3))}, which is exp(epsilon)",
+        f"someone who knows all other {unit}s, and guesses whether one {unit} is in the data, is right with a "
+        f"probability of at most {round_up(100 * strength.guess, 1):g} %, instead of 50 %",
+        f"with a probability of up to 1 in {strength.one_in:,} (delta), the release may reveal more",
+    ]
+
+
+def sentence(words: str) -> str:
+    """Return words as a sentence.
+
+    >>> sentence("a key is rare")
+    'A key is rare.'
+    """
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def round_up(bound: float, digits: int) -> float:

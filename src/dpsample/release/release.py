@@ -446,6 +446,18 @@ class Release:
             report.write(path, force=force)
         return report
 
+    def registry_entry(self) -> str:
+        """Return the entry for the public registry of deployments, as YAML; TODO marks what the publisher adds.
+
+        >>> from dpsample.release.example import release
+        >>> print(release.registry_entry())
+        # Entry for the registry of differential privacy deployments, https://registry.opendp.org
+        ...
+        """
+        from dpsample.presentation.label import registry_entry
+
+        return registry_entry(self)
+
     def __len__(self) -> int:
         return int(self._table.num_rows)
 

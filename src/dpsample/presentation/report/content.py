@@ -13,7 +13,7 @@ from dpsample.accounting.proof import Proof, prove_release
 from dpsample.comparison.reporting_curve import Curve, curve
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
-from dpsample.presentation.explain import Strength, visibility
+from dpsample.presentation.explain import visibility
 from dpsample.presentation.tables import readable
 from dpsample.questions.result import Estimates
 from dpsample.release.release import Release
@@ -55,7 +55,6 @@ class Content:
     title: str
     name: str
     release: Release
-    strength: Strength
     proof: Proof | PrivacyViolation | None  # None: not run
     detection_threshold: int | None
     visibility: list[tuple[Fraction, int | None]]
@@ -106,7 +105,6 @@ def content_of(
         title=title or f"Private release: {', '.join(release.keys)}",
         name=PurePath(name).name if name else "release.private.parquet",
         release=release,
-        strength=Strength.of(release.privacy),
         proof=_proof(release.terms, prove),
         detection_threshold=detection_threshold,
         visibility=visibility(sampling, privacy),

@@ -13,18 +13,15 @@ from dpsample.exact import shown_number, text
 from dpsample.presentation.charts import Panel, page_chart
 from dpsample.presentation.explain import (
     explain_counts,
-    explain_discovery,
     explain_kept,
-    explain_part,
-    explain_per_key,
     explain_protected,
     explain_reporting,
-    explain_sampling,
-    explain_size,
+    explain_strength,
     explain_total,
     frequency_words,
-    round_up,
+    sentence,
 )
+from dpsample.presentation.label import label_of
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 from dpsample.presentation.report.content import FILE, SHARES, Content, Listing
 from dpsample.presentation.tables import printable, readable
@@ -44,7 +41,7 @@ def page(content: Content) -> str:
         "frequencies": ("Frequencies", "How frequent keys are", _frequencies(content)),
         "reported": ("Reporting", "Reporting probability", _reported(content)),
         "limits": ("Limits", "What this release cannot show", _limits(content)),
-        "parameters": ("Parameters", "Parameters", _parameters(content)),
+        "label": ("Label", "Privacy label", _label(content)),
     }
     sections = {name: section for name, section in sections.items() if section[2]}
     links = [tag("li", tag("a", short, href=f"#{name}")) for name, (short, _, _) in sections.items()]
@@ -76,8 +73,8 @@ def page(content: Content) -> str:
 
 
 def _privacy(content: Content) -> Markup:
-    terms, strength = content.terms, content.strength
-    one, rest = ("one user", "all other users") if terms.unit == "user" else ("one element", "all other elements")
+    terms = content.terms
+    factor, guess, exception = map(sentence, explain_strength(terms.privacy, terms.unit))
     facts = {
         "keys reported": f"{len(content.release):,}",
         "epsilon": text(terms.privacy.epsilon),
@@ -88,19 +85,8 @@ def _privacy(content: Content) -> Markup:
         facts[f"detection threshold ({frequency_words(terms)})"] = f"{content.detection_threshold:,}"
     words = [
         tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
-        tag(
-            "p",
-            tag("strong", "Strength: "),
-            f"the presence of {one} in the data changes the probability of any output by at most a factor of "
-            f"{shown_number(round_up(strength.factor, 3))}, which is exp(epsilon). Someone who knows {rest}, and "
-            f"guesses whether {one} is in the data, is right with a probability of at most "
-            f"{round_up(100 * strength.guess, 1):g} %, instead of 50 %.",
-        ),
-        tag(
-            "p",
-            tag("strong", "Exception: "),
-            f"with a probability of up to 1 in {strength.one_in:,} (delta), the release may reveal more.",
-        ),
+        tag("p", tag("strong", "Strength: "), f"{factor} {guess}"),
+        tag("p", tag("strong", "Exception: "), exception),
         tag("p", tag("strong", "Composition: "), "every further release of the same data adds to what is spent."),
     ]
     definition = terms.privacy.definition
@@ -426,7 +412,7 @@ def _reported_chart(content: Content) -> dict[str, object]:
 def _limits(content: Content) -> Markup:
     terms, threshold = content.terms, content.detection_threshold
     lines = [
-        _sentence(explain_reporting(terms)),
+        sentence(explain_reporting(terms)),
         *_user_limits(content),
         "A key that is not listed may be in the data: it may have been rare, or not sampled."
         if threshold is None
@@ -453,11 +439,11 @@ def _user_limits(content: Content) -> list[str]:
     """What numbers of users are about, and what they are not."""
     terms = content.terms
     if terms.discovery is None:
-        return [_sentence(explain_kept(terms.max_keys))] if terms.max_keys and not terms.keys_only else []
+        return [sentence(explain_kept(terms.max_keys))] if terms.max_keys and not terms.keys_only else []
     given = "A key of many users may have been given by few of them, and then it is not reported."
     if terms.counts is None:
         return [given]
-    return [given, _sentence(explain_counts(terms.counts))]
+    return [given, sentence(explain_counts(terms.counts))]
 
 
 def _sums(content: Content) -> str:
@@ -468,58 +454,28 @@ def _sums(content: Content) -> str:
     return f"A sum over keys includes unreported keys only as far as it can be estimated from reported ones. {marked}"
 
 
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
-
-
-def _parameters(content: Content) -> Markup:
-    terms = content.terms
-    rows: list[tuple[str, object]] = [
-        ("key columns", join([tag("code", printable(name)) for name in terms.keys], ", ")),
-        ("reported keys", f"{len(content.release):,}"),
-        ("unit of privacy", explain_protected(terms.max_keys, terms.unit)),
-        ("epsilon, delta", f"{text(terms.privacy.epsilon)}, {text(terms.privacy.delta)}"),
-        *([("stated as", str(terms.privacy))] if terms.privacy.definition else []),
-    ]
-    if terms.per_key != terms.privacy:
-        rows.append(("per key", explain_per_key(terms.per_key)))
-    if terms.part is not None:
-        rows.append(("part of the data", printable(explain_part(terms.part, terms.max_keys))))
-    if terms.discovery is None:
-        rows.append(("sampling", explain_sampling(terms.sampling)))
-    else:
-        rows.append(("keys found", explain_discovery(terms.discovery)))
-    if terms.counts is not None:
-        rows.append(("numbers of users", explain_counts(terms.counts)))
-    elif terms.max_keys is not None and not terms.keys_only:
-        rows.append(("numbers of users", explain_kept(terms.max_keys)))
-    if terms.size is not None:
-        rows.append(("sample size", explain_size(terms.size)))
-    if terms.total is not None:
-        rows.append(("total", explain_total(terms.total)))
-    if terms.grid is not None:
-        rows.append(("tokens", f"in steps of 1/{terms.grid}; estimator of the column “estimate”: {terms.estimator}"))
-    if terms.ledger:
-        rows.append(("ledger", terms.ledger))
-    rows.append(("made with", f"dpsample {terms.dpsample}"))
+def _label(content: Content) -> Markup:
     return join(
         [
-            table("Parameters of the release", ["parameter", "value"], rows),
-            tag("p", "To print the parameters, and to prove the privacy:"),
+            table("All fields of the privacy label", ["field", "value"], label_of(content.release).items()),
+            tag("p", "To print the parameters, to prove the privacy, and to make this page:"),
             tag(
                 "pre",
-                "\n".join(content.command(*words) for words in (["info", FILE], ["verify", FILE])),
+                "\n".join(
+                    content.command(*words)
+                    for words in (["info", FILE], ["verify", FILE], ["report", FILE, "-o", "report.html"])
+                ),
                 tabindex="0",
                 class_="again",
             ),
-            tag("p", "To make this page:"),
-            tag("pre", content.command("report", FILE, "-o", "report.html"), tabindex="0", class_="again"),
+            tag("p", "To write the entry for the public registry of deployments:"),
+            tag("pre", content.command("info", FILE, "--registry"), tabindex="0", class_="again"),
         ]
     )
 
 
 def _notes(notes: Iterable[str]) -> list[Markup]:
-    return [tag("p", _sentence(note), class_="quiet") for note in dict.fromkeys(notes)]
+    return [tag("p", sentence(note), class_="quiet") for note in dict.fromkeys(notes)]
 
 
 def _again(
