@@ -1,11 +1,11 @@
-# `make demo` and `make test` set up everything they need in .venv, `make audit` in .venv-audit.
+# `make demo` and `make test` set up what they need in .venv, `make audit` in .venv-audit.
 PYTHON ?= python3
 BIN := .venv/bin
 PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
 .PHONY: demo test audit browser check format bench clean python
 
-demo: .venv/ready
+demo: .venv/demo
 	$(BIN)/dpsample demo
 
 test: check browser
@@ -48,10 +48,18 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/tuning.py --quick
 	$(BIN)/python benchmarks/spark.py
 
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# what the demo needs; `ready` completes it with the tools of developers, of which Spark alone is 400 MB
+.venv/demo: pyproject.toml constraints.txt | python
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --no-compile --editable '.[report]'
+	@touch $@
+
 .venv/ready: pyproject.toml constraints.txt | python
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@touch $@
+	$(INSTALL) --editable '.[dev]'
+	@touch .venv/demo $@
 
 # build/ may hold modules that are gone: it is made anew
 .venv-audit/ready: $(PACKAGE) | python
@@ -66,4 +74,4 @@ python:
 	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 
 clean:
-	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build dpsample-demo

@@ -187,8 +187,7 @@ def test_every_command_has_help_with_an_example() -> None:
         done = CliRunner().invoke(cli, [name, "--help"])
         assert done.exit_code == 0
         assert command.help
-        if name != "demo":
-            assert f"dpsample {name}" in done.output
+        assert f"dpsample {name}" in done.output
         for parameter in command.params:
             if parameter.param_type_name == "option":
                 assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"

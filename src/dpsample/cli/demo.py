@@ -1,63 +1,153 @@
-"""dpsample demo: release the identifiers of Python's own standard library, and show the result.
+"""dpsample demo: a plain count that leaks, and private releases of the same data beside the truth.
 
-The data are public, so the demo may show the truth beside the release.
+The data are the identifiers of Python's own standard library. They are public, so the demo may show the truth.
 """
 
-import tempfile
+import re
+import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample.accounting.proof import prove_release
+from dpsample.errors import InvalidValue
 from dpsample.paper.data import standard_library
-from dpsample.presentation.explain import explain_privacy, explain_sampling, explain_visibility
+from dpsample.presentation.charts import check_drawing
+from dpsample.presentation.explain import explain_spent
 from dpsample.privacy import Privacy
 from dpsample.private.run import release_to_file
-from dpsample.release.release import read_release
-from dpsample.scheme import KeepAll, Ppswor, Sampling, certify, reporting_probabilities
+from dpsample.release.release import Release, read_release
+
+WORDS, FILES, PAGE = "demo-words.private.parquet", "demo-files.private.parquet", "demo-report.html"
+_SHOWN = (1, 2, 10, 100, 1000, 10_000)  # places of the rows that are shown, by estimate
+_OFTEN = 100  # of the question
+_RARE = re.compile(r"[a-z]{8,14}")
 
 
-def demo(show: Callable[[str], object]) -> None:
-    """Make two releases, show their top keys and a sum beside the truth, and certify their schemes."""
-    show("Reading the sources of Python's standard library ...")
+def demo(folder: Path, show: Callable[[str], object]) -> Path | None:
+    """Tell the story, and keep its two releases and its page in a folder; return the page, if it could be drawn."""
+    folder.mkdir(parents=True, exist_ok=True)
+    show("Reading the sources of Python's standard library: public data, so that the truth can be shown ...\n")
     elements = standard_library()
-    counted = elements.group_by("word").aggregate([([], "count_all")])
-    truth = dict(zip(counted["word"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
-    show(f"{elements.num_rows:,} elements (identifiers), {len(truth):,} keys (distinct ones).")
-    privacy = Privacy(epsilon=0.5, delta=1e-7)
-    with tempfile.TemporaryDirectory() as folder:
-        for sampling in (KeepAll(), Ppswor(tau="1e-3")):
-            path = Path(folder) / f"words-{sampling.name.replace(' ', '-')}.private.parquet"
-            keys = release_to_file(path, elements, "word", privacy=privacy, sampling=sampling)
-            for line in _described(path, keys, truth, sampling, privacy):
-                show(line)
-    show("\nYour own data:")
-    show("  dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet")
+    words, files = _counted(elements), _counted(elements.group_by(["word", "file"]).aggregate([]))
+    for line in _plain(elements, words):
+        show(line)
+    of_words = _released(folder / WORDS, elements, None)
+    show(f"\n2. A private release protects each occurrence of a word ({explain_spent(of_words.privacy)})\n")
+    for line in [*_beside(of_words, words, "count"), *_hidden(of_words, words)]:
+        show(line)
+    of_files = _released(folder / FILES, elements, "file")
+    show("\n3. The same with files as users: each file is protected, with all of its words\n")
+    average = sum(files.values()) / len(elements["file"].unique())
+    show(f"   A file has {average:,.0f} words. To hide them all leaves fewer words, with wider intervals.\n")
+    for line in _beside(of_files, files, "files"):
+        show(line)
+    show(f"\n4. A question: how many words occur {_OFTEN} times or more?\n")
+    show(_answered(of_words, words))
+    show("\n5. The certificate, in exact arithmetic, without the data\n")
+    show(f"   {_proved(of_words)} (dpsample verify)")
+    show(f"\nKept in {folder}: the releases {WORDS} and {FILES}")
+    return _page(of_words, folder, show)
 
 
-def _described(path: Path, keys: int, truth: dict[str, int], sampling: Sampling, privacy: Privacy) -> Iterator[str]:
-    """Describe a release, beside the truth."""
-    expected = reporting_probabilities(np.fromiter(truth.values(), np.int64), sampling, privacy).sum()
-    yield f"\n{path.name}: {keys:,} keys ({expected:,.0f} expected), {path.stat().st_size / 1000:,.0f} kB"
-    yield f"  sampled {explain_sampling(sampling)}"
-    yield f"  privacy {explain_privacy(privacy)}"
-    yield f"  seen    {explain_visibility(sampling, privacy)}"
-    yield "  top keys        token     estimate      truth"
-    table = read_release(path).table
-    for row in table.sort_by([("estimate", "descending")]).slice(0, 8).to_pylist():
-        yield f"  {row['word']:<10} {row['token']:>10,.2f} {row['estimate']:>12,.1f} {truth[row['word']]:>10,}"
-    selected = table.filter(pc.starts_with(table["word"], "_"))
-    true_sum = sum(n for word, n in truth.items() if word.startswith("_"))
-    yield (
-        f"  a sum: identifiers that begin with '_' have {pc.sum(selected['estimate']).as_py():,.0f} elements, by the "
-        f"estimates of {selected.num_rows:,} reported keys; in truth {true_sum:,}"
+def _counted(rows: pa.Table) -> dict[str, int]:
+    """The number of rows of each word."""
+    counted = rows.group_by("word").aggregate([([], "count_all")])
+    return dict(zip(counted["word"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+
+
+def _released(path: Path, elements: pa.Table, user: str | None) -> Release:
+    release_to_file(path, elements, "word", user=user, privacy=Privacy(epsilon=1, delta=1e-7), force=True)
+    return read_release(path)
+
+
+def _plain(elements: pa.Table, truth: dict[str, int]) -> Iterator[str]:
+    once = [word for word, n in truth.items() if n == 1]
+    rare = max((word for word in once if _RARE.fullmatch(word)), key=lambda word: (len(word), word))
+    file = elements.filter(pc.equal(elements["word"], rare))["file"][0].as_py()
+    yield "1. A plain GROUP BY of all words leaks\n"
+    yield f"   {'word':<16} {'count':>10}"
+    for word in sorted(truth, key=lambda word: -truth[word])[:2]:
+        yield f"   {word:<16} {truth[word]:>10,}"
+    yield "   ..."
+    yield f"   {rare:<16} {1:>10}   <- written once, in {file}"
+    yield f"   {len(once):,} of {len(truth):,} words occur once: each row tells on whoever wrote it."
+
+
+def _numbers(release: Release) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """The words of a release and their numbers: estimate, low and high."""
+    each = release.each_key().numbers
+    estimate, low, high = (each[name].to_numpy() for name in ("value", "low", "high"))
+    return release.table["word"].to_pylist(), estimate, low, high
+
+
+def _beside(release: Release, truth: dict[str, int], counted: str) -> Iterator[str]:
+    """Show some rows of a release beside the truth, and how often its intervals hold."""
+    words, estimate, low, high = _numbers(release)
+    order = np.argsort(-estimate, kind="stable")
+    yield f"   {'word':<16} {'estimate':>10}   {'95 % interval':^21}   {f'true {counted}':>11}"
+    for place in (n for n in _SHOWN if n <= len(words)):
+        n = order[place - 1]
+        interval = f"{low[n]:>9,.0f} to {high[n]:<9,.0f}"
+        yield f"   {words[n]:<16.16} {estimate[n]:>10,.0f}   {interval:<21}   {truth[words[n]]:>11,}"
+    true = np.array([truth[word] for word in words])
+    held = np.mean((low <= true) & (true <= high))
+    yield f"   {len(words):,} words are reported. The interval holds the truth for {held:.1%} of them."
+
+
+def _hidden(release: Release, truth: dict[str, int]) -> Iterator[str]:
+    shown = sum(truth[word] == 1 for word in release.table["word"].to_pylist())
+    yield f"   Of the words that occur once, {shown or 'none'} is reported."
+
+
+def _answered(release: Release, truth: dict[str, int]) -> str:
+    answer, true = release.count_keys(at_least=_OFTEN), sum(n >= _OFTEN for n in truth.values())
+    held = "inside" if answer.low <= true <= answer.high else "outside, as happens once in 20 times"
+    return (
+        f"   {answer.value:,.0f} words; with 95 % probability from {answer.low:,.0f} to {answer.high:,.0f}. "
+        f"The truth is {true:,}: {held}."
     )
-    yield from (f"  {line}" for line in str(certify(sampling, privacy)).splitlines())
+
+
+def _proved(release: Release) -> str:
+    proof = prove_release(release.terms)  # it raises if there is none
+    covered = "at every frequency" if proof.complete else "at the frequencies that were checked"
+    return f"Proved: {explain_spent(release.privacy)} for each {release.unit}, {covered}."
+
+
+def _page(release: Release, folder: Path, show: Callable[[str], object]) -> Path | None:
+    try:
+        check_drawing()
+    except InvalidValue as missing:
+        show(f"No page: {missing}")
+        return None
+    path = folder / PAGE
+    release.report(path, force=True, title="Words of Python's standard library", name=WORDS)
+    show(f"The page for anybody to read: {path}")
+    return path
 
 
 @click.command("demo")
-def demo_command() -> None:
-    """Release the identifiers of Python's standard library. Shows the result beside the truth."""
-    demo(click.echo)
+@click.option(
+    "--output",
+    "-o",
+    default="dpsample-demo",
+    show_default=True,
+    help="Folder for its releases and its page, demo-*; a later demo replaces them.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+def demo_command(output: str, opens: bool) -> None:
+    """Show, on public data, what a plain count gives away and what a private release tells.
+
+    \b
+    Example:
+      dpsample demo --open
+    """
+    page = demo(Path(output), click.echo)
+    click.echo("Your own data: dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.parquet")
+    if opens and page is not None:
+        webbrowser.open(page.absolute().as_uri())
