@@ -83,7 +83,8 @@ def true_q(sampling: Sampling, i: int) -> tuple[Decimal, Decimal]:
         if i == 0:
             return Decimal(0), Decimal(1)
         if isinstance(sampling, KeepAll):
-            return Decimal(1), Decimal(0)
+            kept = i >= sampling.at_least
+            return Decimal(int(kept)), Decimal(int(not kept))
         if isinstance(sampling, CustomSampling):
             if sampling.values is not None:
                 q = sampling.values[i - 1]

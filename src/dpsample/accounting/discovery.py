@@ -27,10 +27,11 @@ from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import KeepAll
+from dpsample.scheme.sampling import KeepAll, Sampling
 
 Method = Literal["one-key", "many-keys"]
 METHODS: tuple[Method, ...] = ("one-key", "many-keys")
+ALL = KeepAll()
 
 LOOK_SHARE = Fraction(1, 50)  # of epsilon
 COUNT_SHARE = Fraction(1, 4)  # of mu**2
@@ -128,9 +129,9 @@ def whole_square(privacy: Privacy) -> Fraction:
     return figures_below(Fraction(low) ** 2, _FIGURES)
 
 
-def capacity_cap(each: PerKey) -> int:
+def capacity_cap(each: PerKey, sampling: Sampling = ALL) -> int:
     """Return the number of users at which a key is full."""
-    reached = frequency_reaching(FULL, KeepAll(), each)
+    reached = frequency_reaching(FULL, sampling, each)
     assert reached is not None  # all keys are reported from some frequency on
     return reached
 
@@ -192,23 +193,26 @@ def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[floa
     return [max(float(n), 0.0) for n in numbers[: last + 1]]
 
 
-def choose_method(budget: UserBudget, look: Look, wanted: Method | None = None) -> tuple[Method, int]:
+def choose_method(
+    budget: UserBudget, look: Look, wanted: Method | None = None, sampling: Sampling = ALL
+) -> tuple[Method, int]:
     """Choose how keys are found, and with how many keys of each user, from the look alone.
 
     The capacity of a method is what users give, in all, over what a key needs for an even chance. With k keys, users
     give the sum of min(k, their keys); k is the power of two of the largest capacity. Popular keys take more than they
     need, unless each user gives one key and full keys take no more: so many keys must have `TIMES` the capacity of one.
     """
-    one_key = look.kept(1) / _needed(budget.one_key())
+    more = sampling.least - 1
+    one_key = look.kept(1) / _needed(budget.one_key(), sampling)
     capacities = []
     k = 2
     while k <= max(look.most, 2):
         each = budget.many_keys(k)
         if each is not None:
-            capacities.append((look.kept(k) / each.steps, -k))
+            capacities.append((look.kept(k) / (each.steps + more), -k))
             best = max(capacities)[0]
             # with more keys, each needs as many users or more: no later capacity can be larger than this
-            hopeless = wanted is None and max(best, look.kept(look.most) / each.steps) <= TIMES * one_key
+            hopeless = wanted is None and max(best, look.kept(look.most) / (each.steps + more)) <= TIMES * one_key
             if hopeless or capacities[-1][0] < _PAST * best:
                 break
         k *= 2
@@ -220,8 +224,8 @@ def choose_method(budget: UserBudget, look: Look, wanted: Method | None = None) 
     return (wanted, -k) if wanted == "many-keys" else (wanted, 1)
 
 
-def _needed(each: PerKey) -> float:
-    reached = frequency_reaching(0.5, KeepAll(), each)
+def _needed(each: PerKey, sampling: Sampling) -> float:
+    reached = frequency_reaching(0.5, sampling, each)
     return math.inf if reached is None else float(reached)
 
 

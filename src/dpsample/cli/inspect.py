@@ -96,6 +96,7 @@ def verify(release: str, require_complete: bool, form: str) -> None:
 @options.privacy
 @options.max_keys
 @options.scheme
+@options.at_least
 @options.totals
 @click.option("--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]")
 @click.option("--keys-only", is_flag=True, help="Keys without tokens and estimates.")
@@ -118,20 +119,21 @@ def certify_command(grid: int | None, keys_only: bool, dataset: str | None, form
     from dpsample.accounting.charges import shown
     from dpsample.accounting.proof import prove
     from dpsample.accounting.totals import check_share
+    from dpsample.planning.setting import kept_from
     from dpsample.scheme.sampling import KeepAll
 
     size = options.size_of(given)
     share = check_share(given["total_share"] if given["with_total"] else False, "the total")
-    sampling = None if size else options.sampling_of(given)
+    sampling = kept_from(given["at_least"], None if size else options.sampling_of(given), size)
     budget = Budget(
         options.privacy_of(given),
         given["max_keys_per_user"],
         size.share if size else check_share(False, "size"),
         share,
-        all_keys=isinstance(sampling, KeepAll),
+        all_keys=size is None and isinstance(sampling, KeepAll),
         keys_only=keys_only,
     )
-    proof = prove(budget, sampling, grid)
+    proof = prove(budget, None if size else sampling, grid)
     today = _today()
     lines = [
         f"Plan for:  {shown(dataset) if dataset else '____________________'}",

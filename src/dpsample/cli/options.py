@@ -10,6 +10,7 @@ from dpsample.scheme import KeepAll, Ppswor, Priority, Sampling
 
 _OPTIONS = (
     "max_keys_per_user",
+    "at_least",
     "discover",
     "count_share",
     "prior",
@@ -112,6 +113,12 @@ scheme = together(
         "--power", default="1", show_default=True, help="The weight w of a key is its frequency to this power."
     ),
     click.option("--cap", type=int, help="The weight w of a key is min(frequency, CAP) to the power."),
+)
+at_least = click.option(
+    "--at-least",
+    type=int,
+    metavar="N",
+    help="Report no key of a lower frequency, whatever its noise: fewer elements, or users.",
 )
 privacy = together(
     click.option("--epsilon", "-e", help="Epsilon, read exactly: 0.1 is one tenth."),

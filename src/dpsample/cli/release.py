@@ -15,6 +15,7 @@ from dpsample.presentation.explain import explain_sampling
 @options.discovery
 @options.privacy
 @options.scheme
+@options.at_least
 @options.totals
 @options.tokens
 @options.ledger

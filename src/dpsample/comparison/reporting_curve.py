@@ -71,8 +71,9 @@ def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy
     """
     pws = Pws(sampling, privacy)
     most = float(pws.reported([sampling.largest])[0])
-    half = frequency_reaching(most / 2, sampling, privacy) or 1
-    i = np.unique(np.rint(np.geomspace(1, min(10 * half, sampling.largest), points)).astype(np.int64))
+    before = sampling.least - 1  # no key up to here is reported
+    half = (frequency_reaching(most / 2, sampling, privacy) or 1) - before
+    i = before + np.unique(np.rint(np.geomspace(1, min(10 * half, sampling.largest), points)).astype(np.int64))
     each = privacy if peers is None and isinstance(privacy, Privacy) else peers
     lines = {name: peer.reported(i) for name, peer in histograms(sampling, each)}
     return Curve(i, pws.reported(i), lines.get(SBH), lines.get(TIGHT), sampling.q(i))

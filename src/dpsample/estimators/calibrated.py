@@ -52,8 +52,9 @@ def estimate_sum(
     largest = 1 << (int(tally.cells[-1]) // grid + 2 * support_length(privacy)).bit_length()
     functionals = sum_functionals(scheme, of, round_up_key_count(tally.total, tuning), largest)
     total, variance = functionals.total, functionals.variance
-    inside = tally.cells <= scheme.table_tokens
-    places = tally.cells[inside] - 1
+    places = scheme.places(tally.cells)
+    inside = places < scheme.table_tokens
+    places = places[inside]
     far = scheme.posterior_means(
         tally.cells[~inside], [of, variance.function, functionals.covariance.function, functionals.residual_bias]
     )

@@ -61,22 +61,28 @@ class Calibration:
         """The distance between the table's frequencies."""
         return max(1, round(self._bin_width))
 
+    @property
+    def before(self) -> int:
+        """The last frequency before the table: no key of it, or of a lower one, is ever sampled."""
+        return self.sampling.least - 1
+
     @cached_property
     def _extent(self) -> _Extent:
-        support, end = support_length(self.privacy), self.sampling.largest
+        support, before = support_length(self.privacy), self.before
+        end = self.sampling.largest
         upto = 4 * support
         while True:  # a geometric search for where pi / q has settled
-            i = np.arange(1, min(upto, end) + 1, dtype=np.int64)
-            share = self.reported_share(i)
+            i = np.arange(before, min(before + upto, end) + 1, dtype=np.int64)
+            share = self.reported_share(i[1:])
             if share[-1] >= self.tuning.settled_share or upto >= min(end, 64 * support):
                 break
             upto *= 4
-        pi, unused = self.reporting.unused_growth(np.append(0, i))
+        pi, unused = self.reporting.unused_growth(i)
         identified = (unused > self.tuning.growth_tolerance * pi) | (pi >= 0.5)
-        threshold = int(i[np.argmax(identified)]) if identified.any() else len(i)
-        near = share[: threshold + self.tuning.unsettled_supports * support]
+        threshold = int(i[1 + np.argmax(identified)]) if identified.any() else int(i[-1])
+        near = share[: threshold - before + self.tuning.unsettled_supports * support]
         unsettled = np.flatnonzero(near < self.tuning.settled_share)
-        settled = int(unsettled[-1]) + 2 if len(unsettled) else 1
+        settled = before + (int(unsettled[-1]) + 2 if len(unsettled) else 1)
         last = min(max(settled, threshold) + support, end)
         return _Extent(threshold, last, min(last + support, end))
 
@@ -97,7 +103,8 @@ class Calibration:
     @cached_property
     def frequencies(self) -> Ints:
         """The table's frequencies; each stands for `spacing` of them."""
-        return np.arange((self.spacing + 1) // 2, self._extent.last_frequency + 1, self.spacing, dtype=np.int64)
+        first = self.before + (self.spacing + 1) // 2
+        return np.arange(first, self._extent.last_frequency + 1, self.spacing, dtype=np.int64)
 
     @cached_property
     def below(self) -> Any:
@@ -107,7 +114,16 @@ class Calibration:
     @property
     def table_tokens(self) -> int:
         """The number of tokens, in units of 1/grid, that the table has."""
+        return (int(self.frequencies[-1]) - self.before) * self.grid
+
+    @property
+    def last_token(self) -> int:
+        """The last token of the table, in units of 1/grid."""
         return int(self.frequencies[-1]) * self.grid
+
+    def places(self, cells: Ints) -> Ints:
+        """Return the places of tokens, in units of 1/grid, among those of the table; from `table_tokens` on beyond."""
+        return cells - self.before * self.grid - 1
 
     @property
     def feasible(self) -> bool:
@@ -116,14 +132,15 @@ class Calibration:
 
     def fits(self, grid: int) -> bool:
         """Whether the table fits into memory with this grid."""
-        return int(self.frequencies[-1]) * grid * support_length(self.privacy) <= self.tuning.table_limit
+        rows = int(self.frequencies[-1]) - self.before
+        return rows * grid * support_length(self.privacy) <= self.tuning.table_limit
 
     @cached_property
     def _supports(self) -> tuple[Floats, Floats, Floats]:
         """Of each of the table's tokens, over its support: its probability, and this over pi from the threshold on;
         and the sum of its probabilities from there on.
         """
-        cells = np.arange(1, self.table_tokens + 1, dtype=np.int64)
+        cells = self.before * self.grid + np.arange(1, self.table_tokens + 1, dtype=np.int64)
         frequencies, mass = supports(cells, self.reporting, self.grid)
         pi = self.reporting.probabilities(frequencies)
         above = (mass > 0) & (frequencies >= self.calibration_threshold)
@@ -134,12 +151,13 @@ class Calibration:
         """The probability of each token at each of the table's frequencies: [frequency, token]."""
         table = np.zeros((len(self.frequencies), self.table_tokens))
         mass, _, _ = self._supports
-        for start in range(1, int(self.frequencies[-1]) + 1):  # the first frequency of the next `grid` tokens
-            row = -(-(start - int(self.frequencies[0])) // self.spacing) if start > self.frequencies[0] else 0
-            offset = int(self.frequencies[row]) - start if row < len(self.frequencies) else mass.shape[1]
+        i = self.frequencies - self.before
+        for start in range(1, int(i[-1]) + 1):  # the first frequency of the next `grid` tokens
+            row = -(-(start - int(i[0])) // self.spacing) if start > i[0] else 0
+            offset = int(i[row]) - start if row < len(i) else mass.shape[1]
             columns = slice((start - 1) * self.grid, start * self.grid)
             rows = mass[columns, offset :: self.spacing].T
-            table[row : row + len(rows), columns] = rows[: len(self.frequencies) - row]
+            table[row : row + len(rows), columns] = rows[: len(i) - row]
         return table
 
     def laws_beyond(self, frequencies: Ints) -> list[TokenLaw]:
@@ -161,7 +179,7 @@ class Calibration:
     def bins(self) -> Ints:
         """The bin of each token whose value is corrected."""
         width = max(1, round(self._bin_width * self.grid))
-        return np.arange(self._extent.last_corrected * self.grid, dtype=np.int64) // width
+        return np.arange((self._extent.last_corrected - self.before) * self.grid, dtype=np.int64) // width
 
     @cached_property
     def binned_laws(self) -> Floats:
@@ -177,10 +195,11 @@ class Calibration:
     def posterior_mean_table(self, function: Function) -> Floats:
         """E[h / pi | token] for each of the table's tokens, as `posterior_means`."""
         _, weight, total = self._supports
-        last, length = int(self.frequencies[-1]), weight.shape[1]
-        values = function(np.minimum(np.arange(1, last + length, dtype=np.int64), self.sampling.largest))
+        rows, length = self.table_tokens // self.grid, weight.shape[1]
+        i = self.before + np.arange(1, rows + length, dtype=np.int64)
+        values = function(np.minimum(i, self.sampling.largest))
         # tokens of one first frequency have the same support
-        sums = weight.reshape(last, self.grid, length) @ sliding_window_view(values, length)[:, :, None]
+        sums = weight.reshape(rows, self.grid, length) @ sliding_window_view(values, length)[:, :, None]
         return np.divide(sums.reshape(-1), total, out=np.zeros(self.table_tokens), where=total > 0)
 
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
@@ -217,7 +236,7 @@ class Calibration:
     def frequency_weights(self) -> Floats:
         """Weights of the frequencies from the threshold on, by which all of them count alike."""
         i = self.frequencies[~self.below]
-        pi = self.reporting.probabilities(i)
+        pi, i = self.reporting.probabilities(i), i - self.before
         deviation = self.tuning.token_deviation / float(self.privacy.epsilon)
         variance = (i.astype(np.float64) ** 2 * (1 - pi) + deviation**2) / pi  # of one key's estimate, about
         return np.asarray(1 / (variance * i))

@@ -35,16 +35,17 @@ def narrow_quantile_intervals(
     """
     tuning = scheme.tuning
     at, values_upto, bias, number = cumulative_counts(scheme, least, round_up_key_count(tally.total, tuning))
-    inside = tally.cells <= len(scheme.bins)
-    cells, keys, far_keys = tally.cells[inside], tally.keys[inside], tally.keys[~inside]
-    one, far = number.table_values[cells - 1], number.values(tally.cells[~inside])
+    places = scheme.places(tally.cells)
+    inside = places < len(scheme.bins)
+    places, keys, far_keys = places[inside], tally.keys[inside], tally.keys[~inside]
+    one, far = number.table_values[places], number.values(tally.cells[~inside])
     total = float(one @ keys + far @ far_keys)
     lows, highs = (ends.copy() for ends in intervals)
     for n, share in enumerate(shares):
         picks = np.flatnonzero((at >= lows[n] - scheme.spacing) & (at <= highs[n]))
         if not len(picks) or highs[n] > at[-1]:
             continue
-        values = values_upto[picks][:, scheme.bins[cells - 1]]
+        values = values_upto[picks][:, scheme.bins[places]]
         upto = values @ keys
         values -= share * one
         square, fourth = (values**power @ keys + float((share * far) ** power @ far_keys) for power in (2, 4))
@@ -67,7 +68,7 @@ def narrow_quantile_intervals(
 def cumulative_counts(scheme: Calibration, least: int, keys: int) -> tuple[Ints, Floats, Floats, Functional]:
     """Frequencies; values of bins that count the keys from the least up to each; their bias; and the number of all."""
     i = scheme.frequencies[~scheme.below]
-    at = i[(i >= least) & (i * scheme.grid <= len(scheme.bins))]
+    at = i[(i >= least) & (scheme.places(i * scheme.grid) < len(scheme.bins))]
     targets = ((i >= least) & (i <= at[:, None])).astype(np.float64)
     values = scheme.bias_correction(-targets, scheme.tuning.bias_penalty * keys)
     bias = np.abs(values @ scheme.binned_laws.T - targets).max(1)

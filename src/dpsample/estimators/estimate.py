@@ -117,11 +117,14 @@ def estimate(
         notes.append(_extrapolation_note(calibrated, scheme.calibration_threshold))
     if not calibrated.rests_on_enough_keys:
         notes.append("the error rests on few keys: the interval is not guaranteed")
+    guaranteed = not notes
+    if sampling.least > 1:
+        notes.append(f"over keys of frequency {sampling.least:,} or more: the release leaves all others out")
     if (tally.weights == tally.keys).all():
         low = max(low, 0.0)
     low, high = min(low, value), max(high, value)
     error = calibrated.standard_error
-    return Estimate(value, error, low, high, level, bias, tally.total, detection_threshold, not notes, tuple(notes))
+    return Estimate(value, error, low, high, level, bias, tally.total, detection_threshold, guaranteed, tuple(notes))
 
 
 def _extrapolation_note(estimate: SumEstimate, threshold: int) -> str:

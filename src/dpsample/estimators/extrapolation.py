@@ -34,13 +34,13 @@ def kernels_of(total: Functional, keys: int) -> list[Kernel]:
 @lru_cache(maxsize=16)
 def _kernels(scheme: Calibration, keys: int) -> list[Kernel]:
     """The kernels of a scheme, the same for every sum: all of them, or none if some has no frequency."""
-    tuning, threshold = scheme.tuning, scheme.calibration_threshold
+    tuning, threshold = scheme.tuning, scheme.calibration_threshold - scheme.before
     widen = max(1.0, tuning.kernel_resolution / (float(scheme.privacy.epsilon) * tuning.kernel_width * threshold))
     kernels: list[Kernel] = []
     for place, ratio in zip(tuning.kernel_centres, tuning.kernel_density_ratios, strict=True):
         centre = math.log(threshold) + math.log(place) * widen
         functional = Functional(
-            scheme, _cosine(centre, tuning.kernel_width * widen), tuning.kernel_penalty_factor * keys
+            scheme, _cosine(centre, tuning.kernel_width * widen, scheme.before), tuning.kernel_penalty_factor * keys
         )
         inside = functional.function(scheme.frequencies[~scheme.below])
         # reported keys from below the threshold look like keys at it, and are counted
@@ -93,10 +93,11 @@ def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error
 def _missed(total: Functional, slope: Floats) -> Floats:
     """What the sum misses for a density of 1 at the threshold that falls with this power of the frequency below it."""
     scheme = total.scheme
-    density = (scheme.frequencies[scheme.below] / scheme.calibration_threshold) ** slope[..., None]
+    below = scheme.frequencies[scheme.below] - scheme.before
+    density = (below / (scheme.calibration_threshold - scheme.before)) ** slope[..., None]
     return np.asarray(density @ -total.bias[scheme.below] * scheme.spacing)
 
 
-def _cosine(centre: float, width: float) -> Function:
-    """A raised cosine in the logarithm of the frequency: 1 at the centre, 0 from the half-width on."""
-    return lambda i: (1 + np.cos(np.pi * np.clip((np.log(np.maximum(i, 1)) - centre) / width, -1, 1))) / 2
+def _cosine(centre: float, width: float, before: int) -> Function:
+    """A raised cosine in the logarithm of i - before: 1 at the centre, 0 from the half-width on."""
+    return lambda i: (1 + np.cos(np.pi * np.clip((np.log(np.maximum(i - before, 1)) - centre) / width, -1, 1))) / 2

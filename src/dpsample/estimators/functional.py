@@ -45,8 +45,9 @@ class Functional:
     def values(self, cells: Ints) -> Floats:
         """Return the value of each token; beyond the table, the uncorrected one."""
         values = np.empty(len(cells))
-        inside = cells <= len(self.table_values)
-        values[inside] = self.table_values[cells[inside] - 1]
+        places = self.scheme.places(cells)
+        inside = places < len(self.table_values)
+        values[inside] = self.table_values[places[inside]]
         values[~inside] = self.scheme.posterior_means(cells[~inside], [self.function])[:, 0]
         return values
 

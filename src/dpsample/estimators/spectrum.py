@@ -91,7 +91,7 @@ class Spectrum:
 
     def _noise(self, shares: Floats) -> Ints:
         """Quantiles of the difference between a frequency drawn from the posterior of a key's token and the key's."""
-        law = _posterior(self.scheme, np.array([self.scheme.table_tokens]))[1][0]
+        law = _posterior(self.scheme, np.array([self.scheme.last_token]))[1][0]
         step = -(-len(law) // self.scheme.tuning.noise_points)
         law = np.add.reduceat(law, np.arange(0, len(law), step))
         upto = np.cumsum(np.convolve(law, law[::-1]))
@@ -111,7 +111,7 @@ def spectrum(tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, tunin
 
 @lru_cache(maxsize=32)
 def _spectrum(tally: Tally, scheme: Calibration) -> Spectrum:
-    inside = tally.cells <= scheme.table_tokens
+    inside = tally.cells <= scheme.last_token
     parts = [(*_posterior(scheme, tally.cells[inside]), tally.keys[inside])]
     if not inside.all():
         parts.append((*_posterior_beyond_table(scheme, tally.cells[~inside]), tally.keys[~inside]))
@@ -133,7 +133,7 @@ def _variance_increments(probabilities: Floats) -> Floats:
 
 def _posterior_beyond_table(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
     """The posteriors of tokens beyond the table, which are shifts of one another, at some points each."""
-    frequencies, probabilities = _posterior(scheme, np.array([scheme.table_tokens]))
+    frequencies, probabilities = _posterior(scheme, np.array([scheme.last_token]))
     upto = np.cumsum(probabilities[0])
     points = min(scheme.tuning.posterior_points, max(1, scheme.tuning.posterior_limit // len(cells)))
     at = np.unique(np.searchsorted(upto, (np.arange(points) + 0.5) / points * upto[-1]))

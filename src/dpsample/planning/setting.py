@@ -41,7 +41,7 @@ class Setting:
         check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
         if self.discover is not None:
             self._check_discovery()
-            capacity_cap(self.users.one_key())  # refuses what leaves nothing to the keys
+            capacity_cap(self.users.one_key(), self.sampling)  # refuses what leaves nothing to the keys
             if self.discover == "many-keys" and self.users.many_keys(2) is None:
                 raise InvalidValue(
                     "many keys of each user need a larger part of epsilon",
@@ -137,3 +137,16 @@ def check_sampling_or_size(sampling: Sampling | None, size: Any) -> None:
             "both",
             "leave one out; SampleSize(size, scheme, power, cap) says how a sample of that size is drawn",
         )
+
+
+def kept_from(at_least: int | None, sampling: Sampling | None, size: Any = None) -> Sampling:
+    """Return the sampling, or the one that keeps all keys from a frequency on."""
+    if at_least is None:
+        return sampling or KeepAll()
+    if size is not None or sampling not in (None, KeepAll()):
+        raise InvalidValue(
+            "at_least is for releases of all keys: a sample leaves keys out by its own rule",
+            "at_least with sampling, or with a size",
+            "leave one of them out",
+        )
+    return KeepAll(at_least)

@@ -23,7 +23,7 @@ from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
-from dpsample.scheme.sampling import Floats, KeepAll
+from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
 SIZES = (100, 1000)  # numbers of users for which the errors of counts are stated
 _NEAR = 1.5  # a key within this factor of such a number stands for it
@@ -39,7 +39,7 @@ def possible_keys(users: Frequencies, privacy: Privacy) -> float:
     >>> round(possible_keys(Frequencies.of({10: 5, 1000: 2}), Privacy(1, 1e-6)), 3)
     2.064
     """
-    return _expected_keys(users, Privacy(privacy.epsilon, privacy.delta))
+    return _expected_keys(users, KeepAll(), Privacy(privacy.epsilon, privacy.delta))
 
 
 class UserNumbers(Protocol):
@@ -114,33 +114,34 @@ def forecast_users(numbers: UserNumbers, setting: Setting) -> UsersForecast:
     ways: list[Way] = []
     for counted in (False, True):
         own = replace(setting, keys_only=not counted, count_share=setting.count_share if counted else None)
-        ways += _ways(numbers, own.users, counted)
+        ways += _ways(numbers, own.users, counted, setting.sampling)
     return UsersForecast(setting, numbers.users, possible_keys(numbers.users, setting.privacy), tuple(ways))
 
 
-def _ways(numbers: UserNumbers, budget: UserBudget, counted: bool) -> Iterator[Way]:
+def _ways(numbers: UserNumbers, budget: UserBudget, counted: bool, sampling: Sampling) -> Iterator[Way]:
     """One key of each user, and many if that is possible."""
     one_key = budget.one_key()
-    full = capacity_cap(one_key)
+    full = capacity_cap(one_key, sampling)
     look = numbers.look(full, budget.privacy.share(budget.look))
-    chosen = choose_method(budget, look)
+    chosen = choose_method(budget, look, None, sampling)
     options: list[tuple[Method, int, int, PerKey]] = [("one-key", full, 1, one_key)]
-    keys = choose_method(budget, look, "many-keys")[1] if budget.many_keys(2) is not None else 1
-    many = budget.many_keys(keys) if keys > 1 else None
+    most = choose_method(budget, look, "many-keys", sampling)[1] if budget.many_keys(2) is not None else 1
+    many = budget.many_keys(most) if most > 1 else None
     if many is not None:
-        options.append(("many-keys", keys, keys, many))
+        options.append(("many-keys", most, most, many))
     for method, number, keys_each, each in options:
         found = numbers.frequencies(method, number)
-        threshold = frequency_reaching(LIKELY, KeepAll(), each)
-        way = Way(method, counted, keys_each, _expected_keys(found, each), threshold, chosen == (method, keys_each))
+        threshold = frequency_reaching(LIKELY, sampling, each)
+        keys = _expected_keys(found, sampling, each)
+        way = Way(method, counted, keys_each, keys, threshold, chosen == (method, keys_each))
         if counted and threshold is not None:
             values, errors = numbers.count_errors(method, number, threshold, budget)
             way = replace(way, errors=tuple(_relative_error(values, errors, size) for size in SIZES))
         yield way
 
 
-def _expected_keys(frequencies: Frequencies, each: PerKey) -> float:
-    return float(frequencies.counts @ reporting_probabilities(frequencies.values, KeepAll(), each))
+def _expected_keys(frequencies: Frequencies, sampling: Sampling, each: PerKey) -> float:
+    return float(frequencies.counts @ reporting_probabilities(frequencies.values, sampling, each))
 
 
 def _relative_error(values: Floats, errors: Floats, size: int) -> float | None:

@@ -30,7 +30,8 @@ def explain_sampling(sampling: Sampling) -> str:
     a key of frequency i was sampled with probability 1 - exp(-0.0001 i) (threshold ppswor)
     """
     if isinstance(sampling, KeepAll):
-        return "all keys were kept"
+        kept = f" of frequency {sampling.at_least:,} or more were kept, and no others"
+        return f"all keys{kept if sampling.at_least > 1 else ' were kept'}"
     if isinstance(sampling, CustomSampling):
         return "a key was sampled with a probability that its user defined for each frequency"
     assert isinstance(sampling, Ppswor | Priority)
@@ -194,6 +195,8 @@ def frequency_words(terms: "Terms") -> str:
 def explain_reporting(terms: "Terms") -> str:
     """State which frequencies are reported with probability 10, 50 and 99 %, and what a frequency is."""
     words = explain_visibility(terms.sampling, terms.per_key)
+    if terms.sampling.least > 1:
+        words += f"; no key of fewer than {terms.sampling.least:,} {terms.unit}s is reported"
     return words if terms.unit == "element" else f"{words}; frequency here is the {frequency_words(terms)}"
 
 

@@ -99,7 +99,7 @@ def count_found(
     """Count the users of keys that were discovered, which come in the order of keys."""
     least = frequency_reaching(0.5, terms.sampling, terms.per_key)
     measured = count_users(engine, source, found, least or 1, budget, coins, after)
-    rows = counted(found, measured.values, measured.errors)
+    rows = counted(found, measured.values, measured.errors, terms.sampling.least)
     terms = replace(terms, keys_only=False, counts=measured.counts)
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
 

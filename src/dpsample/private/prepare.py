@@ -92,7 +92,7 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
 def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema) -> Plan:
     """Look, choose a method, and let users give their keys. What users gave stays with the engine."""
     budget = request.setting.users
-    full = capacity_cap(budget.one_key())
+    full = capacity_cap(budget.one_key(), request.setting.sampling)
     given = engine.assigned(request.source, full, coins, request.prior, keep_pairs=bool(budget.counts))
     try:
         return _discovery_plan(engine, request, coins, keys, given)
@@ -103,19 +103,20 @@ def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys
 
 
 def _discovery_plan(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema, given: Assigned) -> Plan:
-    budget, source = request.setting.users, request.source
+    budget, source, sampling = request.setting.users, request.source, request.setting.sampling
     each: PerKey = budget.one_key()
     look, total = None, None
     method: tuple[Method, int] = ("one-key", 1)
     if budget.look:
         look = look_at(given.sizes, budget.privacy.share(budget.look), coins)
         wanted = request.setting.discover
-        method = choose_method(budget, look, "many-keys" if wanted == "many-keys" else None)
+        method = choose_method(budget, look, "many-keys" if wanted == "many-keys" else None, sampling)
     if budget.total:
         assert look is not None
         total = _total_of_keys(given.kept(look.most), look.most, budget, coins)
     if method[0] == "one-key":
-        gave, discovery = given.source, Discovery("one-key", 1, capacity_cap(each), look, request.prior is not None)
+        full = capacity_cap(each, sampling)
+        gave, discovery = given.source, Discovery("one-key", 1, full, look, request.prior is not None)
     else:
         if given.pairs is None:
             engine.forget(given.source)
@@ -124,7 +125,7 @@ def _discovery_plan(engine: Engine, request: Request, coins: CoinSource, keys: p
         each, discovery = steps, Discovery("many-keys", method[1], look=look)
     terms = Terms(
         budget.privacy,
-        KeepAll(),
+        sampling,
         source.key,
         keys_only=True,
         unit="user",
@@ -134,7 +135,7 @@ def _discovery_plan(engine: Engine, request: Request, coins: CoinSource, keys: p
         discovery=discovery,
     )
     users, assigned = budget if budget.counts else None, given if given.pairs is not None else None
-    return Plan(Counting(gave, keys, KeepAll()), terms, users, assigned)
+    return Plan(Counting(gave, keys, sampling), terms, users, assigned)
 
 
 def _total_of_keys(truth: int, most: int, budget: UserBudget, coins: CoinSource) -> Total:

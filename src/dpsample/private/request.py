@@ -19,12 +19,12 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
-from dpsample.planning.setting import Discover, Setting, check_sampling_or_size
+from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
 from dpsample.privacy import Privacy
 from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
 from dpsample.release.terms import COUNT_COLUMNS, check_keys
-from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
+from dpsample.scheme.sampling import Ppswor, Sampling
 
 Strategy = Literal["auto", "aggregate", "two-pass"]
 
@@ -35,6 +35,7 @@ class Options(TypedDict, total=False):
     """The options of a release, in Python, on the command line and on a cluster alike."""
 
     sampling: Sampling | None  # how keys are sampled; by default all are kept
+    at_least: int | None  # no key of a lower frequency is reported
     size: int | SampleSize | None  # a sample of about this many keys, instead of a sampling with its tau
     user: str | None  # the column of the user: users are protected instead of elements
     max_keys_per_user: int | None  # a contribution bound: each user keeps this many keys, chosen at random
@@ -115,11 +116,12 @@ class Request:
         source, part = part_of_source(source, options.pop("part", None), options.pop("part_vouched", None))
         sampling, size = options.pop("sampling", None), options.pop("size", None)
         check_sampling_or_size(sampling, size)
+        sampling = kept_from(options.pop("at_least", None), sampling, size)
         max_keys = options.pop("max_keys_per_user", None)
         unbounded: Discover | None = "ask" if source.user is not None and max_keys is None else None
         setting = Setting(
             privacy,
-            sampling or KeepAll(),
+            sampling,
             SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size,
             max_keys,
             options.pop("total", False),

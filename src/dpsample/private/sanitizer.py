@@ -41,7 +41,7 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
     array([1])
     """
     if isinstance(sampling, KeepAll):
-        return np.flatnonzero(frequencies > 0)
+        return np.flatnonzero(frequencies >= sampling.at_least)
     words = coins.first(len(frequencies))
     u = _uniform(words)
     q = sampling.q(frequencies)

@@ -22,7 +22,6 @@ from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import check_frequency, grouped, reported_keys
-from dpsample.scheme.sampling import Floats
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -85,7 +84,7 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     """Estimate the number of users of each selected key, in the order of the release."""
     level = check_level(level)
     keys = CountedKeys.selected(release, where, attributes)
-    columns = np.maximum(keys.values, 1), keys.errors, *keys.intervals(level)
+    columns = np.maximum(keys.values, keys.least), keys.errors, *keys.intervals(level)
     return listing(release, keys.rows, columns, level, f"{len(keys):,} reported keys, each by itself")
 
 
@@ -155,7 +154,7 @@ def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
         return _nothing(release, level)
     value, error = float(keys.weights @ keys.values), _error(keys)
     reach = margin(level) * error
-    least = _least(keys.weights)
+    least = _least(keys)
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
     notes = (_unreported_note(release, "this sum"),)
     return _estimate(release, keys, value, error, low, high, level, notes)
@@ -185,7 +184,7 @@ def _mean(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     if weight <= 0:
         return _nothing(release, level, value=math.nan)
     value, error = float(keys.weights @ keys.values) / weight, _error(keys) / weight
-    reach, least = margin(level) * error, _least(keys.weights) / weight
+    reach, least = margin(level) * error, _least(keys) / weight
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
     notes = (f"over all reported keys; {_unreported_note(release, 'it')}",)
     return _estimate(release, keys, value, error, low, high, level, notes)
@@ -235,9 +234,9 @@ def _error(keys: CountedKeys, chosen: Any = slice(None)) -> float:
     return math.hypot(float(np.linalg.norm(own[chosen])), float(np.linalg.norm(common)))
 
 
-def _least(weights: Floats) -> float:
-    """The least that a sum over keys can be, since each has a user."""
-    return float(weights.sum()) if (weights >= 0).all() else -math.inf
+def _least(keys: CountedKeys) -> float:
+    """The least that a sum over keys can be, since each has so many users."""
+    return float(keys.weights @ keys.least) if (keys.weights >= 0).all() else -math.inf
 
 
 def _estimate(

@@ -2,7 +2,7 @@
 
 The number of users of a key was measured with an error that is normal. So it has an interval, and so have all of them
 at once: with a level of 1 - a / n for each of n keys, all n intervals hold together with a level of 1 - a, whatever the
-errors have in common (Bonferroni). A reported key has a user.
+errors have in common (Bonferroni). A reported key has a user, or as many as the release asks for.
 
 Such intervals are long. Shorter ones do not all hold; but of independent ones, each of which misses with a probability
 of at most p, no more miss than a binomial number of as many keys. `Reached` has bounds of both kinds.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsample.errors import InvalidValue
+from dpsample.exact import MAX_FREQUENCY
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints
@@ -59,6 +60,7 @@ class CountedKeys:
     errors: Floats
     groups: Ints
     common: Floats
+    least: Ints  # the number of users that it has at least, as is public
 
     @classmethod
     def of(cls, release: "Release", rows: Ints, weights: Floats) -> "CountedKeys":
@@ -68,7 +70,8 @@ class CountedKeys:
         shared = counts.groups if counts and counts.groups else ((0.0, 0.0),)
         least, relative = (np.array(column) for column in zip(*shared, strict=True))
         groups = np.maximum(np.searchsorted(least, measured, side="right") - 1, 0)
-        return cls(rows, weights, measured, errors, groups, np.maximum(measured, least[groups]) * relative[groups])
+        common = np.maximum(measured, least[groups]) * relative[groups]
+        return cls(rows, weights, measured, errors, groups, common, np.full(len(rows), release.sampling.least))
 
     @classmethod
     def selected(cls, release: "Release", where: Where, attributes: Attributes) -> "CountedKeys":
@@ -86,15 +89,16 @@ class CountedKeys:
     def intervals(self, level: float, keys: int = 1) -> tuple[Floats, Floats]:
         """Return the interval of each key, in whole users; with the number of `keys`, those of all keys at once."""
         reach = margin(level, max(keys, 1)) * self.errors
-        return np.maximum(np.floor(self.values - reach), 1), np.maximum(np.ceil(self.values + reach), 1)
+        low, high = np.floor(self.values - reach), np.ceil(self.values + reach)
+        return np.maximum(low, self.least), np.maximum(high, self.least)
 
     def reaching(self, frequency: int) -> Floats:
-        """Return the probability that each key has at least so many users, given that it has one.
+        """Return the probability that each key has at least so many users, given what is public of it.
 
-        By the normal law around what was measured, cut off below one user.
+        By the normal law around what was measured, cut off below the least number of users.
         """
-        users, user = (normal_probability((self.values - least + 0.5) / self.errors) for least in (frequency, 1))
-        return np.clip(users / np.maximum(user, 1e-300), 0, 1) if frequency > 1 else np.ones(len(self))
+        many, some = (normal_probability((self.values - n + 0.5) / self.errors) for n in (frequency, self.least))
+        return np.where(frequency > self.least, np.clip(many / np.maximum(some, 1e-300), 0, 1), 1.0)
 
     def place_of(self, release: "Release", key: Any) -> int:
         """Find a key among these."""
@@ -121,9 +125,10 @@ class Reached:
         reaches = (*_REACHES, -NormalDist().inv_cdf(tail / max(len(keys), 1)))
         self._bounds = [
             _Bound(
-                np.sort(np.maximum(np.floor(keys.values - c * keys.errors), 1)),
-                np.sort(np.maximum(np.ceil(keys.values + c * keys.errors), 1)),
+                np.sort(np.maximum(np.floor(keys.values - c * keys.errors), keys.least)),
+                np.sort(np.maximum(np.ceil(keys.values + c * keys.errors), keys.least)),
                 most_false(len(keys), NormalDist().cdf(-c), tail) if c in _REACHES else np.zeros(len(keys) + 1, int),
+                float(keys.least.min(initial=MAX_FREQUENCY)),
             )
             for c in reaches
         ]
@@ -152,6 +157,7 @@ class _Bound:
     lows: Floats
     highs: Floats
     false: Ints
+    least: float  # that any key has
 
     def fewest(self, users: int) -> int:
         return self._least(len(self.lows) - int(np.searchsorted(self.lows, users)))
@@ -161,7 +167,7 @@ class _Bound:
 
     def low(self, place: int) -> float:
         seeming = place + 1 + int(self.false[len(self.lows) - place])
-        return float(self.lows[-seeming]) if seeming <= len(self.lows) else 1.0
+        return float(self.lows[-seeming]) if seeming <= len(self.lows) else self.least
 
     def high(self, place: int) -> float:
         below = len(self.highs) - place  # keys up to this one, from the smallest on

@@ -58,8 +58,8 @@ def quantiles(
         low = np.maximum([reached.low(place) for place in _from_the_top(p, most)], least)
         high = np.maximum([reached.high(place) for place in _from_the_top(p, fewest)], least)
         low, high = np.minimum(low, high), np.maximum(low, high)  # bounds that miss may cross
-        likely = int((np.maximum(keys.values, 1) >= least).sum())
-        value = np.sort(np.maximum(keys.values, 1))[::-1][_from_the_top(p, likely)].clip(low, high)
+        likely = int((np.maximum(keys.values, keys.least) >= least).sum())
+        value = np.sort(np.maximum(keys.values, keys.least))[::-1][_from_the_top(p, likely)].clip(low, high)
         columns = [value, (high - low) / (2 * margin(level)), low, high]
         note = "these intervals are conservative: how much of the spread is noise is not known"
     over = "over all reported keys" if least == 1 else f"over reported keys of {least:,} users or more"
@@ -92,7 +92,7 @@ def top(
         return listing(release, order, [np.zeros(0)] * 5, level, "no reported key is selected")
     listed = keys.at(order)
     low, high, rivals = _listed_intervals(keys, listed, level)
-    columns = np.maximum(listed.values, 1), listed.errors, low, high, _in_the_top(keys, order, k)
+    columns = np.maximum(listed.values, listed.least), listed.errors, low, high, _in_the_top(keys, order, k)
     if rivals > len(listed):
         note += f"; {rivals:,} compete for the list, and those on it may be measured too high: intervals allow for it"
     return listing(release, listed.rows, columns, level, note)

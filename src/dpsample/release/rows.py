@@ -69,7 +69,7 @@ def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa
         if terms.grid is not None:
             _check_numbers(batch, terms.grid, rows)
         if terms.counts is not None:
-            _check_counts(batch, rows)
+            _check_counts(batch, terms.sampling.least, rows)
         last = [key[-1:] for key in keys]
         rows += batch.num_rows
         yield batch
@@ -105,9 +105,9 @@ def _check_numbers(batch: pa.RecordBatch, grid: int, rows: int) -> None:
         )
 
 
-def _check_counts(batch: pa.RecordBatch, rows: int) -> None:
+def _check_counts(batch: pa.RecordBatch, least: int, rows: int) -> None:
     estimate, low, high, measured, error = (batch.column(name).to_numpy(zero_copy_only=False) for name in COUNT_COLUMNS)
-    good = np.isfinite(measured) & (error > 0) & np.isfinite(error) & (low >= 1) & (low <= estimate)
+    good = np.isfinite(measured) & (error > 0) & np.isfinite(error) & (low >= least) & (low <= estimate)
     good &= (estimate <= high) & np.isfinite(high)
     if not good.all():
         raise InvalidValue(
@@ -117,16 +117,17 @@ def _check_counts(batch: pa.RecordBatch, rows: int) -> None:
         )
 
 
-def counted(keys: pa.Table, values: Floats, errors: Floats) -> pa.Table:
+def counted(keys: pa.Table, values: Floats, errors: Floats, least: int = 1) -> pa.Table:
     """Append numbers of users to keys: what was measured, its error, and whole numbers to read, with 95 % intervals.
 
-    A key that was reported has a user, so estimates and bounds are at least 1; `measured` may be lower.
+    A key that was reported has a user, or as many as are asked for: estimates and bounds are at least so many, while
+    `measured` may be lower.
     """
     margin = NormalDist().inv_cdf(0.975) * errors
     columns = (
-        np.maximum(np.rint(values), 1),
-        np.maximum(np.floor(values - margin), 1),
-        np.maximum(np.ceil(values + margin), 1),
+        np.maximum(np.rint(values), least),
+        np.maximum(np.floor(values - margin), least),
+        np.maximum(np.ceil(values + margin), least),
         np.round(values, 3),
         np.maximum(np.round(errors, 3), 0.001),
     )

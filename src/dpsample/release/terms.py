@@ -19,7 +19,7 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import check_grid
 
-VERSION: Final = 4  # the newest version of release files; a file states the oldest one that has all it needs
+VERSION: Final = 5  # the newest version of release files; a file states the oldest one that has all it needs
 TOKEN_COLUMNS: Final = ("token", "estimate")
 COUNT_COLUMNS: Final = ("estimate", "low", "high", "measured", "standard_error")  # of counted users
 
@@ -161,6 +161,8 @@ class Terms:
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
+        if self.sampling.least > 1:
+            return 5
         if self.discovery is not None:
             return 4
         if "part" in optional or self.privacy.definition or not isinstance(self.per_key, Privacy):

@@ -232,7 +232,8 @@ class KeyCertificate:
 
     def __str__(self) -> str:
         if isinstance(self.per_key, KeyNoise):
-            below = f"{1 - self.per_key.offset}{', with a token of at least 1' if self.per_key.offset else ''}"
+            least, offset = self.sampling.least, self.per_key.offset
+            below = f"{least - offset}{f', with a token of at least {least}' if offset else ''}"
             what = f"{self.per_key}: at every frequency the same symmetric table, shifted, and cut off below {below}"
         elif isinstance(self.per_key, RenyiSteps):
             what = f"{self.per_key}, outside of a probability of {float(self.per_key.delta):.3g}, for {self.sampling}"

@@ -22,7 +22,7 @@ from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 from dpsample.scheme.tokens import support_length
 
 _MOST = 0.01  # of delta', above which a privacy is none
@@ -38,6 +38,10 @@ class Strided(Sampling):
     @property
     def largest(self) -> int:  # noqa: D102
         return self.sampling.largest // self.k
+
+    @property
+    def least(self) -> int:  # noqa: D102
+        return -(-self.sampling.least // self.k)
 
     @property
     def monotone(self) -> bool:  # noqa: D102
@@ -78,7 +82,9 @@ def strided(sampling: Sampling, privacy: PerKey, rows: int) -> tuple[Sampling, P
     """
     k = min(round(support_length(privacy) / rows), sampling.largest)
     if not isinstance(privacy, Privacy):
-        return (sampling, privacy.strided(k), k) if k > 1 and isinstance(privacy, KeyNoise) else (sampling, privacy, 1)
+        if k <= 1 or not isinstance(privacy, KeyNoise):
+            return sampling, privacy, 1
+        return KeepAll(-(-sampling.least // k)), privacy.strided(k), k
     epsilon, delta = float(privacy.epsilon), float(privacy.delta)
     if k > 1:
         k = min(k, math.floor(math.log1p(_MOST * math.expm1(epsilon) / delta) / epsilon))

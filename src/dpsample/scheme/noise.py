@@ -8,6 +8,8 @@ frequencies. The table is symmetric, and made of integers: a token is drawn by c
 With an offset m, a key is reported if i - z is at least 1 - m, and its token is the larger of i - z and 1. A token
 never exceeds the frequency. A key that only this user has is reported with the probability of m + 1 cells, and the end
 of the table, which costs delta for all other keys, is smaller.
+
+If no key below a frequency of n is kept, all of this holds of i - n + 1, and n - 1 is added to the tokens.
 """
 
 import math
@@ -154,20 +156,23 @@ class NoiseReporting(Reporting):
             raise InvalidValue("bounded noise is for all keys", f"{sampling}", "choose another method for samples")
         self.sampling, self.per_key, self.noise = sampling, noise, noise
         self.bits, self.one, self.delta = BITS, 1 << BITS, noise.half[0]
-        self.binding: Ints = np.arange(1, noise.cells, dtype=np.int64)
+        self._shift = sampling.at_least - 1
+        self.binding: Ints = np.arange(1, noise.cells, dtype=np.int64) + self._shift
         self.delicate = self.binding
 
     @property
     def constant_from(self) -> int:  # noqa: D102
-        return self.noise.cells
+        return self.noise.cells + self._shift
 
     def pi(self, i: int) -> int:  # noqa: D102
-        return self.noise.cuts[min(i + self.noise.offset, self.noise.cells) if i else 0]
+        i -= self._shift
+        return self.noise.cuts[min(i + self.noise.offset, self.noise.cells) if i > 0 else 0]
 
     def _reported_cells(self, frequencies: Ints) -> Ints:
-        """With how many of the first cells a key is reported: none if it does not exist."""
-        last = np.minimum(frequencies, self.noise.cells - self.noise.offset) + self.noise.offset
-        return np.where(frequencies > 0, last, 0)
+        """With how many of the first cells a key is reported: none if it is not kept."""
+        i = frequencies - self._shift
+        last = np.minimum(i, self.noise.cells - self.noise.offset) + self.noise.offset
+        return np.where(i > 0, last, 0)
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
         reported = self._reported_cells(as_frequencies(frequencies))
@@ -186,21 +191,21 @@ class NoiseReporting(Reporting):
         >>> [[round(10 * cut / reporting.one) for cut in reporting.cuts(i)] for i in (1, 2, 3, 9)]
         [[3], [1, 7], [1, 3, 9], [1, 3, 7, 9, 10]]
         """
-        cuts = self.noise.cuts
-        return (*cuts[1:frequency], self.pi(frequency)) if frequency < self.noise.cells else cuts[1:]
+        cuts, i = self.noise.cuts, max(frequency - self._shift, 0)
+        return (*cuts[1:i], self.pi(frequency)) if i < self.noise.cells else cuts[1:]
 
     def boundaries(self, frequency: int) -> Floats:
         """S at x = i, i - 1, ... down to 0, or to where it is 1."""
-        below, offset = self.noise.below, self.noise.offset
-        if frequency >= self.noise.cells or not offset:
-            return below[: min(frequency, self.noise.cells) + 1]
-        return np.append(below[:frequency], below[min(frequency + offset, self.noise.cells)])
+        below, offset, i = self.noise.below, self.noise.offset, max(frequency - self._shift, 0)
+        if i >= self.noise.cells or not offset:
+            return below[: min(i, self.noise.cells) + 1]
+        return np.append(below[:i], below[min(i + offset, self.noise.cells)])
 
     def tails(self, frequencies: Ints) -> tuple[Floats, Floats]:
         """S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
         below, cells = self.noise.below, self.noise.cells
         k, last = np.arange(cells + 1)[:, None], self._reported_cells(frequencies)
-        reached = np.where(k < frequencies, k, last)
+        reached = np.where(k < frequencies - self._shift, k, last)
         return below[reached], below[cells - reached] - below[cells - last]
 
     def columns(self, tokens: Ints, window: int) -> tuple[Floats, Floats]:
@@ -209,13 +214,13 @@ class NoiseReporting(Reporting):
         mass, above = np.zeros((n + 1, 1)), np.ones((n + 1, 1))
         mass[:cells, 0], above[:cells, 0] = self.noise.probabilities, self.noise.below[:-1]
         all_mass = np.repeat(mass, tokens.size, 1)
-        # token 1 stands for all differences from 1 down to 1 - offset
+        # the lowest token stands for all differences from it down to it - offset
         for more in range(1, self.noise.offset + 1):
-            all_mass[:-more, tokens == 1] += mass[more:]
+            all_mass[:-more, tokens == 1 + self._shift] += mass[more:]
         return all_mass, np.repeat(above, tokens.size, 1)
 
     def locate(self, frequencies: Ints, v: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the token whose boundaries enclose v, and these."""
-        below, lowest = self.noise.below, frequencies - 1
+        below, lowest = self.noise.below, frequencies - self._shift - 1
         k = np.minimum(np.searchsorted(below, v, side="right") - 1, np.minimum(self.noise.cells - 1, lowest))
         return frequencies - k, below[k], below[np.where(k == lowest, self._reported_cells(frequencies), k + 1)]

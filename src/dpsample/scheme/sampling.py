@@ -20,6 +20,7 @@ from dpsample.errors import InvalidValue, attempt
 from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 
 MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
+MOST_AT_LEAST = 1 << 50  # so that all tokens around it are floats, and fit an int64 in units of 1/grid
 MAX_WIDTH = 16  # units that the bounds of q are apart, at most; a certificate rests on it
 _ULP = 2.0**-53
 _LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
@@ -83,6 +84,11 @@ class Sampling(ABC):
         return MAX_FREQUENCY
 
     @property
+    def least(self) -> int:
+        """The least frequency whose keys may be sampled."""
+        return 1
+
+    @property
     def monotone(self) -> bool:
         """Whether `bounds` are known not to decrease. A function is known only where it was called."""
         return True
@@ -132,23 +138,40 @@ class Sampling(ABC):
 class KeepAll(Sampling):
     """No sampling: every key is kept, q = 1. The release is a private histogram.
 
-    >>> KeepAll().q([0, 1, 5])
-    array([0., 1., 1.])
+    With `at_least`, keys of a lower frequency are left out, q = 0: no release has any of them.
+
+    >>> KeepAll().q([0, 1, 5]), KeepAll(at_least=5).q([0, 1, 5])
+    (array([0., 1., 1.]), array([0., 0., 1.]))
     """
 
+    at_least: int = 1
     name: ClassVar[str] = "keep all"
 
+    def __post_init__(self) -> None:
+        n = self.at_least
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_LEAST:
+            raise InvalidValue(
+                "at_least is a whole number from 1 to 2**50", repr(n), "give the frequency from which on keys are kept"
+            )
+
+    @property
+    def least(self) -> int:  # noqa: D102
+        return self.at_least
+
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return (as_frequencies(frequencies) > 0).astype(np.float64)
+        return (as_frequencies(frequencies) >= self.at_least).astype(np.float64)
 
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return np.equal(as_frequencies(frequencies), 0).astype(np.float64)
+        return (as_frequencies(frequencies) < self.at_least).astype(np.float64)
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
-        return (1 << bits, 1 << bits) if frequency > 0 else (0, 0)
+        return (1 << bits, 1 << bits) if frequency >= self.at_least else (0, 0)
+
+    def __repr__(self) -> str:
+        return f"KeepAll({f'at_least={self.at_least}' if self.at_least > 1 else ''})"
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
-        return {"scheme": self.name}
+        return {"scheme": self.name, **({"at_least": self.at_least} if self.at_least > 1 else {})}
 
 
 @dataclass(frozen=True, init=False, repr=False)

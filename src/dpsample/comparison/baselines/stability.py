@@ -51,7 +51,7 @@ class StabilityHistogram:
     def __post_init__(self) -> None:
         s = self.sampling
         plain = isinstance(s, Ppswor | Priority) and s.power == 1 and s.cap is None
-        if not (plain or isinstance(s, KeepAll)):
+        if not (plain or s == KeepAll()):
             raise InvalidValue(
                 "sampled SbH is stated for KeepAll, and for Ppswor and Priority by the frequency itself",
                 f"{s!r}",

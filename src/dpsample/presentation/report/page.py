@@ -348,6 +348,8 @@ def _reported(content: Content) -> Markup:
     sampled = not isinstance(content.terms.sampling, KeepAll)
     users, words_of = content.terms.unit == "user", frequency_words(content.terms)
     more = "" if users else "No private scheme has a larger reporting probability at any frequency."
+    if content.terms.sampling.least > 1:
+        more = f"It is 0 below {content.terms.sampling.least:,}: the release leaves these keys out."
     if sampled:
         more = "It includes sampling: a key that was not sampled was not reported."
     grows = f"The reporting probability of a key grows with {'the' if users else 'its'} {words_of}. "
