@@ -26,7 +26,7 @@ from support import refused as refused
 
 collect_ignore = ["vectors/make.py"]  # run once, by hand
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40, print_blob=False)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25, print_blob=False)
 settings.load_profile("repeatable")
 
 

@@ -238,7 +238,7 @@ def test_an_interrupted_run_leaves_no_output(sent: signal.Signals, tmp_path: Pat
 
 @pytest.mark.filterwarnings("ignore::dpsample.PrivacyWarning")
 @settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_fuzzed_parameters_never_show_a_traceback(data: st.DataObject, tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def shared() -> Iterator[SharedEngine]:
 
 
 @settings(
-    max_examples=700, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_fuzzed_files_never_show_a_traceback_nor_their_content(

@@ -46,7 +46,7 @@ from test_report import blocks, data, seen
 BUDGET = UserBudget(Privacy(5, "1e-5"), look=LOOK_SHARE, counts=COUNT_SHARE)
 LOOK = Look((9000, 500, 20, *[0] * (len(Look.EDGES) - 3)), BUDGET.privacy.share(LOOK_SHARE))
 NOISE = tuple(VectorNoise.of(BUDGET.square * share, BUDGET.aside, 1) for share in COUNT_PARTS.values())
-DRAWS = 600
+DRAWS = 300
 BAND = 5.4  # deviations
 
 
@@ -429,7 +429,7 @@ def test_intervals_that_depend_on_the_order_hold(kind: str, monkeypatch: pytest.
     monkeypatch.setattr(CountedKeys, "selected", plainly_selected)
     generator = np.random.default_rng(8)
     users, errors = truths(generator, kind)
-    draws, k, shares = 400, 5, [0.1, 0.5, 0.9]
+    draws, k, shares = 200, 5, [0.1, 0.5, 0.9]
     band = BAND * math.sqrt(0.9 * 0.1 / draws)
     expected = np.sort(users)[[math.ceil(p * len(users)) - 1 for p in shares]]
     ordered = np.sort(users[users >= 45])

@@ -175,7 +175,7 @@ def read_ledger_bytes(data: bytes, folder: Path) -> dpsample.Ledger:
 
 
 @pytest.mark.filterwarnings("ignore::dpsample.PrivacyWarning")
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_change_before_the_last_line_goes_unnoticed(data: st.DataObject, three: bytes, tmp_path: Path) -> None:
     """Also in the last line, unless it is still a line as it could have been written; its hash differs then."""

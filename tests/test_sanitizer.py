@@ -32,7 +32,7 @@ PRIVACIES = [Privacy(0.1, 1e-6), Privacy(1, 1e-15), Privacy(0.5, 1e-3), Privacy(
 def _mixed(rng: np.random.Generator, sampling: Sampling) -> np.ndarray:
     """Frequencies of all kinds: shared by many keys, alone, and far out."""
     far = rng.integers(2000, 10**9, 15) if sampling.largest > 10**9 else rng.integers(1, sampling.largest, 15)
-    return np.concatenate([np.arange(1, 60).repeat(4), np.full(100, 77), rng.integers(60, 2000, 50), far])
+    return np.concatenate([np.arange(1, 60).repeat(4), np.full(100, 77), rng.integers(60, 2000, 15), far])
 
 
 @pytest.mark.parametrize("privacy", PRIVACIES, ids=str)
