@@ -1,5 +1,7 @@
 """From data to a release on Spark, against the bare `groupBy().count()` of the same data written to Parquet.
 
+With users (kind `users`), releases without a contribution bound stand against the bare `count(DISTINCT user_id)`.
+
 One session, one run, on this machine's cores: median wall seconds of a few rounds, taken in turns, and the ratios to
 the bare aggregation. A first round, over a million rows, warms everything up. `--rows 100000000` is the large setting.
 The JVM has the memory that it is given; of the Python processes beside it, the largest one's peak is shown.
@@ -27,23 +29,39 @@ from dpsample import KeepAll, Ppswor, Privacy, Sampling
 from dpsample.private.request import Strategy
 
 PRIVACY = Privacy(0.5, 1e-6)
+USER_PRIVACY = Privacy(1, 1e-6)
 SAMPLE = 10**5  # keys in the sample of two passes
 DATA = {
     "skewed": "least(pow(random(), -5.5), 1e17)::BIGINT",  # Zipf-like: P(key >= k) = k**-0.18
     "distinct": "(random() * {rows})::BIGINT",  # 63 % of the elements have a key of their own
     "text": "'query ' || least(pow(random(), -5.5), 1e17)::BIGINT",
+    "users": "least(pow(random(), -5.5), 1e5)::BIGINT AS key, (random() * {rows} / 10)::BIGINT AS user_id",
     "half": "if(random() < 0.5, -1, (random() * {rows})::BIGINT)",  # one key has half of all elements
 }
 
 
 def generate(folder: Path, kind: str, rows: int) -> None:
-    key = DATA[kind].format(rows=rows)
+    columns = DATA[kind].format(rows=rows)
+    columns += "" if kind == "users" else " AS key"
     options = "FORMAT parquet, FILE_SIZE_BYTES '64MB'"
-    duckdb.sql(f"COPY (SELECT {key} AS key FROM range({rows})) TO '{folder}' ({options})")
+    duckdb.sql(f"COPY (SELECT {columns} FROM range({rows})) TO '{folder}' ({options})")
 
 
 def bare(frame: Any, out: Path) -> None:
     frame.groupBy("key").count().write.parquet(f"file:{out}")
+
+
+def bare_users(frame: Any, out: Path) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    frame.groupBy("key").agg(F.countDistinct("user_id").alias("users")).write.parquet(f"file:{out}")
+
+
+def user_release(keys_only: bool) -> Callable[[Any, Path], None]:
+    def run(frame: Any, out: Path) -> None:
+        dpsample.spark.release_to_folder(out, frame, "key", user="user_id", privacy=USER_PRIVACY, keys_only=keys_only)
+
+    return run
 
 
 def release(sampling: Sampling, strategy: Strategy) -> Callable[[Any, Path], None]:
@@ -89,11 +107,16 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     tau = SAMPLE / options.rows
-    tasks = {
+    element_tasks = {
         "bare groupBy to Parquet": bare,
         "release, all keys": release(KeepAll(), "aggregate"),
         f"release, ppswor tau={tau:g}, aggregated": release(Ppswor(tau), "aggregate"),
         f"release, ppswor tau={tau:g}, two passes": release(Ppswor(tau), "two-pass"),
+    }
+    user_tasks = {
+        "bare count(DISTINCT user) to Parquet": bare_users,
+        "release, users discovered, keys only": user_release(keys_only=True),
+        "release, users discovered and counted": user_release(keys_only=False),
     }
     with tempfile.TemporaryDirectory() as home:
         settings = {
@@ -116,6 +139,7 @@ def main() -> None:
             [(distinct,)] = counted.fetchall()
             print(f"{kind}: {options.rows:,} rows, about {distinct:,} keys", flush=True)
             frame = session.read.parquet(f"file:{data}")
+            tasks = user_tasks if kind == "users" else element_tasks
             seconds: dict[str, list[float]] = {name: [] for name in tasks}
             peaks: dict[str, list[int]] = {name: [] for name in tasks}
             for n in range(1 + options.rounds):
@@ -126,7 +150,7 @@ def main() -> None:
                     if n:
                         seconds[name].append(time.perf_counter() - started)
                     shutil.rmtree(Path(home, "out"))
-            floor = statistics.median(seconds["bare groupBy to Parquet"])
+            floor = statistics.median(next(iter(seconds.values())))
             for name, times in seconds.items():
                 middle = statistics.median(times)
                 memory = f"{max(peaks[name]) / 1e6:7.2f} GB" if any(peaks[name]) else ""

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from dpsample import InvalidValue
 from dpsample.private import assignment
-from dpsample.private.assignment import Assignment, Sizes, growing
+from dpsample.private.assignment import Assignment, Sizes
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.engine.duckdb.sorting import Sort
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -175,7 +174,7 @@ def test_few_pairs_are_left_to_the_plain_loop(monkeypatch: pytest.MonkeyPatch) -
     owners = np.sort(rng.integers(0, 100_000, 1_000_000))
     codes = np.minimum(rng.random(len(owners)) ** -1.5, 50_000).astype(np.int64)
     order = np.lexsort((codes, owners))
-    batch = pa.record_batch({"user": owners[order], "code": codes[order]})
+    users, codes = owners[order], codes[order]
     looped, plain = [], Assignment._place_one_by_one
 
     def counted(self: Assignment, users: Ints, codes: Ints, room: Ints, last: int) -> None:
@@ -183,11 +182,7 @@ def test_few_pairs_are_left_to_the_plain_loop(monkeypatch: pytest.MonkeyPatch) -
         plain(self, users, codes, room, last)
 
     monkeypatch.setattr(Assignment, "_place_one_by_one", counted)
-    one, room, last = Assignment(), np.full(50_001, 18), -1
-    for piece in growing([batch]):
-        users = piece.column(0).to_numpy()
-        one.place(np.append(users[0] != last, users[1:] != users[:-1]), piece.column(1).to_numpy(), room)
-        last = users[-1]
+    Assignment().place(np.append(True, users[1:] != users[:-1]), codes, np.full(50_001, 18))
     assert 0 < sum(looped) < 100_000
 
 
@@ -473,14 +468,14 @@ def test_a_user_more_in_any_place_of_the_order() -> None:
                 assert sorted(n for n in change.values() if n) in ([], [1])
 
 
-@pytest.mark.parametrize("sort", [Sort(parts=3), Sort(parts=8), Sort(ties=True), Sort(ties=True, parts=2)], ids=str)
-def test_however_pairs_are_sorted(sort: Sort, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parts", [3, 8])
+def test_however_keys_are_numbered(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     table, _ = text_table(zipf(3000, 500, seed=6))
     prior = pa.table({"k": ["key 7", "key 60", "key 11"]})
     with DuckDB(threads=1) as engine:
         assigning = Assigning(engine, None, Path())
         found = assigning.assigned(assigning.source(table), 5, prior=prior)
-        monkeypatch.setattr("dpsample.private.engine.duckdb.assignment.sorted_somehow", lambda work: work(sort))
+        monkeypatch.setattr("dpsample.private.engine.duckdb.assignment.in_parts", lambda work: work(parts))
         assert assigning.assigned(assigning.source(table), 5, prior=prior) == found
 
 
@@ -513,7 +508,7 @@ def test_every_kind_of_source(tmp_path: Path) -> None:
 
 
 def test_little_memory(tmp_path: Path) -> None:
-    """A sort that does not fit into memory spills, and the outcome is the same; nothing is left in the folder."""
+    """Pairs that do not fit into memory are divided; the outcome is the same, and nothing is left in the folder."""
     path = tmp_path / "many.parquet"
     duckdb.sql(
         f"COPY (SELECT 'user ' || hash(i) % 200000 AS u, 'a rather long key ' || hash(i + 1) % 50000 AS k "

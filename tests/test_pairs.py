@@ -22,7 +22,6 @@ from dpsample import InvalidValue, Privacy
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.engine.duckdb.sorting import Sort, sorted_pairs
 from dpsample.private.pairs import Kernel, of_complete_users
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.source import Source
@@ -246,20 +245,15 @@ def test_what_is_refused(pairing: Pairing) -> None:
         pairing.sums(Source(source.data, "k", user="w"), keys)
 
 
-ORDERS = [Sort(parts=5), Sort(ties=True), Sort(ties=True, parts=3)]
-
-
 @pytest.mark.usefixtures("sorted_once")
-@pytest.mark.parametrize("sort", [*ORDERS, None], ids=str)
-def test_however_kept_pairs_were_sorted(sort: Sort | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In parts, by users and keys themselves, or with equal hashes (None), of which the first attempt does not know."""
+@pytest.mark.parametrize("bytes_held", [1 << 24, 1000])
+def test_kept_pairs_of_users_and_keys_with_equal_hashes(bytes_held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory, and divided until they cannot be."""
     pairs = some_pairs(3000, 400, seed=4)
     keys = [f"key {k}" for k in range(1, 40)]
-    if sort is not None:
-        monkeypatch.setattr("dpsample.private.engine.duckdb.assignment.sorted_somehow", lambda work: work(sort))
-    else:
-        for module in ("assignment", "sorting"):
-            monkeypatch.setattr(f"dpsample.private.engine.duckdb.{module}.order_sql", lambda *_: "7::UBIGINT")
+    monkeypatch.setattr("dpsample.private.engine.duckdb.sorting._HELD", bytes_held)
+    for module in ("assignment", "sorting"):
+        monkeypatch.setattr(f"dpsample.private.engine.duckdb.{module}.order_sql", lambda *_: "7::UBIGINT")
     with DuckDB(threads=1) as engine:
         pairing = Pairing(engine, None, assigns=True)
         assert pairing.sums(Source(as_table(pairs), "k", user="u"), pa.table({"k": keys})) == oracle(pairs, keys)
@@ -280,27 +274,6 @@ def test_users_whose_first_keys_are_not_wanted(rows: int, monkeypatch: pytest.Mo
         pairing, source = Pairing(engine, None, assigns=True), Source(as_table(pairs), "k", user="u")
         assert pairing.sums(source, pa.table({"k": keys}), pa.table({"k": unwanted})) == oracle(pairs, keys)
         assert pairing.sums(source, pa.table({"k": unwanted}), pa.table({"k": keys})) == oracle(pairs, unwanted)
-
-
-@pytest.mark.usefixtures("sorted_once")
-def test_pairs_that_are_sorted_anew_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is too small when some pairs were written: the file starts anew, with parts."""
-    module, sorts = "dpsample.private.engine.duckdb.assignment", list[Sort]()
-
-    def scarce(engine: Any, rows: Any, objects: Any, salt: int, sort: Sort) -> Iterator[Any]:
-        sorts.append(sort)
-        for n, piece in enumerate(sorted_pairs(engine, rows, objects, salt, sort)):
-            if sort.parts == 1 and n == 2:
-                raise duckdb.OutOfMemoryException("Out of Memory Error: made up")
-            yield piece
-
-    monkeypatch.setattr(f"{module}.sorted_pairs", scarce)
-    pairs = some_pairs(9000, 3000, seed=7)
-    keys = [f"key {k}" for k in range(2, 40)]
-    with DuckDB(threads=1) as engine:
-        pairing = Pairing(engine, None, assigns=True)
-        assert pairing.sums(Source(as_table(pairs), "k", user="u"), pa.table({"k": keys})) == oracle(pairs, keys)
-    assert [sort.parts for sort in sorts] == [1, 4]
 
 
 def test_pairs_of_another_source_are_not_used() -> None:
@@ -365,16 +338,12 @@ def test_a_release_sorts_pairs_once(discover: Any, planned: str, monkeypatch: py
             assert held(engine) == NOTHING
 
 
-def test_equal_hashes_and_users_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = some_pairs(3000, 400, seed=4)
     keys = [f"key {k}" for k in range(1, 40)]
+    monkeypatch.setattr("dpsample.private.engine.duckdb.sorting.order_sql", lambda *_: "7::UBIGINT")
     with DuckDB(threads=1) as engine:
         pairing, source = Pairing(engine, None), Source(as_table(pairs), "k", user="u")
-        for sort in (Sort(parts=5), Sort(ties=True)):
-            monkeypatch.setattr("dpsample.private.engine.duckdb.pairs.sorted_somehow", lambda work, s=sort: work(s))
-            assert pairing.sums(source, pa.table({"k": keys})) == oracle(pairs, keys)
-        monkeypatch.undo()
-        monkeypatch.setattr("dpsample.private.engine.duckdb.sorting.order_sql", lambda *_: "7::UBIGINT")
         assert pairing.sums(source, pa.table({"k": keys})) == oracle(pairs, keys)
 
 

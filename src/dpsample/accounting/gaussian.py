@@ -19,13 +19,13 @@ from itertools import pairwise
 
 from flint import arb, ctx
 
-from dpsample.balls import ball, ceiling, dyadic, figures_above, floor, precision
+from dpsample.balls import ball, dyadic, figures_above, precision
 from dpsample.exact import figures_below
 from dpsample.privacy import Privacy
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 from dpsample.scheme.per_key import PerKey
 
-_PRECISION = 512  # bits: what is compared are small parts of small probabilities
+_PRECISION = 256  # bits, at first: what is compared are small parts of small probabilities
 _FIGURES = 9
 
 
@@ -172,5 +172,5 @@ def gaussian_tail(variance: Fraction, j: int) -> arb:
 
 def _rounded_up(x: arb) -> int | None:
     """The least integer that is not below 2**BITS x; None if more bits are needed to tell."""
-    high = ceiling(x, BITS)
-    return high if floor(x, BITS) == high - 1 else None
+    high = (x * dyadic(1, -BITS)).ceil().unique_fmpz()
+    return None if high is None else int(high)

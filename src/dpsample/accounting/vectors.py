@@ -28,7 +28,7 @@ from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import text
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 
-_PRECISION = 512
+_PRECISION = 256  # bits, as where tables are made: a law that was computed there is not computed again
 _SPREAD = 64  # least number of units in a standard deviation
 
 

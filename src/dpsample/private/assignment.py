@@ -12,7 +12,6 @@ Never leave out keys with few users first, nor order keys by what was placed so 
 All engines use this module.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,6 +74,8 @@ class Assignment:
 
     def __init__(self) -> None:
         self._placed = False  # whether the last user has placed their unit
+        # of the next piece: the more keys are full, the fewer pairs of a piece are left to the plain loop
+        self._rows = _FIRST_ROWS
         self._counts = np.zeros(0, np.int64)  # zero between calls
 
     def place(self, begins: Flags, codes: Ints, room: Ints) -> None:
@@ -83,8 +84,13 @@ class Assignment:
         begins  whether a row is the first one of its user
         codes   the positions in `room` of the keys, in the order of keys for each user
         """
-        if not len(codes):
-            return
+        start = 0
+        while start < len(codes):
+            end = start + self._rows
+            self._place_piece(begins[start:end], codes[start:end], room)
+            start, self._rows = end, min(2 * self._rows, _MOST_ROWS)
+
+    def _place_piece(self, begins: Flags, codes: Ints, room: Ints) -> None:
         users: Ints = np.cumsum(begins, dtype=np.int64)  # 0 if the first user goes on from the batch before
         last, placed = int(users[-1]), self._placed
         self._placed = placed and last == 0
@@ -174,21 +180,6 @@ def _classified(numbers: Ints) -> Ints:
     counts[0] = np.bincount(place, minlength=SIZES)
     np.add.at(counts[1], place, numbers)
     return counts
-
-
-def growing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cut batches into pieces that are small at first and double in size.
-
-    The more keys are full, the fewer pairs of a piece are left to the plain loop.
-    """
-    rows = _FIRST_ROWS
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            piece = batch.slice(start, rows)
-            yield piece
-            start += piece.num_rows
-            rows = min(2 * rows, _MOST_ROWS)
 
 
 def require_cap(cap: int) -> None:

@@ -115,7 +115,7 @@ class CountedUsers:
             for batch in self._engine.aggregated(self._source_of(method, number))
         )
         found = pa.Table.from_batches(given, self._engine.check(self._source))
-        return expected_errors(self._engine, self._source, found, least, budget)
+        return expected_errors(self._engine, self._source, found, least, budget, self._pairs)
 
     def _source_of(self, method: Method, number: int) -> Source:
         if method == "one-key":
@@ -126,5 +126,10 @@ class CountedUsers:
 
     def _given(self, full: int) -> Assigned:
         if full not in self._assigned:
-            self._assigned[full] = self._engine.assigned(self._source, full, self._coins)
+            first = self._pairs is None  # whose pairs are put aside for all counts
+            self._assigned[full] = self._engine.assigned(self._source, full, self._coins, keep_pairs=first)
         return self._assigned[full]
+
+    @property
+    def _pairs(self) -> Assigned | None:
+        return next(iter(self._assigned.values()), None)

@@ -77,15 +77,16 @@ def count_users(
 
 
 def expected_errors(
-    engine: Engine, source: Source, keys: pa.Table, least: int, budget: UserBudget
+    engine: Engine, source: Source, keys: pa.Table, least: int, budget: UserBudget, after: Assigned | None = None
 ) -> tuple[Floats, Floats]:
     """Return what counts of users would be if their noise happened to be 0, and their errors; for a plan. NOT private.
 
-    All parts are as in a release, but nothing is drawn, and no noise is certified.
+    All parts are as in a release, but nothing is drawn, and no noise is certified. Pairs that were put aside with
+    `after` are not read again.
     """
     if not keys.num_rows:
         return np.zeros(0), np.zeros(0)
-    pairs = engine.pairs_of(source, keys)
+    pairs = engine.pairs_of(source, keys, after)
     try:
         values, errors, *_ = _Stage(engine, pairs, keys.num_rows, float(least), budget, None).estimates()
         return values, errors

@@ -10,15 +10,7 @@ import pyarrow as pa
 from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, salts
 from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.duckdb.pairs import AllPairs, write_pairs
-from dpsample.private.engine.duckdb.sorting import (
-    Sort,
-    TieError,
-    code_sql,
-    order_sql,
-    ranges_sql,
-    sorted_pairs,
-    sorted_somehow,
-)
+from dpsample.private.engine.duckdb.sorting import code_sql, in_parts, order_sql, ranges_sql, sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
@@ -50,17 +42,12 @@ def assigned(
     codes = engine.name()
     with ExitStack() as undo:
         undo.callback(engine.drop, codes)
-        keys, match = _number_keys(engine, table, codes, key_salt, first)
+        keys = _number_keys(engine, table, codes, key_salt, first)
         every = AllPairs(table, codes, keys, engine.file()) if keep_pairs else None
         if every is not None:
             undo.callback(every.path.unlink, missing_ok=True)
-        hashed = f"SELECT *, {order_sql(_names(table), key_salt)} AS kh FROM ({table.all_pairs})"
-        rows = f"SELECT u, {code_sql('code', keys)} AS code FROM ({hashed}) JOIN {codes} USING ({match})"
-
-        def place(sort: Sort) -> tuple[Ints, Ints]:
-            return _placed(sorted_pairs(engine, rows, table.objects, user_salt, sort), keys, cap, every)
-
-        units, sizes = sorted_somehow(place)
+        rows = f"SELECT u, {code_sql('code', keys)} AS code FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
+        units, sizes = _placed(sorted_pairs(engine, rows, table.objects, user_salt, keys), keys, cap, every)
         made = _source_of(engine, source, table, codes, units)
         if every is not None:
             engine.tables.open(made).forget_more = undo.pop_all().close
@@ -79,29 +66,25 @@ def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int, every: All
     return cap - room, sizes.counts()
 
 
-def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> tuple[int, str]:
-    """Make the table of all keys, with their hashes and codes; return how many there are, and what tells them apart.
+def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> int:
+    """Make the table of all keys, with their codes 0, 1, ...; return how many there are.
 
-    Codes are 0, 1, ...: the keys of the prior order first, then all others by hash. Keys are told apart by their hashes
-    unless two of these are equal: to sort and to join text takes longer.
+    The keys of the prior order come first, then all others by hash.
     """
     keys = f"SELECT DISTINCT {table.names} FROM ({table.all_pairs})"
     hashed = f"SELECT *, {order_sql(_names(table), salt)} AS kh FROM ({keys}) LEFT JOIN prior USING ({table.names})"
     objects = {**table.objects, "prior": lambda: prior}
 
-    def make(sort: Sort) -> tuple[int, str]:
-        order, match, number = ("kh", "kh", 0) if not sort.ties else (f"kh, {table.names}", table.names, 0)
-        into = f"CREATE OR REPLACE TABLE {codes} AS"
-        for condition in _conditions(sort.parts):
-            code = f"{number} + row_number() OVER (ORDER BY position NULLS LAST, {order}) - 1 AS code"
-            engine.run(f"{into} SELECT {table.names}, kh, {code} FROM ({hashed}) WHERE {condition}", objects)
-            [(added, hashes)] = engine.run(f"SELECT count(*), count(DISTINCT kh) FROM {codes} WHERE code >= {number}")
-            if not sort.ties and added != hashes:
-                raise TieError
-            number, into = number + added, f"INSERT INTO {codes}"
-        return number, match
+    def make(parts: int) -> int:
+        number, into = 0, f"CREATE OR REPLACE TABLE {codes} AS"
+        for condition in _conditions(parts):
+            code = f"{number} + row_number() OVER (ORDER BY position NULLS LAST, kh, {table.names}) - 1 AS code"
+            engine.run(f"{into} SELECT {table.names}, {code} FROM ({hashed}) WHERE {condition}", objects)
+            [(number,)] = engine.run(f"SELECT count(*) FROM {codes}")
+            into = f"INSERT INTO {codes}"
+        return number
 
-    return sorted_somehow(make)
+    return in_parts(make)
 
 
 def _conditions(parts: int) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpsample.private.assignment import Flags
 from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.duckdb.sorting import Sort, code_sql, sorted_pairs, sorted_somehow
+from dpsample.private.engine.duckdb.sorting import code_sql, sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.pairs import Pairs, of_complete_users
@@ -68,13 +68,9 @@ def _sort_pairs(engine: "DuckDB", table: Table, wanted: pa.Table, to: PairsFile)
     code = code_sql("position", to.keys)
     rows = f"SELECT u, {code} AS code FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
     objects = {**table.objects, "wanted": lambda: wanted}
-
-    def write(sort: Sort) -> None:
-        with to.path.open("wb") as file:
-            for begins, positions in sorted_pairs(engine, rows, objects, 0, sort):
-                write_pairs(file, begins, positions, to.keys)
-
-    sorted_somehow(write)
+    with to.path.open("wb") as file:
+        for begins, positions in sorted_pairs(engine, rows, objects, 0, to.keys):
+            write_pairs(file, begins, positions, to.keys)
 
 
 def _select_pairs(engine: "DuckDB", every: AllPairs, wanted: pa.Table, to: PairsFile) -> None:

@@ -1,15 +1,18 @@
-"""Users and keys in their orders: sorted by DuckDB, in parts where memory is scarce."""
+"""Users and keys in their orders: by a salted hash, and by themselves where hashes are equal.
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+Pairs are divided by the hashes of their users, in a file, until a part fits into memory. There, integers are sorted.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.private.assignment import Flags, growing
+from dpsample.private.assignment import Flags
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
 from dpsample.private.formats import Objects
 from dpsample.scheme.sampling import Ints
@@ -19,38 +22,23 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_MOST_PARTS = 1024
+_MOST_PARTS = 1024  # of keys
+_HELD = 24 << 20  # bytes of pairs that are sorted at once; to sort them takes about four times as many
+_ROWS = 1 << 18  # that are divided at once: fewer make more pieces, which take time; 10**7 pairs, 1.7 s, not 2.6
+_BITS = 8  # of hashes by which pairs are divided at once
+_DIVISIONS = 2  # at most: more than 10**10 pairs, or users with millions, are held as they are
 
 
-class TieError(Exception):
-    """Two users, or two keys, have equal hashes."""
-
-
-@dataclass(frozen=True)
-class Sort:
-    """How pairs or keys are sorted. All ways lead to the same order, unless hashes are tied, which is found.
-
-    ties    users or keys themselves are sorted, not only their hashes; for text it takes twice as long
-    parts   they are taken in this many ranges of hashes, one after the other
-    """
-
-    ties: bool = False
-    parts: int = 1
-
-
-def sorted_somehow(work: Callable[[Sort], _T]) -> _T:
-    """Do work that sorts; all over again in another way if hashes are tied, or if memory is too small."""
-    sort = Sort()
+def in_parts(work: Callable[[int], _T]) -> _T:
+    """Do work in one part; all over again in more parts if memory is too small."""
+    parts = 1
     while True:
         try:
-            return work(sort)
-        except TieError:
-            following = replace(sort, ties=True)
+            return work(parts)
         except (duckdb.Error, OSError) as error:
-            if sort.parts >= _MOST_PARTS or not is_out_of_memory(error):
+            if parts >= _MOST_PARTS or not is_out_of_memory(error):
                 raise
-            following = replace(sort, parts=4 * sort.parts)
-        sort = following
+        parts *= 4
 
 
 def order_sql(columns: list[str], salt: int) -> str:
@@ -75,31 +63,96 @@ def ranges_sql(column: str, parts: int) -> list[str]:
     return [f"{low} AND {high}" for low, high in zip(above, below, strict=True)]
 
 
-def sorted_pairs(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort: Sort) -> Iterator[tuple[Flags, Ints]]:
-    """Sort rows of u and code by user and code; yield whether a row begins a user, and codes, each pair once."""
-    last: pa.RecordBatch | None = None  # row
-    for piece in growing(_sorted(engine, rows, objects, salt, sort)):
-        hashes, users, codes = (_changes(column, i, last) for i, column in enumerate(piece.columns))
-        # another hash means another user; another user with the same hash is tied
-        if not sort.ties and np.count_nonzero(users) != np.count_nonzero(hashes):
-            raise TieError
-        first = users | codes
-        numbers = piece.column(2).to_numpy().astype(np.int64)
-        yield (users, numbers) if first.all() else (users[first], numbers[first])
-        last = piece.slice(piece.num_rows - 1)
+def sorted_pairs(engine: "DuckDB", rows: str, objects: Objects, salt: int, codes: int) -> Iterator[tuple[Flags, Ints]]:
+    """Sort rows of u and code, below `codes`, by user and code; yield whether a row begins a user, and its code.
 
-
-def _changes(column: pa.Array, place: int, last: pa.RecordBatch | None) -> Flags:
-    """Whether each value differs from the one before."""
-    changes = np.ones(len(column), np.bool_)
-    if last is not None:
-        changes[0] = column[0] != last.column(place)[0]
-    changes[1:] = pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    return changes
-
-
-def _sorted(engine: "DuckDB", rows: str, objects: Objects, salt: int, sort: Sort) -> Iterator[pa.RecordBatch]:
+    Each pair comes once, and no batch cuts a user.
+    """
     hashed = f"SELECT {order_sql(['u'], salt)} AS h, u, code FROM ({rows})"
-    order = "h, u, code" if sort.ties else "h, code"
-    for own in ranges_sql("h", sort.parts):
-        yield from engine.stream(f"SELECT h, u, code FROM ({hashed}) WHERE {own} ORDER BY {order}", objects)
+    for pairs, known in _parts(engine, engine.stream(hashed, objects), 0):
+        yield _sorted(pairs, known, codes)
+
+
+def _sorted(pairs: pa.Table, known: int, codes: int) -> tuple[Flags, Ints]:
+    """Sort pairs in memory: rows by the hashes of users, of which the first `known` bits are equal, then codes.
+
+    Both are integers: what is left of a hash and the number of a row, then the number of a user and a code.
+    """
+    hashes = pairs["h"].to_numpy()
+    row, code = len(hashes).bit_length(), codes.bit_length()  # bits
+    packed = hashes << known >> row << row | np.arange(len(hashes), dtype=np.uint64)
+    packed.sort()
+    order: Any = (packed & (1 << row) - 1).astype(np.int64)
+    begins = _begins(pairs, order)
+    if np.count_nonzero(begins) != np.count_nonzero(
+        _changes(packed >> row)
+    ):  # two users, and one hash, or what is left
+        order = pc.sort_indices(pairs, sort_keys=[("h", "ascending"), ("u", "ascending")])
+        begins = _begins(pairs, order)
+    numbers = np.cumsum(begins, dtype=np.int64) << code | pairs["code"].to_numpy()[order]
+    numbers.sort()
+    numbers = numbers[_changes(numbers)]
+    return _changes(numbers >> code), numbers & (1 << code) - 1
+
+
+def _begins(pairs: pa.Table, order: Any) -> Flags:
+    """Whether each row, in this order, has another user than the one before."""
+    users = pairs["u"].take(pa.array(order))
+    return np.append(True, pc.not_equal(users[1:], users[:-1]).to_numpy())
+
+
+def _changes(values: Any) -> Flags:
+    return np.append(True, values[1:] != values[:-1])
+
+
+def _parts(engine: "DuckDB", batches: Iterator[pa.RecordBatch], divided: int) -> Iterator[tuple[pa.Table, int]]:
+    """Divide pairs into parts by hash, ascending; yield each with the number of bits that its hashes have in common."""
+    held, size, most = list[pa.RecordBatch](), 0, _HELD
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size <= most:
+            continue
+        if divided < _DIVISIONS:
+            yield from _divided(engine, chain(held, batches), divided)
+            return
+        held = pa.Table.from_batches(held).group_by(["h", "u", "code"]).aggregate([]).to_batches()  # each pair once
+        size = sum(batch.nbytes for batch in held)
+        most = max(most, 2 * size)
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks(), divided * _BITS
+
+
+def _divided(engine: "DuckDB", batches: Iterable[pa.RecordBatch], divided: int) -> Iterator[tuple[pa.Table, int]]:
+    """Write pairs to a file, divided by the next bits of their hashes; read them part by part."""
+    path = engine.file()
+    with path.open("w+b") as file:
+        path.unlink()  # what is in it lives as long as it is open
+        messages = [list[tuple[int, int]]() for _ in range(1 << _BITS)]  # of each part: where, and how long
+        for batch in _gathered(batches):
+            part = (batch.column(0).to_numpy() << divided * _BITS >> 64 - _BITS).astype(np.uint8)
+            ordered = batch.take(pa.array(np.argsort(part, kind="stable")))
+            ends = np.cumsum(np.bincount(part, minlength=1 << _BITS)).tolist()
+            for own, (start, end) in zip(messages, pairwise([0, *ends]), strict=True):
+                if start < end:
+                    own.append((file.tell(), file.write(ordered.slice(start, end - start).serialize())))
+        for own in messages:
+            yield from _parts(engine, _read(file, own, batch.schema), divided + 1)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held, rows = list[pa.RecordBatch](), 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS:
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+            held, rows = [], 0
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+
+
+def _read(file: BinaryIO, messages: list[tuple[int, int]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for start, length in messages:
+        file.seek(start)
+        yield pa.ipc.read_record_batch(pa.py_buffer(file.read(length)), schema)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from dpsample.private.assignment import SIZES, Assignment, Sizes, growing, salts
+from dpsample.private.assignment import SIZES, Assignment, Sizes, salts
 from dpsample.private.derived_coins import Secret, encoded
 from dpsample.private.engine.spark.frames import Frame, small
 from dpsample.scheme.sampling import Ints
@@ -61,7 +61,9 @@ def _place(cap: int) -> Callable[[Batches], Batches]:
         units, sizes = Units(cap), Sizes()
         held: pa.RecordBatch | None = None  # the last row
         names: list[str] = []
-        for piece in growing(batches):
+        for piece in batches:
+            if not piece.num_rows:
+                continue
             if held is not None:
                 [piece] = pa.Table.from_batches([held, piece]).combine_chunks().to_batches()
             names = piece.schema.names[1:]
