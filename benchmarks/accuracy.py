@@ -135,7 +135,7 @@ def coverage(releases: int) -> None:
                 for n in range(releases):
                     sample = frequencies[sampled(frequencies, sampling, coins)]
                     rows, cells = sanitizer(sample, coins)
-                    table = {"key": np.arange(len(cells)), "token": cells / grid, "estimate": cells / grid}
+                    table = {"key": np.arange(len(cells)), "token": cells / grid}
                     release = Release(pa.table(table), terms)
                     answers = {"sum": release.sum(), "number": release.count_keys()}
                     answers["seen"] = release.count_keys(at_least=threshold)

@@ -23,7 +23,7 @@ WORDS = {"\x1b[31mred": 200, "=1+1": 240, "cat": 400, "cow": 808, "dog": 160, 'q
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     tokens = [cell / 8 for cell in WORDS.values()]
-    table = pa.table({"word": list(WORDS), "token": tokens, "estimate": tokens})
+    table = pa.table({"word": list(WORDS), "token": tokens})
     Release(table, Terms(Privacy(1, "1e-6"), KeepAll(), ("word",), 8)).write("words.parquet")
     keys = pa.table({"word": list(WORDS)})
     Release(keys, Terms(Privacy(1, "1e-6"), KeepAll(), ("word",), keys_only=True)).write("keys.parquet")

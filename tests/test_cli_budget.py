@@ -147,7 +147,7 @@ def test_a_ledger_says_what_became_of_each_release(tmp_path: Path) -> None:
     reserve_budget(path, replace(charge, release="refused.parquet")).cancel()
     with reserve_budget(path, replace(charge, release="r.parquet")) as reservation:
         terms = replace(Terms(charge.privacy, dpsample.KeepAll(), ("word",)), ledger=reservation.hash)
-        table = pa.table({"word": ["the"], "token": [40.0], "estimate": [41.0]})
+        table = pa.table({"word": ["the"], "token": [40.0]})
         dpsample.Release(table, terms).write(tmp_path / "r.parquet")
         reservation.confirm(release_sha256(tmp_path / "r.parquet")[1])
     shown = run("ledger", "show", "l", cwd=tmp_path).stdout

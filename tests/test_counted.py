@@ -507,7 +507,7 @@ def test_nothing_is_clipped_if_nothing_was() -> None:
 
 def test_numbers_of_kept_keys_say_so() -> None:
     terms = Terms(Privacy(1, "1e-6"), KeepAll(), ("key",), unit="user", max_keys=2, per_key=Privacy("0.5", "5e-7"))
-    release = Release(pa.table({"key": ["a"], "token": [31.5], "estimate": [32.0]}), terms)
+    release = Release(pa.table({"key": ["a"], "token": [31.5]}), terms)
     assert "of the keys that users kept: too low where users have more keys" in repr(release)
     assert "numbers are of the keys that users kept, up to 2 each" in display(release)
     page = seen(make_report(release).html)

@@ -532,7 +532,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
 
     def write(hash: str, name: str = "out.parquet") -> Path:
         terms = terms_of(Budget(Privacy(1, 1e-9), 3), SAMPLING, ("word",), False, None)
-        rows = pa.table({"word": ["the"], "token": [40.0], "estimate": [41.0]})
+        rows = pa.table({"word": ["the"], "token": [40.0]})
         dpsample.Release(rows, replace(terms, ledger=hash)).write(tmp_path / name, force=True)
         return tmp_path / name
 

@@ -134,7 +134,7 @@ def test_an_empty_source_gives_an_empty_release(empty: Any) -> None:
     made = dpsample.release(empty, "key", privacy=Privacy(1, 1e-10))
     assert isinstance(made, Release)
     assert len(made) == 0
-    assert made.table.schema.names == ["key", "token", "estimate"]
+    assert made.table.schema.names == ["key", "estimate", "low", "high", "token"]
 
 
 def test_composite_keys_stay_columns() -> None:

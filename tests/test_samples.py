@@ -169,7 +169,7 @@ def test_keys_of_every_type_are_told_apart(column: pa.Array) -> None:
 
 def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
     terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
-    release = Release(pa.table({"query": ["a"], "token": [8.0], "estimate": [9.0]}), terms)
+    release = Release(pa.table({"query": ["a"], "token": [8.0]}), terms)
     for form in FORMATS:
         release.write(tmp_path / f"x.{form}")
         with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):

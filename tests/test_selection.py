@@ -36,7 +36,7 @@ def made(keys: list[Any], names: tuple[str, ...], keys_only: bool = False, cells
     terms = Terms(Privacy(1, "1e-6"), KeepAll(), names, grid=GRID, keys_only=keys_only)
     if not keys_only:
         tokens = [cells[key] / GRID for key in keys]
-        columns |= {"token": tokens, "estimate": tokens}
+        columns |= {"token": tokens}
     return Release(pa.table(columns), terms)
 
 

@@ -153,8 +153,8 @@ class TestFaults:
         calm = written(phases / "calm", Source(events, "k"), KeepAll(), "aggregate")
         write = jobs._write
 
-        def halting(folder: str, columns: pa.Schema, terms: Any) -> faults.Kernel:
-            return faults.halting(write(folder, columns, terms), str(phases), "writing the release", 1)
+        def halting(folder: str, drawn: pa.Schema, columns: pa.Schema, terms: Any) -> faults.Kernel:
+            return faults.halting(write(folder, drawn, columns, terms), str(phases), "writing the release", 1)
 
         monkeypatch.setattr("dpsample.private.engine.spark.jobs._write", halting)
         found = self.killed(

@@ -83,7 +83,7 @@ class Known:
 def release_of(cells: dict[Any, int], sampling: Sampling | None = None, privacy: Privacy = PRIVACY) -> Release:
     keys = sorted(cells)
     tokens = [cells[key] / GRID for key in keys]
-    table = pa.table({"key": keys, "token": tokens, "estimate": tokens})
+    table = pa.table({"key": keys, "token": tokens})
     return Release(table, Terms(privacy, sampling or KeepAll(), ("key",), GRID))
 
 
@@ -146,7 +146,8 @@ def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monk
         names = best.groups["key"].to_pylist()
         assert names == sorted(CELLS, key=lambda name: (-means[name], name))[:k]
         for name, row in zip(names, best.to_arrow().to_pylist(), strict=True):
-            assert row["value"] == pytest.approx(means[name])
+            columns = [row.get(CELLS[name], 0.0) for row in laws(sampling)]
+            assert row["value"] == np.argmax(columns) if max(columns[:-1]) >= columns[-1] else row["value"] >= 20
             assert row["probability"] == pytest.approx(sum(p for r, p in ranks[name].items() if r <= k), abs=0.02)
     for name in CELLS:
         answer = release.rank(name)
@@ -442,7 +443,7 @@ def test_answers_are_shown_without_commanding_a_terminal() -> None:
 
 
 def test_answers_as_tables() -> None:
-    table = pa.table({"value": ["a", "b"], "token": [30.0, 40.0], "estimate": [30.0, 40.0]})
+    table = pa.table({"value": ["a", "b"], "token": [30.0, 40.0]})
     release = Release(table, Terms(PRIVACY, KeepAll(), ("value",), grid=GRID))
     answer = release.top(2)
     assert answer.to_arrow().column_names == ["value", "value_", "standard_error", "low", "high", "probability"]
@@ -470,11 +471,10 @@ def test_the_share_of_all_elements() -> None:
 def test_users_are_answered_by_the_privacy_of_each_key() -> None:
     """A release for users has tokens of a smaller epsilon than it promises: estimates must follow from that one."""
     plain = release_of(dict.fromkeys(range(50), 400))
-    each = Privacy("0.1", "1e-4")
-    users = Release(
-        plain.table, replace(plain.terms, privacy=Privacy(1, "0.01"), per_key=each, unit="user", max_keys=4)
-    )
-    alone = Release(plain.table, replace(plain.terms, privacy=each, per_key=each))
+    each, drawn = Privacy("0.1", "1e-4"), plain.table.select(["key", "token"])
+    users = Release(drawn, replace(plain.terms, privacy=Privacy(1, "0.01"), per_key=each, unit="user", max_keys=4))
+    alone = Release(drawn, replace(plain.terms, privacy=each, per_key=each))
+    assert users.table == alone.table != plain.table
     assert users.sum().value == alone.sum().value
     assert users.sum().standard_error == alone.sum().standard_error
     assert users.top(3).numbers["high"].to_pylist() == alone.top(3).numbers["high"].to_pylist()

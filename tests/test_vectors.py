@@ -43,7 +43,6 @@ def terms_of(release: Release) -> dict[str, Any]:
         "sampling": terms.sampling.to_json(),
         "keys": list(terms.keys),
         "grid": terms.grid,
-        "estimator": terms.estimator,
         "keys_only": terms.keys_only,
         "unit": terms.unit,
         "max_keys": terms.max_keys,
@@ -103,9 +102,19 @@ def named(kind: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith(kind)])
 
 
+def as_version_4(content: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what versions 1 to 4 had otherwise: the estimates, and the name of their estimator."""
+    kept = [n for n, (column, _) in enumerate(content["columns"]) if column not in ("estimate", "low", "high")]
+    columns, rows = ([[row[n] for n in kept] for row in table] for table in ([content["columns"]], content["rows"]))
+    terms = {name: value for name, value in content["terms"].items() if name != "estimator"}
+    return {**content, "columns": columns[0], "rows": rows, "terms": terms}
+
+
 def compare(content: dict[str, Any], name: str) -> None:
     """Content is as expected: all of it exactly, but for answers, which are floats and computed."""
     expected = dict(EXPECTED[name])
+    if name.startswith("release") and "estimator" in expected["terms"]:
+        content, expected = as_version_4(content), as_version_4(expected)
     answers = expected.pop("answers", {})
     assert content.pop("answers", {}) == pytest.approx(answers, rel=1e-9)
     assert json.loads(json.dumps(content)) == expected

@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 from dpsample.estimators.calibration import Calibration, calibration
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
+from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.token_columns import exceedances, supports
+from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import first_frequency
 
 
@@ -35,18 +36,10 @@ class Spectrum:
         return _posterior(self.scheme, as_frequencies(cells).reshape(-1))
 
     def interval(self, cells: ArrayLike, level: float) -> tuple[Ints, Ints]:
-        """Return the confidence interval of the frequency of a reported key, for each token.
-
-        It has the frequencies that neither one-sided test of level (1 - level) / 2 rejects: tokens as large, and tokens
-        as small, have at least that probability for a reported key.
-        """
-        frequencies, above, at_least = exceedances(
-            as_frequencies(cells).reshape(-1), self.scheme.reporting, self.scheme.grid
-        )
-        n, tail = np.arange(len(frequencies)), (1 - level) / 2
-        low, high = (at_least < tail).sum(1), (above <= 1 - tail).sum(1) - 1
-        end = frequencies.shape[1] - 1
-        return frequencies[n, low.clip(0, end)], frequencies[n, high.clip(0, end)]
+        """Return the confidence interval of the frequency of a reported key, for each token: `likely_frequencies`."""
+        scheme = self.scheme
+        _, low, high = likely_frequencies(cells, scheme.sampling, scheme.privacy, scheme.grid, level)
+        return low, high
 
     def quantiles(
         self, shares: Floats, least: int, level: float, number: tuple[float, float, float] | None = None

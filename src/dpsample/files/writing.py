@@ -47,6 +47,7 @@ def write_table(
     schema: pa.Schema,
     metadata: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
     *,
+    given: pa.Schema | None = None,
     check: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
     force: bool = False,
     format: str | None = None,
@@ -55,8 +56,8 @@ def write_table(
     """Write rows and their metadata, atomically; return the number of rows.
 
     The format follows from the extension (.parquet, .csv or .arrow), unless it is stated. The metadata may be a
-    function of the number of rows. `check` sees the batches that `rebatch` makes, and passes them on. The file gets the
-    permissions `mode`, or what the umask leaves.
+    function of the number of rows. `check` sees the batches that `rebatch` makes, and passes them on; if they have
+    other columns, `given` states these. The file gets the permissions `mode`, or what the umask leaves.
 
     >>> import tempfile
     >>> from dpsample.files import read_table
@@ -72,7 +73,7 @@ def write_table(
     content = ContentHash(schema)
     with Temporary(target, mode) as data:
         with _writer(form, data, schema) as writer:
-            for batch in check(rebatch(batches, schema)):
+            for batch in check(rebatch(batches, given or schema)):
                 content.update(batch)
                 writer.write_batch(as_csv(batch) if form == "csv" else batch)
             written = dict(metadata(content.rows) if callable(metadata) else metadata)

@@ -1,6 +1,6 @@
 """Draw: keys are counted, sampled and sanitized, with the coins of one release, on one machine.
 
-Plan -> key, frequency -> (sample) -> key, token -> in the order of keys, with estimates
+Plan -> key, frequency -> (sample) -> key, token -> in the order of keys; the release has what follows from tokens
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.private.source import Source
 from dpsample.private.user_counts import count_users
 from dpsample.release.release import Release, write_release
-from dpsample.release.rows import append_estimates, columns_of, counted
+from dpsample.release.rows import counted, drawn_columns
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching
 
@@ -36,7 +36,7 @@ class DrawnRelease:
 
     terms: Terms
     schema: pa.Schema
-    batches: Batches  # key, token, estimate
+    batches: Batches  # key, token; of counted users, key and all numbers
     strategy: Strategy = "aggregate"
 
     def in_memory(self, payment: Payment) -> Release:
@@ -135,7 +135,6 @@ def sanitize_batches(
 ) -> DrawnRelease:
     """Sanitize a sample, and put what is reported into the order of keys."""
     sanitizer = Sanitizer(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only)
-    tokens = pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
+    drawn = drawn_columns(keys, terms)
     reported = (sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize")) for batch in sampled)
-    ordered = engine.sort(reported, tokens, terms.keys)
-    return DrawnRelease(terms, columns_of(keys, terms), append_estimates(ordered, terms))
+    return DrawnRelease(terms, drawn, engine.sort(reported, drawn, terms.keys))

@@ -206,7 +206,6 @@ def terms_of(
         sampling,
         tuple(keys),
         grid=None if keys_only else chosen_grid(grid, budget.per_key),
-        estimator=None if keys_only else "mle",
         keys_only=keys_only,
         unit=budget.unit,
         max_keys=budget.max_keys,

@@ -23,7 +23,7 @@ from dpsample.planning.setting import Discover, Setting, check_sampling_or_size,
 from dpsample.privacy import Privacy
 from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
-from dpsample.release.terms import COUNT_COLUMNS, check_keys
+from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, check_keys
 from dpsample.scheme.sampling import Ppswor, Sampling
 
 Strategy = Literal["auto", "aggregate", "two-pass"]
@@ -69,6 +69,8 @@ class Request:
             self._check_discovery()
         else:
             check_users(self.source, self.setting.max_keys_per_user)
+            if not self.setting.keys_only:
+                check_keys(self.source.key, TOKEN_COLUMNS)
             if self.prior is not None:
                 raise InvalidValue(
                     "a prior release orders keys that are discovered without a contribution bound",

@@ -22,6 +22,7 @@ from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.sums import needs_tokens
+from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import first_frequency, support_length
@@ -38,10 +39,10 @@ def top(
 ) -> Estimates:
     """List the k keys with the largest estimates, and for each the probability that it is in the top k.
 
-    A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Estimates are the
-    means of the laws. Among many keys of about the same frequency, those with the largest tokens are listed, and their
-    estimates are too high. So intervals have a higher level, at which the listed keys have the nominal coverage on
-    average, whatever the selection (Benjamini and Yekutieli, 2005).
+    A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Estimates are those
+    of the release's table. Among many keys of about the same frequency, those with the largest tokens are listed, and
+    their estimates are too high. So intervals have a higher level, at which the listed keys have the nominal coverage
+    on average, whatever the selection (Benjamini and Yekutieli, 2005).
     """
     level, k = check_level(level), check_k(k)
     selected = _SelectedKeys(release, where, attributes)
@@ -50,15 +51,15 @@ def top(
     # k keys reach the first frequency of the k-th largest token, so that no key below it matters
     kth = np.sort(selected.cells)[-min(k, len(selected.cells))]
     competitors = selected.competitors(first_frequency(int(kth), selected.grid), None)
-    law = competitors.law
     place = np.searchsorted(competitors.cells, selected.cells).clip(max=len(competitors.cells) - 1)
     inside = competitors.cells[place] == selected.cells
     rows, place = selected.rows[inside], place[inside]
-    order = np.lexsort((rows, -law.mean[place]))[:k]
+    order = np.lexsort((rows, -place))[:k]  # as estimates, and finer
     rows, place = rows[order], place[order]
     tokens, back = np.unique(place, return_inverse=True)
     low, high, rivals = listed(selected.spectrum, competitors.cells, competitors.counts, place, level)
-    columns = law.mean[place], law.deviation[place], low, high, competitors.top(k, tokens)[back]
+    value, _, _ = likely_frequencies(competitors.cells[place], release.sampling, release.per_key, selected.grid)
+    columns = value, competitors.law.deviation[place], low, high, competitors.top(k, tokens)[back]
     fewer = ", fewer than k," if len(rows) < k else ""
     note = f"top {k:,} among {len(selected.cells):,} reported keys{fewer} and those that were not reported"
     if rivals > len(rows):
@@ -74,19 +75,21 @@ def check_k(k: Any) -> int:
 
 
 def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:
-    """Estimate the frequency of each selected key that was reported, in the order of the release, by its law.
+    """Estimate the frequency of each selected key that was reported, in the order of the release, from its token alone.
 
-    Keys of equal tokens have equal estimates, so that many keys cost no more than their distinct tokens.
+    Values and, at the level 0.95, intervals are those of the release's own table. Standard errors are deviations of the
+    keys' laws. Keys of equal tokens have equal estimates, so that many keys cost no more than their distinct tokens.
     """
     level = check_level(level)
     selected = _SelectedKeys(release, where, attributes)
     cells = selected.tally.cells
-    columns = np.zeros((4, len(cells)))
+    value, low, high = likely_frequencies(cells, release.sampling, release.per_key, selected.grid, level)
+    deviation = np.zeros(len(cells))
     size = max(1, _WORK // (support_length(release.per_key) + TUNING.ranking_margin))
     for start in range(0, len(cells), size):
         part = slice(start, start + size)
-        law = _Law(*selected.spectrum.posterior(cells[part]))
-        columns[:, part] = law.mean, law.deviation, *selected.spectrum.interval(cells[part], level)
+        deviation[part] = _Law(*selected.spectrum.posterior(cells[part])).deviation
+    columns = np.array([value, deviation, low, high])
     note = f"{len(selected.cells):,} reported keys, each by itself"
     return selected.listing(selected.rows, columns[:, np.searchsorted(cells, selected.cells)], level, note)
 
@@ -177,8 +180,8 @@ class _Law:
         self.p = p / p.sum(1, keepdims=True)
         self.upto = np.cumsum(self.p, axis=1)
         base = self.frequencies[:, :1]  # frequencies may be large, and their differences small
-        self.mean = base[:, 0] + ((self.frequencies - base) * self.p).sum(1)
-        self.deviation = np.sqrt((((self.frequencies - base) - (self.mean - base[:, 0])[:, None]) ** 2 * self.p).sum(1))
+        mean = ((self.frequencies - base) * self.p).sum(1, keepdims=True)
+        self.deviation = np.sqrt((((self.frequencies - base) - mean) ** 2 * self.p).sum(1))
 
     def reaching(self, frequency: int, tokens: Ints) -> Floats:
         """Return the probability that a key of each token has at least this frequency."""
@@ -218,7 +221,7 @@ class _SelectedKeys:
         return int(self.cells[place[0]])
 
     def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
-        """Return the answer for some keys: mean, deviation and interval of each, and in a top list a probability."""
+        """Return the answer for some keys: value, deviation and interval of each, and in a top list a probability."""
         names = ("value", "standard_error", "low", "high", "probability")
         numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
         keys = self.release.table.select(list(self.release.keys)).take(pa.array(rows))

@@ -83,7 +83,7 @@ class Selection:
 
     >>> from dpsample import KeepAll, Privacy, Release
     >>> from dpsample.release.terms import Terms
-    >>> table = pa.table({"query": ["cat", "cow", "dog"], "token": [31.5, 12.0, 12.0], "estimate": [32.0, 13.0, 13.0]})
+    >>> table = pa.table({"query": ["cat", "cow", "dog"], "token": [31.5, 12.0, 12.0]})
     >>> release = Release(table, Terms(Privacy(1, 1e-6), KeepAll(), ("query",), grid=8))
     >>> groups, [c, d] = Selection(release, by="left(query, 1)").tallies()
     >>> groups.to_pylist(), c.cells, d.cells

@@ -1,6 +1,6 @@
 """Release: the only publishable object, and its file.
 
-A release is a table of keys, each with its token and an estimate of its frequency, or with its number of users, sorted
+A release is a table of keys, each with an estimate of its frequency and its token, or with its number of users, sorted
 by key, together with its terms. This module imports nothing that can see private data: what follows a release is
 post-processing.
 """
@@ -22,7 +22,7 @@ from dpsample.privacy import Privacy
 from dpsample.questions import counted, tokens
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Weight, Where
-from dpsample.release.rows import checked_rows, release_schema
+from dpsample.release.rows import checked_rows, release_schema, without_weights
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
@@ -30,33 +30,36 @@ from dpsample.scheme.sampling import Sampling
 if TYPE_CHECKING:
     from dpsample.presentation.report import Report
 
+_WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
+
 
 class Release:
     """Keys that may be published, with tokens and estimates, and their terms.
 
     Rows ascend strictly by key: strings by their UTF-8 bytes, several keys column by column. So their order reveals
-    nothing, and no key occurs twice. Tokens are positive multiples of 1/grid.
+    nothing, and no key occurs twice. Tokens are positive multiples of 1/grid. The other numbers follow from them, so
+    that the table need not have them; if it does, they are checked.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> table = pa.table({"query": ["cat", "dog"], "token": [31.5, 12.125], "estimate": [32.0, 13.0]})
+    >>> table = pa.table({"query": ["cat", "dog"], "token": [31.5, 12.125]})
     >>> Release(table, Terms(Privacy(1, 1e-6), KeepAll(), ("query",)))
-    Release: 2 keys, with tokens and estimates
+    Release: 2 keys, with estimates of their frequencies
       privacy   epsilon 1, delta 1e-06, for each element
       sampling  KeepAll()
-      tokens    in steps of 1/8; estimates by mle
-    query  token   estimate
-    'cat'  31.5    32.0
-    'dog'  12.125  13.0
+      tokens    in steps of 1/8
+    query  estimate  low  high  token
+    'cat'  45        42   48    31.5
+    'dog'  26        23   28    12.125
     """
 
     def __init__(self, table: pa.Table, terms: Terms) -> None:
-        schema = release_schema(table.schema, terms)
-        batches = checked_rows(rebatch(table.select(schema.names).to_batches(), schema), terms)
+        given, schema = release_schema(table.schema, terms)
+        batches = checked_rows(rebatch(table.select(given.names).to_batches(), given), terms)
         self._table, self._terms = pa.Table.from_batches(batches, schema), terms
 
     @property
     def table(self) -> pa.Table:
-        """The rows, as an Arrow table: key column(s), token, estimate.
+        """The rows, as an Arrow table: key column(s), estimate, low, high (95 %), token.
 
         Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error.
         """
@@ -104,11 +107,6 @@ class Release:
     def keys(self) -> tuple[str, ...]:
         """The names of the key columns."""
         return self._terms.keys
-
-    @property
-    def estimator(self) -> str | None:
-        """The name of the estimator of the column `estimate`; None if there are no tokens."""
-        return self._terms.estimator
 
     @property
     def keys_only(self) -> bool:
@@ -470,7 +468,7 @@ class Release:
 
     def __repr__(self) -> str:
         head, *lines = self._summary()
-        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *table_lines(self._table)])
+        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *table_lines(self._table, _WHOLE)])
 
     def _repr_html_(self) -> str:
         from dpsample.presentation.report import display
@@ -479,7 +477,7 @@ class Release:
 
     def _summary(self) -> list[str]:
         n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
-        terms, what = self._terms, "with tokens and estimates"
+        terms, what = self._terms, "with estimates of their frequencies"
         if self.keys_only:
             what = "keys only"
         elif terms.counts is not None:
@@ -492,7 +490,7 @@ class Release:
         if terms.part is not None:
             lines.append(f"part      {terms.part}")
         if terms.grid is not None:
-            lines.append(f"tokens    in steps of 1/{self.grid}; estimates by {self.estimator}")
+            lines.append(f"tokens    in steps of 1/{self.grid}")
         if terms.max_keys is not None and not self.keys_only:
             lines.append("numbers   of the keys that users kept: too low where users have more keys")
         if terms.counts is not None:
@@ -513,6 +511,14 @@ def read_release(path: PathLike, *, format: str | None = None) -> Release:
             "another number",
             "get it again from where it was written",
         )
+    if metadata["version"] < 5:
+        table = without_weights(table, terms)
+    elif sorted(table.column_names) != sorted(terms.columns):
+        raise InvalidValue(
+            f"a release has the columns {', '.join(map(repr, terms.columns))}",
+            ", ".join(map(repr, table.column_names)),
+            "get it again from where it was written",
+        )
     return Release(table, terms)
 
 
@@ -527,12 +533,13 @@ def write_release(
 ) -> int:
     """Write a release from a stream of batches in key order, without holding it; return its number of rows.
 
-    Batches have the columns `terms.columns`, in this order; `schema` states their types, even if there are no batches.
+    Batches have the columns `terms.columns`, or of these the keys and tokens alone; `schema` states their types, even
+    if there are no batches.
     """
-    schema = release_schema(schema, terms)
+    given, schema = release_schema(schema, terms)
     terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
     check = partial(checked_rows, terms=terms)
-    return write_table(path, batches, schema, terms.to_json, check=check, force=force, format=format)
+    return write_table(path, batches, schema, terms.to_json, given=given, check=check, force=force, format=format)
 
 
 def _missing(package: str) -> InvalidValue:

@@ -1,4 +1,8 @@
-"""Rows of a release: their schema, their order, and the values of tokens and estimates."""
+"""Rows of a release: their schema, their order, and the values of tokens and estimates.
+
+What is drawn of a key is its token. Its estimate and its interval follow from that, so rows may come without them; rows
+that come with others are refused.
+"""
 
 from collections.abc import Iterable, Iterator
 from statistics import NormalDist
@@ -9,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.mle import mle
 from dpsample.files import plain_schema
-from dpsample.release.terms import COUNT_COLUMNS, Terms
+from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, Terms
+from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 
 
@@ -37,24 +41,34 @@ def token_cells(tokens: Any, grid: int) -> Ints:
     return cells
 
 
-def release_schema(schema: pa.Schema, terms: Terms) -> pa.Schema:
-    """Check the columns of a release, and return them in order."""
-    if sorted(schema.names) != sorted(terms.columns):
+def drawn_columns(keys: pa.Schema, terms: Terms) -> pa.Schema:
+    """Return the columns of reported keys as they are drawn, from those of the keys: with tokens, unless keys only."""
+    return pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
+
+
+def release_schema(schema: pa.Schema, terms: Terms) -> tuple[pa.Schema, pa.Schema]:
+    """Check columns that are given for a release; return them in order, and all of its columns."""
+    drawn = [*terms.keys, "token"]
+    if sorted(schema.names) != sorted(terms.columns) and (terms.grid is None or sorted(schema.names) != sorted(drawn)):
         raise InvalidValue(
             f"a release has the columns {', '.join(map(repr, terms.columns))}",
             ", ".join(map(repr, schema.names)) or "none",
             "select these columns",
         )
-    ordered = plain_schema(pa.schema([schema.field(name) for name in terms.columns]))
-    check_key_types(ordered, terms.keys)
-    for name in terms.columns[len(terms.keys) :]:
-        if ordered.field(name).type != pa.float64():
-            raise InvalidValue(f"the column {name!r} is float64", f"{ordered.field(name).type}", "cast it")
-    return ordered
+    given = plain_schema(pa.schema([schema.field(name) for name in terms.columns if name in schema.names]))
+    check_key_types(given, terms.keys)
+    for name in given.names[len(terms.keys) :]:
+        if given.field(name).type != pa.float64():
+            raise InvalidValue(f"the column {name!r} is float64", f"{given.field(name).type}", "cast it")
+    numbers = (pa.field(name, pa.float64()) for name in terms.numbers)
+    return given, pa.schema([*(given.field(name) for name in terms.keys), *numbers])
 
 
 def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; refuse keys that do not ascend, within a batch or across two, and impossible numbers."""
+    """Yield the batches, with all columns; refuse keys that do not ascend, within a batch or across two, impossible
+    numbers, and estimates and intervals that do not follow from the tokens.
+    """
+    estimates = TokenEstimates(terms)
     rows = 0
     last: list[pa.Array] = []
     for batch in batches:
@@ -67,7 +81,8 @@ def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa
         if not pc.all(within, min_count=0).as_py():
             raise _unsorted(rows + 2 + pc.index(within, False).as_py())
         if terms.grid is not None:
-            _check_numbers(batch, terms.grid, rows)
+            _check_tokens(batch, terms.grid, rows)
+            batch = estimates.completed(batch, rows)
         if terms.counts is not None:
             _check_counts(batch, terms.sampling.least, rows)
         last = [key[-1:] for key in keys]
@@ -86,7 +101,7 @@ def check_key_types(schema: pa.Schema, keys: Iterable[str]) -> None:
             )
 
 
-def _check_numbers(batch: pa.RecordBatch, grid: int, rows: int) -> None:
+def _check_tokens(batch: pa.RecordBatch, grid: int, rows: int) -> None:
     with np.errstate(over="ignore"):
         cells = batch.column("token").to_numpy(zero_copy_only=False) * grid
     good = (cells > 0) & (cells == np.floor(cells)) & np.isfinite(cells)
@@ -95,13 +110,6 @@ def _check_numbers(batch: pa.RecordBatch, grid: int, rows: int) -> None:
             f"tokens are positive multiples of 1/{grid}",
             f"another one in row {rows + 1 + int(np.argmin(good)):,}",
             "state the grid that the sanitizer used",
-        )
-    finite = np.isfinite(batch.column("estimate").to_numpy(zero_copy_only=False))
-    if not finite.all():
-        raise InvalidValue(
-            "estimates are finite numbers",
-            f"another one in row {rows + 1 + int(np.argmin(finite)):,}",
-            "check the estimator",
         )
 
 
@@ -144,33 +152,52 @@ def _unsorted(row: int) -> InvalidValue:
     )
 
 
-def columns_of(keys: pa.Schema, terms: Terms) -> pa.Schema:
-    """Return the columns of a release, from those of its keys."""
-    return pa.schema([*keys, *(pa.field(name, pa.float64()) for name in terms.numbers)])
-
-
-def append_estimates(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
-    """Append the estimates, unless there are keys only."""
-    estimates = TokenEstimates(terms)
-    for batch in batches:
-        yield batch if terms.keys_only else batch.append_column("estimate", pa.array(estimates(batch.column("token"))))
+def without_weights(table: pa.Table, terms: Terms) -> pa.Table:
+    """Return the rows of a file of version 1 to 4 as they were drawn: its `estimate` is the key's weight in a sum."""
+    if terms.grid is None:
+        return table
+    names = (*terms.keys, "token", "estimate")
+    whole = sorted(table.column_names) == sorted(names) and table.schema.field("estimate").type == pa.float64()
+    if not whole or not np.isfinite(table["estimate"].to_numpy()).all():
+        raise InvalidValue(
+            f"a release of version 1 to 4 has the columns {', '.join(map(repr, names))}, and finite estimates",
+            "others",
+            "get it again from where it was written",
+        )
+    return table.drop_columns(["estimate"])
 
 
 class TokenEstimates:
-    """Estimates by token, each computed once."""
+    """Estimates and intervals by token, each computed once."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms, self._grid = terms, terms.grid or 1
-        self._cells, self._values = np.zeros(0, np.int64), np.zeros(0)
+        self._cells, self._values = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
 
     def __call__(self, tokens: pa.Array) -> Floats:
-        """Return the estimate of each token."""
+        """Return the likeliest frequency of each token, and the ends of its 95 % interval: [3, token]."""
         cells = token_cells(tokens, self._grid)
         new = np.setdiff1d(cells, self._cells)
         if len(new):
-            values = np.append(self._values, mle(new, self._terms.sampling, self._terms.per_key, self._grid))
-            known = np.append(self._cells, new)
+            found = likely_frequencies(new, self._terms.sampling, self._terms.per_key, self._grid)
+            known, values = np.append(self._cells, new), np.concatenate([self._values, found], axis=1)
             order = np.argsort(known)
-            self._cells, self._values = known[order], values[order]
-        estimates: Floats = self._values[np.searchsorted(self._cells, cells)]
-        return estimates
+            self._cells, self._values = known[order], values[:, order]
+        return self._values[:, np.searchsorted(self._cells, cells)].astype(np.float64)
+
+    def completed(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+        """Return the batch, which comes after so many rows, with all columns; those that it has must agree."""
+        names = TOKEN_COLUMNS[:-1]
+        values = self(batch.column("token"))
+        for name, column in zip(names, values, strict=True):
+            if name in batch.schema.names:
+                agrees = batch.column(name).to_numpy(zero_copy_only=False) == column
+                if not agrees.all():
+                    raise InvalidValue(
+                        f"the columns {', '.join(names)} follow from the tokens",
+                        f"another {name} in row {rows + 1 + int(np.argmin(agrees)):,}",
+                        "get the release again from where it was written, or leave these columns out",
+                    )
+        columns = {name: batch.column(name) for name in self._terms.keys}
+        columns |= {name: pa.array(column) for name, column in zip(names, values, strict=True)}
+        return pa.record_batch({**columns, "token": batch.column("token")})

@@ -20,7 +20,7 @@ from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import check_grid
 
 VERSION: Final = 5  # the newest version of release files; a file states the oldest one that has all it needs
-TOKEN_COLUMNS: Final = ("token", "estimate")
+TOKEN_COLUMNS: Final = ("estimate", "low", "high", "token")  # all but the last follow from it
 COUNT_COLUMNS: Final = ("estimate", "low", "high", "measured", "standard_error")  # of counted users
 
 
@@ -34,7 +34,7 @@ def _version() -> str:
 class Terms:
     """The public parameters of a release: all that it publishes besides its rows.
 
-    With `keys_only` there are neither tokens nor estimates; grid and estimator are None. With `discovery`, keys of
+    With `keys_only` there are neither tokens nor estimates; grid is None. With `discovery`, keys of
     users were found without a contribution bound; with `counts`, their numbers of users were counted in a stage of its
     own, and there are no tokens.
 
@@ -45,7 +45,7 @@ class Terms:
     >>> from dpsample import KeepAll, Privacy
     >>> terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
     >>> terms.columns
-    ('query', 'token', 'estimate')
+    ('query', 'estimate', 'low', 'high', 'token')
     >>> Terms.from_json(terms.to_json(rows=0)) == terms
     True
     """
@@ -54,7 +54,6 @@ class Terms:
     sampling: Sampling
     keys: tuple[str, ...]
     grid: int | None = 8
-    estimator: str | None = "mle"
     keys_only: bool = False
     unit: str = "element"
     max_keys: int | None = None
@@ -74,14 +73,11 @@ class Terms:
                 f"{type(self.privacy).__name__} and {type(self.sampling).__name__}",
                 "make them first, for example Privacy(1, 1e-8) and KeepAll()",
             )
-        object.__setattr__(self, "keys", check_keys(self.keys, self.numbers or TOKEN_COLUMNS))
+        object.__setattr__(self, "keys", check_keys(self.keys, self.numbers))
         if self.keys_only or self.counts is not None:
             object.__setattr__(self, "grid", None)
-            object.__setattr__(self, "estimator", None)
         else:
             object.__setattr__(self, "grid", check_grid(self.grid))  # type: ignore[arg-type] # it refuses None
-            if not isinstance(self.estimator, str) or not self.estimator:
-                raise InvalidValue("an estimator has a name", type(self.estimator).__name__, "name it, such as 'mle'")
         if self.unit not in UNITS:
             raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(self.unit), "leave it out")
         object.__setattr__(self, "per_key", self.per_key or self.privacy)
@@ -161,7 +157,7 @@ class Terms:
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
-        if self.sampling.least > 1:
+        if self.grid is not None or self.sampling.least > 1:
             return 5
         if self.discovery is not None:
             return 4
@@ -182,15 +178,16 @@ class Terms:
             "counts": self.counts and self.counts.to_json(),
         }
         optional = {name: value for name, value in optional.items() if value is not None}
+        version = self._version(optional)
         return {
             "format": "dpsample release",
-            "version": self._version(optional),
+            "version": version,
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
             "sampling": self.sampling.to_json(),
             "grid": self.grid,
             "keys_only": self.keys_only,
-            "estimator": self.estimator,
+            **({"estimator": None} if version < 5 else {}),
             "keys": list(self.keys),
             "rows": rows,
             **optional,
@@ -206,7 +203,6 @@ class Terms:
                 sampling=Sampling.from_json(form["sampling"]),
                 keys=tuple(form["keys"]),
                 grid=form["grid"],
-                estimator=form["estimator"],
                 keys_only=bool(form["keys_only"]),
                 unit=form["unit"],
                 max_keys=form.get("max_keys_per_user"),

@@ -1,19 +1,27 @@
-"""The frequency under which a token is most probable."""
+"""From a token to the frequencies that it tells of: the likeliest one, and those that no test rejects.
+
+Each frequency multiplies the probabilities of tokens by a factor that does not decrease with the token (`tokens`: the
+tail map is concave). So what is here does not decrease with the token either: it orders keys as tokens do.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
-from dpsample.scheme.sampling import Ints, Sampling, as_frequencies
-from dpsample.scheme.token_columns import supports
+from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.token_columns import exceedances, supports
 from dpsample.scheme.tokens import check_grid, first_frequency, support_length
 
-_BLOCK = 1 << 17  # rows times tokens at once
+_BLOCK = 1 << 20  # rows times tokens at once: large, since each block walks through the supports anew
+_TIE = 1e-9  # relative: what is closer is equal, so that no result depends on one machine's rounding
 
 
 def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1) -> Ints:
-    """Return the frequency i at which each token, in units of 1/grid, has its largest probability.
+    """Return the frequency i at which each token, in units of 1/grid, has its largest probability; of equal ones, the
+    lowest.
 
     A token's two boundaries are followed over its support. Tokens may be as large as frequencies.
 
@@ -21,16 +29,60 @@ def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey,
     >>> likeliest_frequencies([1, 10**9], KeepAll(), Privacy(1, 1e-6))
     array([        14, 1000000013])
     """
+
+    def of(walked: Ints, reporting: Reporting) -> Ints:
+        return _likeliest(*supports(walked, reporting, grid))[None]
+
+    likeliest: Ints = _by_token(cells, sampling, privacy, grid, of, 1)[0]
+    return likeliest
+
+
+def likely_frequencies(
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, level: float = 0.95
+) -> tuple[Ints, Ints, Ints]:
+    """Return the likeliest frequency of each token's key, and the ends of the confidence interval of its frequency.
+
+    The interval has the frequencies that neither one-sided test of level (1 - level) / 2 rejects: tokens as large, and
+    tokens as small, have at least that probability for a reported key. So it covers each frequency with at least the
+    probability `level`, whatever other keys there are. It is extended to the likeliest frequency where that lies
+    outside, at tokens that nearly no key has.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> [ends.tolist() for ends in likely_frequencies([1, 30, 10**9], KeepAll(), Privacy(1, 1e-6))]
+    [[14, 43, 1000000013], [1, 40, 1000000010], [17, 46, 1000000016]]
+    """
+    tail = (1 - level) / 2
+
+    def of(walked: Ints, reporting: Reporting) -> Ints:
+        frequencies, mass, above, at_least = exceedances(walked, reporting, grid)
+        n, end, likeliest = np.arange(len(mass)), mass.shape[1] - 1, _likeliest(frequencies, mass)
+        low = frequencies[n, (at_least < (1 - _TIE) * tail).sum(1).clip(max=end)]
+        high = frequencies[n, ((above <= 1 - (1 - _TIE) * tail).sum(1) - 1).clip(min=0)]
+        return np.stack([likeliest, np.minimum(low, likeliest), np.maximum(high, likeliest)])
+
+    likeliest, low, high = _by_token(cells, sampling, privacy, grid, of, 3)
+    return likeliest, low, high
+
+
+def _by_token(
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Callable[[Ints, Reporting], Ints], k: int
+) -> Ints:
+    """Return the k frequencies [k, ...] that follow from each token; tokens that are shifts are computed once."""
     distinct, back = np.unique(as_frequencies(cells), return_inverse=True)
     grid = check_grid(grid)
     reporting = Reporting.of(sampling, privacy)
     # new where pi is constant: a shift of the first such row
     shift = np.maximum(first_frequency(distinct, grid) - reporting.constant_from, 0)
     walked, place = np.unique(distinct - shift * grid, return_inverse=True)
-    likeliest = np.empty(walked.shape, np.int64)
+    found = np.empty((k, len(walked)), np.int64)
     size = max(1, _BLOCK // support_length(privacy))
     for start in range(0, len(walked), size):
-        frequencies, mass = supports(walked[start : start + size], reporting, grid)
-        likeliest[start : start + size] = frequencies[np.arange(len(mass)), mass.argmax(1)]
+        found[:, start : start + size] = of(walked[start : start + size], reporting)
     # probabilities rise up to the likeliest frequency; where a sequence of q ends before it, its last one is that
-    return np.minimum(likeliest[place] + shift, sampling.largest)[back].reshape(np.shape(cells))
+    return np.minimum(found[:, place] + shift, sampling.largest)[:, back].reshape(k, *np.shape(cells))
+
+
+def _likeliest(frequencies: Ints, mass: Floats) -> Ints:
+    first = np.argmax(mass >= (1 - _TIE) * mass.max(1, keepdims=True), axis=1)
+    likeliest: Ints = frequencies[np.arange(len(mass)), first]
+    return likeliest

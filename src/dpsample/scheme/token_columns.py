@@ -50,13 +50,13 @@ def supports(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats
     return np.where(defined, frequencies, reporting.sampling.largest), np.where(defined, mass, 0.0)
 
 
-def exceedances(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
-    """Return, for any n tokens, the frequencies [n, m] from its first one on, and two probabilities that a reported key
-    of each has a token above it, or at least it [n, m]. Both grow with the frequency, to 1.
+def exceedances(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
+    """Return, for any n tokens, the frequencies [n, m] and probabilities [n, m] of `supports`, and two probabilities
+    that a reported key of each has a token above it, or at least it [n, m]. Both grow with the frequency, to 1.
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.scheme.reporting import Reporting
-    >>> frequencies, above, from_it = exceedances(np.array([30]), Reporting.of(KeepAll(), Privacy(1, 1e-6)), grid=1)
+    >>> frequencies, _, above, from_it = exceedances(np.array([30]), Reporting.of(KeepAll(), Privacy(1, 1e-6)), grid=1)
     >>> int(frequencies[0, np.argmax(from_it[0] >= 0.025)])  # of rarer keys, tokens are hardly ever as large
     40
     """
@@ -65,8 +65,8 @@ def exceedances(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Flo
     frequencies = first_frequency(cells, grid)[:, None] + np.arange(last, dtype=np.int64)
     frequencies = np.minimum(frequencies, reporting.sampling.largest)
     pi = np.maximum(reporting.probabilities(frequencies), 1e-300)
-    shares = (np.minimum(part[:last].T[place] / pi, 1.0) for part in (above, above + mass))
-    return frequencies, *shares
+    mass, above = mass[:last].T[place], above[:last].T[place]
+    return frequencies, mass, np.minimum(above / pi, 1.0), np.minimum((above + mass) / pi, 1.0)
 
 
 def _whole_columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats, Ints]:

@@ -44,7 +44,8 @@ def _top(release: Release) -> Markup:
     table, title = release.table, "First keys"
     if not release.keys_only:
         title = "Keys with the largest estimates"
-        table = table.take(pc.select_k_unstable(table, _ROWS, [("estimate", "descending")]))
+        by = "estimate" if release.grid is None else "token"  # the same order, and finer
+        table = table.take(pc.select_k_unstable(table, _ROWS, [(by, "descending")]))
     numbers = [name for name in release.terms.numbers if name not in _LEFT_OUT]
     table = table.slice(0, _ROWS).select([*release.keys, *numbers])
     columns = [readable(table[name]) for name in release.keys]

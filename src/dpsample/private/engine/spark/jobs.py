@@ -42,7 +42,7 @@ from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.private.source import Source
 from dpsample.release.release import Release
-from dpsample.release.rows import append_estimates, ascends, checked_rows, columns_of, release_schema
+from dpsample.release.rows import ascends, checked_rows, drawn_columns, release_schema
 from dpsample.release.terms import Terms
 
 Batches = Iterator[pa.RecordBatch]
@@ -130,13 +130,12 @@ class Job:
 
     def release(self, terms: Terms, payment: Payment) -> Release:
         """Bring the reported keys to the driver; discovered ones are then counted where the rows are."""
-        columns = release_schema(columns_of(self.frame.schema, terms), terms)
+        drawn, _ = release_schema(drawn_columns(self.frame.schema, terms), terms)
         batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
-        ordered = self.engine.sort(batches, _tokens(columns), terms.keys)
-        table = pa.Table.from_batches(append_estimates(ordered, terms), columns)
+        table = pa.Table.from_batches(self.engine.sort(batches, drawn, terms.keys), drawn)
         if self.users is not None:
-            drawn = count_found(table, terms, self.engine, *self.users, self.secret)
-            table, terms = pa.Table.from_batches(drawn.batches, drawn.schema), drawn.terms
+            counted = count_found(table, terms, self.engine, *self.users, self.secret)
+            table, terms = pa.Table.from_batches(counted.batches, counted.schema), counted.terms
         payment.mark_drawn()
         return Release(table, terms)
 
@@ -147,7 +146,7 @@ class Job:
         on their partitions, which may tell of keys that were not reported, nor on which worker was how fast.
         """
         engine = self.engine
-        columns = release_schema(columns_of(self.frame.schema, terms), terms)
+        drawn, columns = release_schema(drawn_columns(self.frame.schema, terms), terms)
         with atomic_folder(folder) as target:
             draft = target / "reported"  # gone before the folder has its name
             draft.mkdir(0o700)  # drawn tokens, for their owner only
@@ -163,9 +162,9 @@ class Job:
                     "the folder must be one that the driver and all workers see", "another", "choose a shared one"
                 )
             rows = int(sum(row[1] for row in drafted))
-            write = _write(str(target), columns, terms)
+            write = _write(str(target), drawn, columns, terms)
             if rows <= _PART:  # not worth a job
-                ordered = engine.sort(_drawn(draft, [row[0] for row in drafted]), _tokens(columns), self.source.key)
+                ordered = engine.sort(_drawn(draft, [row[0] for row in drafted]), drawn, self.source.key)
                 parts = [tuple(row.values()) for batch in write(_numbered(ordered)) for row in batch.to_pylist()]
             else:
                 reported = engine.session().createDataFrame([tuple(row) for row in drafted], _DRAFTS)
@@ -202,7 +201,7 @@ class Job:
         """
         schema, sampling, secret = self.frequencies, self.sampling, self.secret
         samples = self.counting.strategy == "aggregate" and not self.counting.sampled
-        columns = _tokens(columns_of(self.frame.schema, terms)) if terms else schema
+        columns = drawn_columns(self.frame.schema, terms) if terms else schema
 
         def sample_and_sanitize(batches: Batches) -> Batches:
             sanitizer = terms and _sanitizer(terms)
@@ -268,11 +267,6 @@ def _discard(draft: Path, payment: Payment) -> None:
         payment.mark_drawn()
 
 
-def _tokens(columns: pa.Schema) -> pa.Schema:
-    """The columns of a release before there are estimates."""
-    return pa.schema([field for field in columns if field.name != "estimate"])
-
-
 @lru_cache(maxsize=4)
 def _sanitizer(terms: Terms) -> Sanitizer:
     """Make a sanitizer once in each worker process, not for each task."""
@@ -332,7 +326,7 @@ def _place(pivots: pa.Table, draft: str, names: list[str]) -> Kernel:
     return divide
 
 
-def _write(folder: str, columns: pa.Schema, terms: Terms) -> Kernel:
+def _write(folder: str, drawn: pa.Schema, columns: pa.Schema, terms: Terms) -> Kernel:
     """Return what writes rows that come in the order of parts and keys, and tells how many are in which part.
 
     A part that is written twice, by a task that is run again, is the same, and replaces the first one in one step.
@@ -343,16 +337,17 @@ def _write(folder: str, columns: pa.Schema, terms: Terms) -> Kernel:
             for batch in batches:
                 part = batch.column("part").to_numpy()
                 edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
-                rows = shaped(batch.drop_columns(["part"]), _tokens(columns))
+                rows = shaped(batch.drop_columns(["part"]), drawn)
                 for start, end in pairwise(edges):
                     yield int(part[start]), rows.slice(start, end - start)
 
         for part, group in groupby((piece for piece in pieces() if piece[1].num_rows), key=itemgetter(0)):
             count = write_table(
                 Path(folder, _name(part)),
-                append_estimates((piece for _, piece in group), terms),
+                (piece for _, piece in group),
                 columns,
                 {"format": "dpsample part", "version": 1},
+                given=drawn,
                 check=partial(checked_rows, terms=terms),
                 force=True,
             )
