@@ -39,6 +39,15 @@ columns = together(
     click.option("--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///..."),
     click.option("--query", help="SELECT statement to read from a database, instead of a table."),
     click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow.  [default: by the extension of the file]"),
+    click.option("--delimiter", help="Character between the fields of CSV, such as ';' or '\\t'.  [default: a comma]"),
+    click.option("--encoding", help="Encoding of CSV, such as latin-1, cp1252 or utf-16.  [default: utf-8]"),
+    click.option(
+        "--header/--no-header",
+        default=True,
+        help="Whether CSV begins with a line of names. Without one, columns are column0, column1, ...",
+    ),
+    click.option("--null", multiple=True, help="Text that stands for NULL in CSV, beside the empty field. Repeatable."),
+    click.option("--key-as", multiple=True, help="Name of the key column in the output, one for each --key."),
     click.option("--user", help="Column that identifies the user of a row. Protects users instead of elements."),
 )
 source = together(
@@ -196,6 +205,11 @@ def source_of(given: dict[str, Any]) -> Any:
         given["query"],
         given["input_format"],
         given["user"],
+        key_as=given["key_as"] or None,
+        delimiter="\t" if given["delimiter"] == r"\t" else given["delimiter"],
+        encoding=given["encoding"],
+        header=given["header"],
+        null=given["null"],
     )
 
 
@@ -205,7 +219,8 @@ def spark_source_of(session: Any, given: dict[str, Any]) -> Any:
     from dpsample.private.source import Source
 
     frame = spark.read_parquet(session, list(given["source"]), given["input_format"])
-    return Source(frame, given["key"], given["frequency"], given["drop_null"], user=given["user"])
+    columns = {"user": given["user"], "key_as": given["key_as"] or None}
+    return Source(frame, given["key"], given["frequency"], given["drop_null"], **columns)
 
 
 def release_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +276,11 @@ def sampling_of(given: dict[str, Any]) -> Sampling:
             raise click.UsageError("--tau goes with --scheme ppswor or priority; found --scheme all; leave --tau out")
         return KeepAll()
     if tau is None:
-        raise click.UsageError(f"--scheme {scheme} needs --tau; found none; add, for example, --tau 1e-4")
+        size = " or --sample-size" if "sample_size" in given else ""
+        example = "--sample-size 10000, which costs a share of epsilon, or " if size else ""
+        raise click.UsageError(
+            f"--scheme {scheme} needs --tau{size}; found none; add, for example, {example}--tau 1e-4"
+        )
     return (Ppswor if scheme == "ppswor" else Priority)(tau, given["power"], given["cap"])
 
 
@@ -287,8 +306,9 @@ def engine_of(given: dict[str, Any]) -> Any:
 def check_engine(given: dict[str, Any], show_private: bool) -> None:
     """Refuse options of the engine that is not used."""
     if given["engine"] == "spark":
-        others = ["memory_limit", "threads", "temp_dir", "table", "query"]
+        others = ["memory_limit", "threads", "temp_dir", "table", "query", "delimiter", "encoding", "null"]
         unused = [name for name in others if given.get(name)] + ["show_private"] * show_private
+        unused += [] if given["header"] else ["no_header"]
     else:
         unused = [name for name in ("master", "partitions") if given[name] is not None]
     if unused:

@@ -42,19 +42,9 @@ class Origin(Protocol):
     @property
     def paths(self) -> list[str]: ...  # noqa: D102
     @property
-    def key(self) -> Sequence[str]: ...  # noqa: D102
+    def key_columns(self) -> Sequence[str]: ...  # noqa: D102
     @property
-    def frequency(self) -> str | None: ...  # noqa: D102
-    @property
-    def table(self) -> str | None: ...  # noqa: D102
-    @property
-    def query(self) -> str | None: ...  # noqa: D102
-    @property
-    def format(self) -> str | None: ...  # noqa: D102
-    @property
-    def user(self) -> str | None: ...  # noqa: D102
-    @property
-    def drop_null(self) -> bool: ...  # noqa: D102
+    def arguments(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 def privacy_notice(has_source: bool, has_histogram: bool) -> str | None:
@@ -239,20 +229,11 @@ def command(setting: Setting, source: Origin | None = None) -> str:
     dpsample release 'a b.csv' --key q --epsilon 1 --delta 1e-08 --scheme ppswor --tau 0.01 -o OUTPUT.private.parquet
     """
     words = ["dpsample", "release", *(source.paths if source else [EVENTS])]
-    for key in source.key if source else [KEY]:
-        words += ["--key", key]
-    if source:
-        for option, value in [
-            ("frequency", source.frequency),
-            ("table", source.table),
-            ("query", source.query),
-            ("input-format", source.format),
-            ("user", source.user),
-        ]:
-            words += [f"--{option}", value] if value is not None else []
-        words += ["--drop-null"] * source.drop_null
+    words += _option("key", list(source.key_columns if source else [KEY]))
+    for name, value in source.arguments.items() if source else []:
+        words += _option("input_format" if name == "format" else name, value)
     if setting.max_keys_per_user is not None:
-        words += [] if source and source.user else ["--user", USER]
+        words += [] if source and "user" in source.arguments else ["--user", USER]
         words += ["--max-keys-per-user", str(setting.max_keys_per_user)]
     definition = setting.privacy.definition
     words += [f"--{'epsilon' if definition is None else definition.name}", _stated(setting.privacy)]
@@ -270,6 +251,18 @@ def command(setting: Setting, source: Origin | None = None) -> str:
     if total:
         words += ["--with-total", *(["--total-share", text(total)] if total != SHARE else [])]
     return f"{shlex.join(words)} -o {OUTPUT}"
+
+
+def _option(name: str, value: Any) -> list[str]:
+    """Write an argument of a source as an option.
+
+    >>> _option("key_as", ["a", "b"]), _option("header", False), _option("drop_null", True)
+    (['--key-as', 'a', '--key-as', 'b'], ['--no-header'], ['--drop-null'])
+    """
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [word for text in (value if isinstance(value, list) else [value]) for word in (f"--{option}", text)]
 
 
 def python(setting: Setting, source: Origin | None = None) -> str:
@@ -304,15 +297,12 @@ def python(setting: Setting, source: Origin | None = None) -> str:
 
 
 def _source(setting: Setting, source: Origin | None) -> Iterator[str]:
-    paths, key = (source.paths, list(source.key)) if source else ([EVENTS], [KEY])
+    paths, key = (source.paths, list(source.key_columns)) if source else ([EVENTS], [KEY])
     yield repr(paths[0] if len(paths) == 1 else paths)
     yield f"key={(key[0] if len(key) == 1 else key)!r}"
-    for name in ("frequency", "table", "query", "format", "user"):
-        if source and getattr(source, name) is not None:
-            yield f"{name}={getattr(source, name)!r}"
-    if source and source.drop_null:
-        yield "drop_null=True"
-    if setting.max_keys_per_user is not None and not (source and source.user):
+    arguments = source.arguments if source else {}
+    yield from (f"{name}={value!r}" for name, value in arguments.items())
+    if setting.max_keys_per_user is not None and "user" not in arguments:
         yield f"user={USER!r}"
 
 

@@ -2,6 +2,7 @@
 
 source          where elements live, and which columns are the key
 formats         file formats: their names, endings, and how files are checked and read
+dialect         how CSV and TSV are written: delimiter, encoding, header, NULL
 inputs          which files a source names, and which names are one file
 python_objects  Python objects as Arrow
 randomness      the only door to randomness

@@ -9,9 +9,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from dpsample.errors import InvalidValue
+from dpsample.private.dialect import SEPARATORS, decoded
 from dpsample.sql import quoted_name, quoted_paths, quoted_text
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ class Statements(Protocol):
 
     def run(self, sql: str) -> list[Any]:
         """Run a statement to its end."""
+
+    def file(self) -> Path:
+        """Return a path for a temporary file that no other has."""
 
 
 @dataclass(frozen=True)
@@ -87,46 +92,80 @@ _LINE = 2_000_000  # bytes of a line, as in DuckDB where the buffer is not set
 
 
 def _csv(source: "Source", paths: list[str], statements: Statements, separator: str) -> Scan:
+    dialect = source.dialect
+    separator = dialect.delimiter or separator
     headers: dict[tuple[str, ...], list[str]] = {}
+    read = {}  # the files that DuckDB reads, by the name that a refusal shows
     for path in paths:
-        header = _header(path, separator)
-        source.require(header, shown=False)
-        headers.setdefault(tuple(header), []).append(path)
+        read[path] = _in_utf8(path, str(dialect.encoding), statements.file()) if dialect.recoded else path
+        header = _header(read[path], path, separator, source)
+        headers.setdefault(tuple(header), []).append(read[path])
 
     # not in parallel: many threads lose or repeat rows, silently, where quoted fields have quotes and line ends
-    options = "auto_detect = false, header = true, strict_mode = true, parallel = false, "
+    options = f"auto_detect = false, header = {str(dialect.header).lower()}, strict_mode = true, parallel = false, "
     options += f"delim = {quoted_text(separator)}, buffer_size = {_BUFFER}, max_line_size = {_LINE}, "
-    options += "quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false"
+    options += f"nullstr = [{', '.join(map(quoted_text, ['', *dialect.null]))}], allow_quoted_nulls = false, "
+    options += "quote = '\"', escape = '\"'"
     scans = []
     for names, alike in headers.items():
         types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(names)))
         chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
         scans.append(f"SELECT {chosen} FROM read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})")
-    checks: list[Callable[[], None]] = [partial(_require_even_quotes, path) for path in paths]
-    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks, size=_text_size(paths))
+    checks: list[Callable[[], None]] = [partial(_require_even_quotes, *names) for names in read.items()]
+    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks, size=_text_size(list(read.values())))
 
 
-def _header(path: str, separator: str) -> list[str]:
-    """Read the names in the first line of a CSV file."""
+def _in_utf8(path: str, encoding: str, copy: Path) -> str:
+    """Write a copy in UTF-8 to a temporary file, and return its name: DuckDB reads UTF-8 alone without faults."""
     opened = gzip.open if path.endswith(".gz") else open
-    names: list[str] = []
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
-            lines = iter(lambda: file.readline(1 << 20), "")
-            names = [name.strip() for name in next(csv.reader(lines, delimiter=separator, strict=True), [])]
-    except (csv.Error, OSError, EOFError):
-        pass
+    with (
+        opened(path, "rt", encoding=encoding, newline="") as file,
+        open(copy, "x", encoding="utf-8", newline="") as text,
+    ):
+        for chunk in decoded(file, path, encoding):
+            text.write(chunk)
+    return str(copy)
+
+
+def _header(path: str, shown: str, separator: str, source: "Source") -> list[str]:
+    """Return the names of the columns of a CSV file: those in its first line, or column0, column1, ..."""
+    names = _first_row(path, separator)
+    if not source.dialect.header:
+        names = [f"column{i}" for i in range(len(names))]
+        source.require(names, shown=False)
+        return names
     if not any(names):
-        raise InvalidValue("a CSV file begins with a line of column names", f"none in {path!r}", "add one, in UTF-8")
+        raise InvalidValue(
+            "a CSV file begins with a line of column names", f"none in {shown!r}", "add one, or state header=False"
+        )
+    for other, word in SEPARATORS.items():
+        if not set(source.columns) <= set(names) and set(source.columns) <= set(_first_row(path, other)):
+            raise InvalidValue(
+                f"the columns of {shown!r} are separated by {SEPARATORS.get(separator, repr(separator))}",
+                f"{word} in its header line",
+                f"state them: delimiter={other!r}",
+            )
+    source.require(names, shown=False)
     return names
 
 
-def _require_even_quotes(path: str) -> None:
+def _first_row(path: str, separator: str) -> list[str]:
+    """Read the fields of the first line of a CSV file; none if it has none."""
+    opened = gzip.open if path.endswith(".gz") else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+            lines = iter(lambda: file.readline(1 << 20), "")
+            return [name.strip() for name in next(csv.reader(lines, delimiter=separator, strict=True), [])]
+    except (csv.Error, OSError, EOFError):
+        return []
+
+
+def _require_even_quotes(shown: str, path: str) -> None:
     """Refuse a CSV file with a quoted field that does not end: DuckDB would leave out the rest of the file."""
     if sum(chunk.count(b'"') for chunk in _chunks(path)) % 2:
         raise InvalidValue(
             "quotes in a CSV file come in pairs",
-            f"an odd number in {path!r}",
+            f"an odd number in {shown!r}",
             "look for a quoted field that does not end, or double the quotes inside fields",
         )
 

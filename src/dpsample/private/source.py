@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.files import without_view
+from dpsample.private.dialect import Dialect
 from dpsample.private.engine.errors import type_refusal
 from dpsample.private.formats import FORMATS, format_of
 from dpsample.private.inputs import expanded, identity, local_path, require_distinct
@@ -48,6 +49,11 @@ class Source:
     user        the column that says whose row it is, for privacy of users instead of elements
     key_type    the type of keys that have none: of Python objects, and of pandas columns of objects; such as
                 ``"int64"``, ``"date32"``, ``"decimal128(9, 2)"``, ``"binary"``, or one for each column in a mapping
+    key_as      the name of the key column in samples and releases, or several; by default its own
+    delimiter   of CSV: the character between fields, such as ``";"``; by default a comma, and of TSV a tab
+    encoding    of CSV and TSV: such as ``"latin-1"``, ``"cp1252"`` or ``"utf-16"``; by default UTF-8
+    header      of CSV and TSV: False if the first line has data; columns are then called column0, column1, ...
+    null        of CSV and TSV: a text that stands for NULL, such as ``"NA"``, or several, beside the empty field
 
     The types of key columns are published with a release, so they never follow from the rows. Parquet, Arrow, typed
     DataFrames, DuckDB relations and PostgreSQL have a schema. SQLite's columns are of the type that they are declared
@@ -56,9 +62,9 @@ class Source:
 
     Text files carry no types either. Keys of CSV, TSV and JSON lines are text, exactly as it stands in the file (for
     JSON: strings as they are, numbers and booleans as JSON writes them), and frequencies are plain integers such as
-    ``12``. CSV and TSV have a header line; a field is NULL if it is empty without quotes, and the empty text if it is
-    ``""``; CSV is separated by commas. For anything else, such as another separator or hive partitions, hand in a
-    DuckDB relation whose types are not guessed: ``duckdb.read_csv(path, sep=";", all_varchar=True)``.
+    ``12``. In CSV and TSV, a field is NULL if it is empty without quotes, and the empty text if it is ``""``. For
+    anything else, such as hive partitions, hand in a DuckDB relation whose types are not guessed:
+    ``duckdb.read_csv(path, hive_partitioning=True, all_varchar=True)``.
 
     Users are compared by value where the column has a type, and else as text, byte by byte. In JSON lines, 1, 1.0 and
     "1" are one user, and a number with a fraction is refused.
@@ -81,7 +87,8 @@ twice; name each column once
     """
 
     data: Any
-    key: tuple[str, ...]
+    key: tuple[str, ...]  # names in samples and releases
+    key_columns: tuple[str, ...]  # names in the source
     frequency: str | None
     drop_null: bool
     table: str | None
@@ -91,6 +98,7 @@ twice; name each column once
     key_type: str | Mapping[str, str] | None
     kind: Kind
     part: Part | None
+    dialect: Dialect
     _taken: list[bool]
 
     def __init__(
@@ -104,11 +112,19 @@ twice; name each column once
         format: str | None = None,
         user: str | None = None,
         key_type: str | Mapping[str, str] | None = None,
+        *,
+        key_as: str | Sequence[str] | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        header: bool = True,
+        null: str | Sequence[str] = (),
     ) -> None:
         kind = _kind(data, key is not None)
+        columns = _checked_names(key, kind)
         values = {
             "data": data,
-            "key": _checked_key(key, kind),
+            "key": _public_names(columns, key_as, kind),
+            "key_columns": columns,
             "frequency": frequency,
             "drop_null": bool(drop_null),
             "table": table,
@@ -118,6 +134,7 @@ twice; name each column once
             "key_type": key_type,
             "kind": kind,
             "part": None,
+            "dialect": Dialect(delimiter, encoding, bool(header), null),
             "_taken": [],
         }
         for name, value in values.items():
@@ -133,7 +150,7 @@ twice; name each column once
             )
         if self.frequency is not None and (not isinstance(self.frequency, str) or not self.frequency):
             raise InvalidValue("frequency is the name of a column", type(self.frequency).__name__, "write its name")
-        if self.frequency in self.key:
+        if self.frequency in self.key_columns:
             raise InvalidValue(
                 "the frequency is not part of the key", f"{self.frequency!r} as both", "name two different columns"
             )
@@ -145,10 +162,16 @@ twice; name each column once
                 f"{self.format!r} with {'files' if self.kind == 'files' else 'no files'}",
                 "leave it out where the extension tells",
             )
+        if self.dialect.stated and self.kind != "files":
+            raise _no_text(min(self.dialect.stated), "no files")
         if self.key_type is not None:
             self.key_types()
         if self.kind != "database" and (self.table is not None or self.query is not None):
-            raise InvalidValue("table and query go with a database", "no database", "leave them out")
+            raise InvalidValue(
+                "table and query go with a database",
+                f"{self.location}, which names none" if self.kind == "files" else "no database",
+                "name it as sqlite:///PATH or postgresql://HOST/NAME, or leave them out",
+            )
         if self.kind == "database" and (self.table is None) == (self.query is None):
             raise InvalidValue(
                 "a database needs either a table or a query",
@@ -171,7 +194,7 @@ twice; name each column once
                 "an iterable of keys, which has no columns",
                 "hand in a table",
             )
-        if self.user.lower() in (name.lower() for name in self.key):
+        if self.user.lower() in (name.lower() for name in self.key_columns):
             raise InvalidValue(
                 "the user is not part of the key", f"{self.user!r} as both", "name two different columns"
             )
@@ -237,8 +260,17 @@ twice; name each column once
     def columns(self) -> tuple[str, ...]:
         """The columns to read: the key, then the frequency or the user if there is one, then that of the part."""
         more = [name for name in (self.frequency, self.user) if name is not None]
-        more += [] if self.part is None or self.part.name in self.key else [self.part.name]
-        return (*self.key, *more)
+        more += [] if self.part is None or self.part.name in self.key_columns else [self.part.name]
+        return (*self.key_columns, *more)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by which the key columns are read, as they are written, without those that have defaults."""
+        named = ("frequency", "table", "query", "format", "user", "key_type")
+        stated = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+        stated |= {} if self.key == self.key_columns else {"key_as": _one_or_list(self.key)}
+        stated |= self.dialect.stated
+        return stated | ({"drop_null": True} if self.drop_null else {})
 
     @property
     def aggregated(self) -> bool:
@@ -246,16 +278,10 @@ twice; name each column once
         return self.frequency is not None or self.kind == "mapping"
 
     def __repr__(self) -> str:
-        parts = [self.location, f"key={(self.key[0] if len(self.key) == 1 else list(self.key))!r}"]
-        parts += [
-            f"{name}={getattr(self, name)!r}"
-            for name in ("frequency", "user", "table", "format", "key_type")
-            if getattr(self, name) is not None
-        ]
+        arguments = {"key": _one_or_list(self.key_columns), **self.arguments}
+        parts = [f"{name}={'...' if name == 'query' else repr(value)}" for name, value in arguments.items()]
         parts += [f"part={str(self.part)!r}"] if self.part is not None else []
-        parts += ["query=..."] if self.query is not None else []
-        parts += ["drop_null=True"] if self.drop_null else []
-        return f"Source({', '.join(parts)})"
+        return f"Source({', '.join([self.location, *parts])})"
 
     def listing(self) -> tuple[str, list[str]]:
         """List the files of paths, folders and globs: their format, and each one's absolute path, once."""
@@ -266,15 +292,16 @@ twice; name each column once
             shown = repr(os.fspath(entry)) if single else f"entry {i + 1} of the list"
             files += expanded(entry, shown, lambda file: bool(self.format or format_of(file)))
         require_distinct(map(identity, files))
-        if self.format is not None:
-            return self.format, files
-        formats = {format_of(path) for path in files}
+        formats = {self.format or format_of(path) for path in files}
         if None in formats:
             endings = ", ".join(ending for format in FORMATS.values() for ending in format.endings)
+            json = any(path.lower().endswith(".json") and format_of(path) is None for path in files)
             raise InvalidValue(
                 f"a file's extension tells its format: {endings}",
                 f"another one at {self.location}",
-                "name the format, such as format='csv'",
+                "write an array of JSON as one object on each line, such as with jq -c '.[]', and state format='jsonl'"
+                if json
+                else "name the format, such as format='csv'",
             )
         if len(formats) > 1:
             raise InvalidValue(
@@ -282,7 +309,10 @@ twice; name each column once
                 " and ".join(sorted(str(f) for f in formats)),
                 "release them one by one",
             )
-        return str(formats.pop()), files
+        format = str(formats.pop())
+        if self.dialect.stated and format not in ("csv", "tsv"):
+            raise _no_text(min(self.dialect.stated), f"files of {format}")
+        return format, files
 
     def files(self) -> list[str]:
         """List the files on this machine that are read: of paths, of a SQLite database, of a DataFrame of Spark."""
@@ -305,11 +335,11 @@ twice; name each column once
 
         declared = self.key_type or {}
         if isinstance(declared, str):
-            declared = dict.fromkeys(self.key, declared)
-        if self.kind not in ("mapping", "keys", "table") or not set(declared) <= set(self.key):
+            declared = dict.fromkeys(self.key_columns, declared)
+        if self.kind not in ("mapping", "keys", "table") or not set(declared) <= set(self.key_columns):
             raise InvalidValue(
                 "key_type declares types of key columns of Python objects or of pandas",
-                "another source" if set(declared) <= set(self.key) else "a column that is not in the key",
+                "another source" if set(declared) <= set(self.key_columns) else "a column that is not in the key",
                 "leave it out: this source has types of its own, or is text",
             )
         types = {name: named_type(str(kind)) for name, kind in declared.items()}
@@ -382,8 +412,10 @@ twice; name each column once
                 present = f"the columns {', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''}"
             else:  # a text file without a header has data in its place
                 present = f"{len(names)} other column{'' if len(names) == 1 else 's'}"
-            remedy = "check the name" if shown else "check the name, and that the file says it (CSV: in a header line)"
-            if self.part is not None and name == self.part.name and name not in self.key:
+            remedy = "check the name"
+            if not shown:
+                remedy += ", and that the file says it (CSV: in a header line, with the stated delimiter)"
+            if self.part is not None and name == self.part.name and name not in self.key_columns:
                 remedy += "; a part that is no column is vouched for: part_vouched=... (--part-vouched)"
             raise InvalidValue(f"the column {name!r} must be in {self.location}", present, remedy)
 
@@ -406,6 +438,10 @@ def _kind(data: Any, named: bool) -> Kind:
         if pathlike or (named and all(isinstance(entry, str | os.PathLike) for entry in data)):
             return "files"
     library = type(data).__module__.partition(".")[0]
+    if library == "polars" and type(data).__name__ == "LazyFrame":
+        raise InvalidValue(
+            "a source has its rows", "a LazyFrame of polars, which has none yet", "hand in data.collect()"
+        )
     if library == "pyspark" and hasattr(data, "mapInArrow"):
         return "frame"
     if library in ("pandas", "polars") and hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
@@ -425,7 +461,34 @@ def _kind(data: Any, named: bool) -> Kind:
     )
 
 
-def _checked_key(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
+def _one_or_list(names: Sequence[str]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)
+
+
+def _no_text(argument: str, found: str) -> InvalidValue:
+    return InvalidValue(f"{argument} goes with files of CSV or TSV", found, "leave it out")
+
+
+def _public_names(columns: tuple[str, ...], key_as: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
+    """Return the names of key columns in samples and releases."""
+    names = columns if key_as is None else _checked_names(key_as, kind)
+    if key_as is not None and (kind in ("mapping", "keys") or len(names) != len(columns)):
+        raise InvalidValue(
+            "key_as has a new name for each key column of a table",
+            "a mapping or an iterable of keys" if len(names) == len(columns) else f"{len(names)} for {len(columns)}",
+            "name as many as the key has" if len(names) != len(columns) else "name them by key alone",
+        )
+    taken = [name for name in names if name.lower() in RESERVED]
+    if taken:
+        raise InvalidValue(
+            f"samples and releases have the columns {', '.join(RESERVED)} of their own",
+            f"the key column {taken[0]!r}",
+            "give it another name there, such as key_as='name'",
+        )
+    return names
+
+
+def _checked_names(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
     if key is None and kind in ("mapping", "keys"):
         return ("key",)
     names = (key,) if isinstance(key, str) else tuple(key or ())
@@ -440,12 +503,6 @@ def _checked_key(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]
                 "key columns must differ, also in more than upper and lower case",
                 f"{name!r} twice",
                 "name each column once",
-            )
-        if name.lower() in RESERVED:
-            raise InvalidValue(
-                f"samples and releases have the columns {', '.join(RESERVED)} of their own",
-                f"the key column {name!r}",
-                "rename the key column",
             )
         seen.add(name.lower())
     return names

@@ -41,7 +41,7 @@ class Database:
         self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(schema.field(source.frequency))
-        self._names = [*source.key, *([] if source.user is None else [source.user])]
+        self._names = [*source.key_columns, *([] if source.user is None else [source.user])]
         kinds = self._declared_sqlite() if self._sqlite else [self._declared(schema.field(n)) for n in self._names]
         for name, (kind, _) in zip(self._names, kinds, strict=True):
             require_plain(name, kind, self._role(name))

@@ -51,7 +51,11 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
     rule, remedy = f"{location} must be whole and readable", "check the file, or write it anew"
     if line := re.search(r"CSV (Error on Line: (\d+)|Parser)", message):
         near = f" near line {line[2]}" if line[2] else ""
-        return InvalidValue(rule, f"a broken row of CSV{near}", "check its quotes, separators, line ends and encoding")
+        return InvalidValue(
+            rule,
+            f"a broken row of CSV{near}",
+            "check its quotes and line ends, and state its delimiter=... or encoding=... if they are not as usual",
+        )
     if line := re.search(r"JSON.* in line (\d+)", message):
         return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
     return InvalidValue(rule, f"one that is not ({type(error).__name__})", remedy)

@@ -159,7 +159,7 @@ class Tables:
     def _table(self, source: Source, origin: str, objects: Objects | None = None, form: Form = "typed") -> Table:
         """Make the table of a FROM item with the columns of the source, in order, as c0, c1, ..."""
         types = [kind for _, kind in self._engine.describe(origin, objects)]
-        keys = [key_sql(name, f"c{i}", types[i], form) for i, name in enumerate(source.key)]
+        keys = [key_sql(name, f"c{i}", types[i], form) for i, name in enumerate(source.key_columns)]
         faults = [fault for i in range(len(keys)) if form == "json" for fault in json_faults(f"c{i}", i)]
         user = None
         if source.user is not None:
@@ -184,7 +184,7 @@ class Tables:
     def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
         chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(keys))
         types = self._engine.schema(f"SELECT {chosen} FROM {origin}", objects).types
-        for name, kind in zip(source.key, types, strict=True):
+        for name, kind in zip(source.key_columns, types, strict=True):
             require_plain(name, kind)
         return pa.schema(list(zip(source.key, types, strict=True)))
 
@@ -211,7 +211,8 @@ class Tables:
 
         def elements() -> Iterator[pa.RecordBatch]:
             for batch in database.elements():
-                gaps = [name for name, column in zip(source.key, batch.columns, strict=True) if column.null_count]
+                columns = zip(source.key_columns, batch.columns, strict=True)
+                gaps = [name for name, column in columns if column.null_count]
                 if gaps and not source.drop_null:
                     raise null_refusal(gaps[0])
                 yield batch.drop_null() if gaps else batch

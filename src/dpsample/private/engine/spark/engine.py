@@ -151,7 +151,8 @@ class Spark:
         kept = bounded(self.frame(source), limit, coins)
         if rereads:
             kept = replace(kept, data=self.job("bounding users", source.columns, lambda: self.keep(kept.data)))
-        bounded_source = Source(kept.data, source.key, user=source.user)  # errors name the columns that are read
+        # errors name the columns that are read
+        bounded_source = Source(kept.data, source.key_columns, user=source.user, key_as=source.key)
         self._frames[id(bounded_source)] = bounded_source, kept
         return bounded_source
 

@@ -132,7 +132,7 @@ def frame(source: Source, session: Any) -> Frame:
     # by position: Spark does not tell upper from lower case
     data = data.toDF(*[f"x{i}" for i in range(len(names))])
     data = data.select(*[F.col(f"x{place}").alias(f"c{i}") for i, place in enumerate(places)])
-    keys = [_key(name, F.col(f"c{i}"), fields[name]) for i, name in enumerate(source.key)]
+    keys = [_key(name, F.col(f"c{i}"), fields[name]) for i, name in enumerate(source.key_columns)]
     frequency: Any | None = None
     if source.frequency is not None:
         frequency = _frequency(source.frequency, f"c{len(keys)}", fields[source.frequency])
