@@ -1096,8 +1096,8 @@ class TestTypesDoNotFollowFromValues:
                 source = Source(uri, "k", table=table, drop_null=True)
                 assert engine.check(source) == pa.schema([("k", kind)])
             if declared:
-                for table, query in (("v", None), (None, "SELECT k FROM t")):
-                    source = Source(uri, "k", drop_null=True, table=table, query=query)
+                for view, query in (("v", None), (None, "SELECT k FROM t")):
+                    source = Source(uri, "k", drop_null=True, table=view, query=query)
                     assert engine.check(source) == pa.schema([("k", kind)])
         source = Source(uri, "k", query=f"SELECT CAST(k AS {'INTEGER' if kind == pa.int64() else 'TEXT'}) AS k FROM t")
         assert engine.check(source) == pa.schema([("k", pa.int64() if kind == pa.int64() else pa.string())])

@@ -1,7 +1,8 @@
 """The `dpsample` command. Each command parses its options, calls the library, and prints.
 
 Results go to standard output. Errors (one line each) and progress go to standard error. Exit codes: 0 for success, 1
-for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify --require-complete`).
+for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify --require-complete`), 130 after Ctrl-C
+and 143 after SIGTERM.
 
     release   release, sample, sanitize
     inspect   info, verify, certify
@@ -15,6 +16,7 @@ for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify 
     options   options that commands share
     printing  what they print
     answers   how answers are printed
+    wording   errors of the library, in terms of options
 """
 
 import os
@@ -35,6 +37,7 @@ from dpsample.cli.plan import plan
 from dpsample.cli.query import quantiles, query, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import report
+from dpsample.cli.wording import in_options
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
 __all__ = ["cli", "main"]
@@ -91,7 +94,11 @@ class _Interrupted(KeyboardInterrupt):
     """Python kills itself for a plain KeyboardInterrupt that passed through a late import, even if it was handled."""
 
 
+_signals = [signal.SIGINT]  # that came, the last one last; an engine raises a KeyboardInterrupt of its own
+
+
 def _interrupt(signum: int, frame: Any) -> None:
+    _signals.append(signal.Signals(signum))
     raise _Interrupted
 
 
@@ -113,7 +120,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        code = _fail(f"interrupted; {_written()}", 1)
+        code = _fail(f"interrupted; {_written()}", 128 + _signals[-1])  # as shells do
     except InvalidValue as error:
         code = _fail(str(error), 2)
     except DpsampleError as error:
@@ -144,5 +151,5 @@ def _written() -> str:
 
 def _fail(message: str, code: int) -> int:
     notes = getattr(sys.exception(), "__notes__", [])  # such as that its privacy is spent
-    click.echo(f"dpsample: {'; '.join([message, *notes])}", err=True)
+    click.echo(f"dpsample: {in_options('; '.join([message, *notes]), cli)}", err=True)
     return code

@@ -6,6 +6,7 @@ Text files carry no types, and guessed ones would depend on private rows: keys o
 import csv
 import gzip
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -131,7 +132,9 @@ def _header(path: str, shown: str, separator: str, source: "Source") -> list[str
     """Return the names of the columns of a CSV file: those in its first line, or column0, column1, ..."""
     names = _first_row(path, separator)
     if not source.dialect.header:
-        names = [f"column{i}" for i in range(len(names))]
+        # an empty file has as many columns as are read: no rows are not told from few
+        named = [name for name in source.columns if re.fullmatch(r"column\d+", name)]
+        names = [f"column{i}" for i in range(len(names))] or named
         source.require(names, shown=False)
         return names
     if not any(names):
