@@ -138,6 +138,18 @@ class TestSources:
         table = pa.table({"b": [i for _, i in pairs], "a": [key for key, _ in pairs]})
         assert counted(engine.aggregated(make(table, ["a", "b"]))) == Counter(pairs)
 
+    @pytest.mark.chance("certain: each user has one key, and keeps it")
+    def test_keys_by_another_name(self, engine: Engine, make: Make) -> None:
+        source = make(pa.table({"token": ["a", "b", "a"], "u": [1, 2, 3]}), "token", key_as="u", user="u")
+        assert engine.check(source) == pa.schema([("u", pa.string())])
+        assert counted(engine.aggregated(source)) == {"a": 2, "b": 1}
+        assert counted(engine.count(source, pa.table({"u": ["a", "c"]}))) == {"a": 2}
+        bounded = engine.bounded(source, 1, engine.new_coins())
+        assert counted(engine.aggregated(bounded)) == {"a": 2, "b": 1}
+        engine.forget(bounded)
+        empty = make(pa.table({"token": ["a", None]}), "token", key_as="word")
+        refuses(lambda: list(engine.aggregated(empty)), "the key column 'token' must have no NULL", "NULL")
+
     def test_keys_of_many_columns(self, engine: Engine, make: Make) -> None:
         # what the engine plans must not grow as 2**columns
         columns = {f"k{i}": [1, 2, 2, None] for i in range(20)}

@@ -741,7 +741,7 @@ class TestBrokenFiles:
             ("k,n\na,1\n" * 3000 + f"{CANARY},1,1\n", "a broken row of CSV near line 6001"),
             (f"k,n\n{CANARY * 300_000},1\n", "must be whole and readable"),
             (f"{CANARY},1\nb,2\n", "the column 'k' must be in .*; found 2 other columns"),
-            (f"k;n\n{CANARY};1\n", "found 1 other column;"),
+            (f"k;n\n{CANARY};1\n", "found semicolons in its header line; state them: delimiter=';'"),
             ("", "a CSV file begins with a line of column names"),
             (f"\nk,n\n{CANARY},1\n", "a CSV file begins with a line of column names"),
         ],

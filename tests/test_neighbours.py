@@ -81,6 +81,15 @@ def delimited(ending: str, delimiter: str) -> Callable[..., Source]:
     return source
 
 
+def stated_csv(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:
+    """Text in another encoding, without names."""
+    with open(folder / "data.csv", "w", newline="", encoding="utf-16") as file:
+        csv.writer(file, delimiter=";", quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
+    more = {"user": "column0"} if "user" in options else {}
+    stated = {"header": False, "delimiter": ";", "encoding": "utf-16", "null": "NA", "key_as": "k"}
+    return Source(folder / "data.csv", "column1", **{**options, **more, **stated})
+
+
 def json_lines(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:
     (folder / "data.jsonl").write_text("".join(json.dumps({"u": u, "k": k}) + "\n" for u, k in rows))
     return Source(folder / "data.jsonl", "k", **options)
@@ -149,6 +158,7 @@ KINDS = {
     "arrow file": Kind(TEXTS, arrow_file),
     "csv": Kind(TEXTS, delimited("csv", ",")),
     "tsv": Kind(TEXTS, delimited("tsv", "\t")),
+    "csv stated": Kind(TEXTS, stated_csv),
     "json lines": Kind([*TEXTS, 5, -1, True, 2**70], json_lines),
     "sqlite text": Kind(TEXTS, sqlite_table("TEXT")),
     "sqlite integers": Kind(NUMBERS, sqlite_table("INTEGER")),
@@ -306,7 +316,8 @@ def test_one_user_more_or_less(name: str, engine: DuckDB, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["list", "Counter", "pandas text", "arrow table", "parquet text", "csv", "json lines", "sqlite text"]
+    "name",
+    ["list", "Counter", "pandas text", "arrow table", "parquet text", "csv", "csv stated", "json lines", "sqlite text"],
 )
 def test_the_first_and_only_element(name: str, engine: DuckDB, tmp_path: Path) -> None:
     """An empty dataset and one element."""

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpsample.definitions import DEFINITIONS, LEAST_EPSILON, Definition, Gdp, Zcdp
 from dpsample.errors import InvalidValue, PrivacyWarning
@@ -78,6 +78,23 @@ reported, so neither may any other key, and a release of keys would be empty
                 f"delta = {text(delta)} is above 0.01: each element is exposed with up to that probability; "
                 "choose one well below 1 / (number of elements)"
             )
+
+    @classmethod
+    def of(cls, stated: "StatedPrivacy") -> "Privacy":
+        """Return a privacy as it is, or that of a pair (epsilon, delta).
+
+        >>> Privacy.of((1, "1e-8"))
+        Privacy(epsilon='1', delta='1e-08')
+        """
+        if isinstance(stated, Privacy):
+            return stated
+        if not isinstance(stated, tuple | list) or len(stated) != 2:
+            raise InvalidValue(
+                "a privacy is an epsilon and a delta",
+                f"one of type {type(stated).__qualname__}",
+                "write Privacy(epsilon=1, delta=1e-8)",
+            )
+        return cls(*stated)
 
     @classmethod
     def zcdp(cls, rho: Number, delta: Number) -> "Privacy":
@@ -201,3 +218,6 @@ def _warn_once(message: str) -> None:
     if message not in _warned:
         _warned.add(message)
         warnings.warn(message, PrivacyWarning, stacklevel=3)
+
+
+StatedPrivacy: TypeAlias = Privacy | tuple[Number, Number]  # as the functions of the package take it

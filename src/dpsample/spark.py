@@ -18,7 +18,7 @@ from typing import Any, Unpack
 
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike
-from dpsample.privacy import Privacy
+from dpsample.privacy import StatedPrivacy
 from dpsample.private.charge import IN_MEMORY, charge_of, reserve
 from dpsample.private.checks import check_source
 from dpsample.private.engine.spark import Spark  # first: it says what to install
@@ -40,7 +40,7 @@ def release(
     key: str | Sequence[str] | None = None,
     frequency: str | None = None,
     *,
-    privacy: Privacy,
+    privacy: StatedPrivacy,
     partitions: int | None = None,
     **options: Unpack[Options],
 ) -> Release:
@@ -58,7 +58,7 @@ def release_to_folder(
     key: str | Sequence[str] | None = None,
     frequency: str | None = None,
     *,
-    privacy: Privacy,
+    privacy: StatedPrivacy,
     partitions: int | None = None,
     **options: Unpack[Options],
 ) -> int:
@@ -100,7 +100,7 @@ def sanitize(
     key: str | Sequence[str] | None = None,
     frequency: str | None = None,
     *,
-    privacy: Privacy,
+    privacy: StatedPrivacy,
     sampling: Sampling,
     ledger: PathLike | None = None,
     identity: str | None = None,

@@ -40,7 +40,7 @@ from dpsample.accounting.rules import curve_of
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import Number, text
 from dpsample.files.metadata import PARTS, PathLike, failures, resolved, sha256_of, sidecar_of
-from dpsample.privacy import Privacy
+from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.release.release import Release, read_release
 
 ACCOUNTS: Final = ("epsilon", "renyi")
@@ -49,9 +49,9 @@ ACCOUNTS: Final = ("epsilon", "renyi")
 def new_ledger(
     path: PathLike,
     dataset: str,
-    budget: Privacy,
+    budget: StatedPrivacy,
     unit: str = "element",
-    each: Privacy | None = None,
+    each: StatedPrivacy | None = None,
     *,
     account: str = "epsilon",
     aside: Number = ASIDE,
@@ -75,6 +75,7 @@ def new_ledger(
         raise InvalidValue(f"the account is one of {', '.join(ACCOUNTS)}", repr(account), "choose one")
     if parts is not None and not (isinstance(parts, str) and parts and parts.isprintable()):
         raise InvalidValue("parts have a name, such as that of a column", repr(parts), "give them one, such as 'day'")
+    budget, each = Privacy.of(budget), None if each is None else Privacy.of(each)
     _require_plain(budget, "the budget of a ledger")
     if each is not None:
         _require_plain(each, "the most that each release may spend")

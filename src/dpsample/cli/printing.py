@@ -4,11 +4,13 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dpsample.exact import text
+from dpsample.files.metadata import format_of, sidecar_of
 from dpsample.presentation.explain import (
     explain_counts,
     explain_discovery,
@@ -49,8 +51,9 @@ class Seen:
         self.seen[stage] = done
         if self._bar is not None:
             if stage not in self._tasks:
-                self._tasks[stage] = self._bar.add_task(stage, total=total)
-            self._bar.update(self._tasks[stage], completed=done)
+                self._tasks[stage] = self._bar.add_task(stage, total=total, rows="")
+            rows = f"{done:,} rows" if total is None else f"{done:,} of {total:,} rows"
+            self._bar.update(self._tasks[stage], completed=done, rows=rows)
 
 
 @contextmanager
@@ -62,14 +65,13 @@ def progress_bar() -> Iterator[Seen]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         yield Seen(bar)
 
@@ -84,6 +86,7 @@ def print_release(
 ) -> None:
     """Print what was released, and how."""
     sampling, metadata = terms.sampling, terms.to_json(keys)
+    beside = sidecar_of(Path(output)) if format_of(output, None) in ("csv", "arrow") else None
     result: dict[str, Any] = {
         "output": output,
         "keys": keys,
@@ -94,6 +97,7 @@ def print_release(
     lines = [
         f"Wrote   {output}: {keys:,} keys"
         + ("; the source is empty, or nothing could be reported" if not keys else ""),
+        *([] if beside is None else [f"Keep    {beside} beside it: without it, nobody can read the release"]),
         f"Read    {read}",
         f"Sampled {explain_sampling(sampling)}"
         if terms.discovery is None

@@ -55,7 +55,7 @@ write one such as delimiter=';'
         outside = {*'"\r\n\0', *(self.delimiter or ",\t")}
         if not all(isinstance(text, str) and text and not outside & set(text) for text in null):
             raise InvalidValue(
-                "a null is a text without quotes, line ends and delimiters; an empty field is NULL anyway",
+                "a null is a text without quotes, line ends and delimiters, beside the empty one",
                 "another",
                 "write one such as null='NA'",
             )

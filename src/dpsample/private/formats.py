@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from dpsample.errors import InvalidValue
 from dpsample.private.dialect import SEPARATORS, decoded
@@ -130,7 +130,13 @@ def _in_utf8(path: str, encoding: str, copy: Path) -> str:
 
 def _header(path: str, shown: str, separator: str, source: "Source") -> list[str]:
     """Return the names of the columns of a CSV file: those in its first line, or column0, column1, ..."""
-    names = _first_row(path, separator)
+    names, line_ends = _first_row(path, separator)
+    if len(line_ends) > 1:  # DuckDB takes the first one for that of all rows, and may lose the rows
+        raise InvalidValue(
+            "the first row of a CSV file has one kind of line end, in quotes and after it",
+            f"two in {shown!r}",
+            "write it with one kind, or begin with a line of plain names",
+        )
     if not source.dialect.header:
         # an empty file has as many columns as are read: no rows are not told from few
         named = [name for name in source.columns if re.fullmatch(r"column\d+", name)]
@@ -142,7 +148,7 @@ def _header(path: str, shown: str, separator: str, source: "Source") -> list[str
             "a CSV file begins with a line of column names", f"none in {shown!r}", "add one, or state header=False"
         )
     for other, word in SEPARATORS.items():
-        if not set(source.columns) <= set(names) and set(source.columns) <= set(_first_row(path, other)):
+        if not set(source.columns) <= set(names) and set(source.columns) <= set(_first_row(path, other)[0]):
             raise InvalidValue(
                 f"the columns of {shown!r} are separated by {SEPARATORS.get(separator, repr(separator))}",
                 f"{word} in its header line",
@@ -152,15 +158,22 @@ def _header(path: str, shown: str, separator: str, source: "Source") -> list[str
     return names
 
 
-def _first_row(path: str, separator: str) -> list[str]:
-    """Read the fields of the first line of a CSV file; none if it has none."""
+def _first_row(path: str, separator: str) -> tuple[list[str], set[str]]:
+    """Read the fields of the first row of a CSV file, and the kinds of line ends in it; none if it has none."""
     opened = gzip.open if path.endswith(".gz") else open
+    line_ends: set[str] = set()
+
+    def lines(file: TextIO) -> Iterator[str]:
+        while line := file.readline(1 << 20):
+            line_ends.add(line[len(line.rstrip("\r\n")) :])
+            yield line
+
     try:
         with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
-            lines = iter(lambda: file.readline(1 << 20), "")
-            return [name.strip() for name in next(csv.reader(lines, delimiter=separator, strict=True), [])]
+            row = next(csv.reader(lines(file), delimiter=separator, strict=True), [])
     except (csv.Error, OSError, EOFError):
-        return []
+        return [], set()
+    return [name.strip() for name in row], line_ends - {""}
 
 
 def _require_even_quotes(shown: str, path: str) -> None:

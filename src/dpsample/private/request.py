@@ -20,7 +20,7 @@ from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
-from dpsample.privacy import Privacy
+from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
 from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, check_keys
@@ -105,7 +105,7 @@ class Request:
         key: str | Sequence[str] | None = None,
         frequency: str | None = None,
         *,
-        privacy: Privacy,
+        privacy: StatedPrivacy,
         **options: Any,
     ) -> "Request":
         """Read the arguments of a release, `Options`; whatever the ledger does not allow is refused now."""
@@ -122,7 +122,7 @@ class Request:
         max_keys = options.pop("max_keys_per_user", None)
         unbounded: Discover | None = "ask" if source.user is not None and max_keys is None else None
         setting = Setting(
-            privacy,
+            Privacy.of(privacy),
             sampling,
             SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size,
             max_keys,

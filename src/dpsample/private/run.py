@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.files import check_not_input, check_output
-from dpsample.privacy import Privacy
+from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.checks import check_source
 from dpsample.private.draw import DrawnRelease, draw_release, draw_sample, sanitize_batches, then_forget
@@ -38,7 +38,7 @@ def release(
     key: str | Sequence[str] | None = None,
     frequency: str | None = None,
     *,
-    privacy: Privacy,
+    privacy: StatedPrivacy,
     engine: Engine | None = None,
     progress: Progress | None = None,
     **options: Unpack[Options],
@@ -88,7 +88,7 @@ def release_to_file(
     key: str | Sequence[str] | None = None,
     frequency: str | None = None,
     *,
-    privacy: Privacy,
+    privacy: StatedPrivacy,
     force: bool = False,
     format: str | None = None,
     engine: Engine | None = None,
@@ -163,7 +163,7 @@ def sample(
 def sanitize(
     sample: Sample,
     *,
-    privacy: Privacy,
+    privacy: StatedPrivacy,
     ledger: str | PathLike[str] | None = None,
     keys_only: bool = False,
     grid: int | None = None,
@@ -189,7 +189,7 @@ def sanitize_to_file(
     output: str | PathLike[str],
     sample: Sample,
     *,
-    privacy: Privacy,
+    privacy: StatedPrivacy,
     ledger: str | PathLike[str] | None = None,
     keys_only: bool = False,
     grid: int | None = None,
@@ -205,8 +205,8 @@ def sanitize_to_file(
         return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
 
 
-def _terms_of_sample(sample: Sample, privacy: Privacy, keys_only: bool, grid: int | None) -> Terms:
-    budget = Budget(privacy, sample.max_keys)
+def _terms_of_sample(sample: Sample, privacy: StatedPrivacy, keys_only: bool, grid: int | None) -> Terms:
+    budget = Budget(Privacy.of(privacy), sample.max_keys)
     return terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
 
 
