@@ -9,6 +9,7 @@ from dpsample import InvalidValue, read_release
 from dpsample.cli import demo
 from support import run
 
+VECTORS = Path(__file__).with_name("vectors")
 OFTEN, TIMES, FILES = [f"often{n}" for n in range(6)], 13, 400
 
 pytestmark = pytest.mark.chance("certain: the text is compared with the releases; keys of 400 files are reported")
@@ -36,25 +37,21 @@ def test_the_story_is_that_of_the_releases(tmp_path: Path, monkeypatch: pytest.M
     assert (by_word.unit, by_file.unit) == ("element", "user")
     for release, true in ((by_word, TIMES * FILES), (by_file, FILES)):
         assert f"{len(release):,} words are reported" in done.stdout
-        numbers = release.each_key().numbers.to_pylist()
-        first = max(numbers, key=lambda row: row["value"])
-        shown = [line.split() for line in done.stdout.splitlines() if line.endswith(f" {true:,}")]
-        assert [f"{first['value']:,.0f}", f"{first['low']:,.0f}", "to", f"{first['high']:,.0f}"] in [
-            line[1:5] for line in shown
-        ]
+        first = max(release.table.to_pylist(), key=lambda row: row["estimate"])
+        shown = [line.split()[1:5] for line in done.stdout.splitlines() if line.endswith(f" {true:,}")]
+        assert [f"{first['estimate']:,.0f}", f"{first['low']:,.0f}", "to", f"{first['high']:,.0f}"] in shown
     assert "The truth is 6: inside." in done.stdout
     assert "Proved: epsilon 1, delta 1e-07 for each element, at every frequency." in done.stdout
     assert opened == [(kept / demo.PAGE).as_uri()]
     assert len(done.stdout.splitlines()) < 55
 
 
-@pytest.mark.usefixtures("words")
 def test_without_a_chart_library_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise InvalidValue("pages need the extra", "none", "run: pip install 'dpsample[report]'")
 
     monkeypatch.setattr(demo, "check_drawing", missing)
     lines: list[str] = []
-    assert demo.demo(tmp_path, lines.append) is None
+    assert demo._page(read_release(VECTORS / "release-1.parquet"), tmp_path, lines.append) is None
     assert "pip install 'dpsample[report]'" in lines[-1]
     assert not (tmp_path / demo.PAGE).exists()

@@ -78,16 +78,10 @@ def _plain(elements: pa.Table, truth: dict[str, int]) -> Iterator[str]:
     yield f"   {len(once):,} of {len(truth):,} words occur once: each row tells on whoever wrote it."
 
 
-def _numbers(release: Release) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """The words of a release and their numbers: estimate, low and high."""
-    each = release.each_key().numbers
-    estimate, low, high = (each[name].to_numpy() for name in ("value", "low", "high"))
-    return release.table["word"].to_pylist(), estimate, low, high
-
-
 def _beside(release: Release, truth: dict[str, int], counted: str) -> Iterator[str]:
     """Show some rows of a release beside the truth, and how often its intervals hold."""
-    words, estimate, low, high = _numbers(release)
+    words = release.table["word"].to_pylist()
+    estimate, low, high = (release.table[name].to_numpy() for name in ("estimate", "low", "high"))
     order = np.argsort(-estimate, kind="stable")
     yield f"   {'word':<16} {'estimate':>10}   {'95 % interval':^21}   {f'true {counted}':>11}"
     for place in (n for n in _SHOWN if n <= len(words)):

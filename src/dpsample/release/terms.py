@@ -233,6 +233,6 @@ def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
         raise InvalidValue(
             f"a key column cannot be called {' or '.join(reserved)}",
             ", ".join(map(repr, taken)),
-            "rename it",
+            "give it another name in the release, such as key_as='name'",
         )
     return names
