@@ -49,7 +49,7 @@ def demo(folder: Path, show: Callable[[str], object]) -> Path | None:
     show(f"\n4. A question: how many words occur {_OFTEN} times or more?\n")
     show(_answered(of_words, words))
     show("\n5. The certificate, in exact arithmetic, without the data\n")
-    show(f"   {_proved(of_words)} (dpsample verify)")
+    show(f"   {_proved(of_words)}")
     show(f"\nKept in {folder}: the releases {WORDS} and {FILES}")
     return _page(of_words, folder, show)
 
@@ -110,7 +110,7 @@ def _answered(release: Release, truth: dict[str, int]) -> str:
 def _proved(release: Release) -> str:
     proof = prove_release(release.terms)  # it raises if there is none
     covered = "at every frequency" if proof.complete else "at the frequencies that were checked"
-    return f"Proved: {explain_spent(release.privacy)} for each {release.unit}, {covered}."
+    return f"Proved: {explain_spent(release.privacy)} for each {release.unit}, {covered} (dpsample verify)."
 
 
 def _page(release: Release, folder: Path, show: Callable[[str], object]) -> Path | None:

@@ -193,6 +193,7 @@ def check_input(arguments: dict[str, Any]) -> None:
         raise click.UsageError("--zipf needs a number of keys; found none; add, for example, --keys 100000")
     of_source = ("frequency", "drop_null", "table", "query", "input_format", "user", "delimiter", "encoding", "null")
     others = [name for name in ("key", "key_as", *of_source) if arguments[name] and not arguments["source"]]
+    others += ["no_header"] if not arguments["header"] and not arguments["source"] else []
     others += [name for name in ("keys", "elements") if arguments[name] is not None and arguments["zipf"] is None]
     if others:
         option = f"--{others[0].replace('_', '-')}"

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dpsample.exact import text
-from dpsample.files.metadata import format_of, sidecar_of
+from dpsample.files.metadata import sidecar_of
 from dpsample.presentation.explain import (
     explain_counts,
     explain_discovery,
@@ -51,9 +51,9 @@ class Seen:
         self.seen[stage] = done
         if self._bar is not None:
             if stage not in self._tasks:
-                self._tasks[stage] = self._bar.add_task(stage, total=total, rows="")
-            rows = f"{done:,} rows" if total is None else f"{done:,} of {total:,} rows"
-            self._bar.update(self._tasks[stage], completed=done, rows=rows)
+                self._tasks[stage] = self._bar.add_task(stage, total=total, count="")
+            count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+            self._bar.update(self._tasks[stage], completed=done, count=count)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def progress_bar() -> Iterator[Seen]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         yield Seen(bar)
 
@@ -86,7 +86,7 @@ def print_release(
 ) -> None:
     """Print what was released, and how."""
     sampling, metadata = terms.sampling, terms.to_json(keys)
-    beside = sidecar_of(Path(output)) if format_of(output, None) in ("csv", "arrow") else None
+    beside = sidecar_of(Path(output)) if output.lower().endswith((".csv", ".arrow")) else None
     result: dict[str, Any] = {
         "output": output,
         "keys": keys,
