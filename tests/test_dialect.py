@@ -198,6 +198,13 @@ def test_the_command_reads_and_renames(tmp_path: Path) -> None:
     assert "--key-as word --delimiter '\t' --encoding cp1252 --null NA --drop-null" in plan.stdout
 
 
+def test_what_a_source_has_is_not_an_option_of_a_release() -> None:
+    for name in ("delimiter", "encoding", "header", "null", "key_as", "table"):
+        wrong: dict[str, Any] = {name: ";"}
+        with pytest.raises(TypeError, match=rf"a Source has it: write release\(Source\(data, key, {name}="):
+            dpsample.release("a.csv", "k", privacy=(1, 1e-8), **wrong)
+
+
 @pytest.mark.chance("certain: keys of 500 elements are reported")
 def test_a_pair_is_a_privacy() -> None:
     assert dpsample.release({"a": 500}, privacy=(1, 1e-8)).privacy == Privacy(1, 1e-8)

@@ -111,7 +111,10 @@ class Request:
         """Read the arguments of a release, `Options`; whatever the ledger does not allow is refused now."""
         unknown = options.keys() - Options.__annotations__.keys()
         if unknown:
-            raise TypeError(f"a release has no option {min(unknown)!r}; it has {', '.join(Options.__annotations__)}")
+            name, others = min(unknown), f"it has {', '.join(Options.__annotations__)}"
+            if name in Source.__init__.__annotations__:
+                others = f"a Source has it: write release(Source(data, key, {name}=...), ...)"
+            raise TypeError(f"a release has no option {name!r}; {others}")
         source = Source.of(
             data, key, frequency=frequency, drop_null=options.pop("drop_null", False), user=options.pop("user", None)
         )
