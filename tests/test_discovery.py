@@ -352,7 +352,6 @@ def test_other_refusals() -> None:
     with refused("a key column cannot be called estimate or low"):
         Request.of(table, "low", user="user", privacy=PRIVACY)
     Request.of(table, "low", user="user", privacy=PRIVACY, keys_only=True)
-    Request.of(table, "low", user="user", privacy=PRIVACY, max_keys_per_user=3)
 
 
 @pytest.mark.chance(CERTAIN)

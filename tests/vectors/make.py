@@ -1,7 +1,7 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
-`make.py FOLDER 3`, `3-keys`, `3-definitions` and `3-sample` make those of version 3 alone, and add what they hold. The
-data are generated, the coins secret: made again, the files would be others. What each holds is noted before it is
+`make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample` and `5` make those of these versions alone, and add what they
+hold. The data are generated, the coins secret: made again, the files would be others. What each holds is noted before it is
 written; a folder of parts, which workers write, is read with pyarrow alone.
 """
 
@@ -191,6 +191,21 @@ def add_sample_of_part(folder: Path) -> None:
     _add(folder, {f"sample-3.{form}": content_of(made) for form in FORMATS})
 
 
+def add_version_5(folder: Path) -> None:
+    """Write releases whose rows have intervals: of all keys, of a sample, of a user's keys; add what they hold."""
+    added: dict[str, Any] = {}
+    users: dict[str, Any] = {"user": "user", "max_keys_per_user": 4}
+    for name, made in (
+        ("", dpsample.release(elements(), "query", privacy=PRIVACY, total=True)),
+        ("-ppswor", dpsample.release(elements(), "query", privacy=PRIVACY, sampling=Ppswor("1/50", cap=40))),
+        ("-noise", dpsample.release(clicks(), "query", privacy=PRIVACY, **users)),
+    ):
+        for form in FORMATS:
+            added[f"release-5{name}.{form}"] = content_of(made)
+            made.write(folder / f"release-5{name}.{form}")
+    _add(folder, added)
+
+
 def _add(folder: Path, added: dict[str, Any]) -> None:
     known = (folder / "expected.json").read_text().removesuffix("\n}\n")
     lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in added.items()]
@@ -199,5 +214,5 @@ def _add(folder: Path, added: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     parts = {"": main, "3": add_version_3, "3-keys": add_many_keys, "3-definitions": add_definitions}
-    parts["3-sample"] = add_sample_of_part
+    parts |= {"3-sample": add_sample_of_part, "5": add_version_5}
     parts["".join(sys.argv[2:])](Path(sys.argv[1]))
