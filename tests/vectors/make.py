@@ -1,8 +1,8 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
 `make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample` and `5` make those of these versions alone, and add what they
-hold. The data are generated, the coins secret: made again, the files would be others. What each holds is noted before it is
-written; a folder of parts, which workers write, is read with pyarrow alone.
+hold. The data are generated, the coins secret: made again, the files would be others. What each holds is noted before
+it is written; a folder of parts, which workers write, is read with pyarrow alone.
 """
 
 import datetime
