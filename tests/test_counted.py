@@ -535,7 +535,7 @@ def test_the_page_of_counted_users(clipped: Release) -> None:
         "about all users who have a key",
         "12.5 % of them, averaged over keys, were clipped and put back",
         "about reported keys alone",
-        "each user gave one of their keys",
+        "Each user gave one of their keys",
     ):
         assert words in text, words
     for words in ("token", "No private scheme", "nan", "None", "element"):
