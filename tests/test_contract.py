@@ -22,6 +22,7 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.draw import draw_release
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.known import KnownKeys
 from dpsample.private.prepare import prepare
 from dpsample.private.request import Request, Strategy
 
@@ -164,6 +165,26 @@ class TestSources:
         wanted = pa.table({"k": [*KEYS[2:9], "not there"]})
         assert counted(engine.count(source, wanted)) == {key: ORACLE[key] for key in KEYS[2:9]}
         assert engine.rows(source) in (None, len(ELEMENTS))
+
+    def test_known_keys(self, engine: Engine, make: Make) -> None:
+        source = make(pa.table({WEIRD: ELEMENTS, "n": [2] * len(ELEMENTS)}), [WEIRD], "n")
+        listed = [*KEYS[:5], CANARY, "nobody has it"]
+        known = pa.table({WEIRD: listed})
+        expected = {key: (2 * ORACLE[key], key in listed) for key in {*KEYS, *listed}}
+        for only in (False, True):
+            found = pa.Table.from_batches(engine.aggregated(source, known, only))
+            assert found.schema.names == [WEIRD, "frequency", "known"]
+            rows = {key: (n, is_known) for key, n, is_known in zip(*found.to_pydict().values(), strict=True)}
+            assert len(rows) == found.num_rows
+            assert rows == {key: row for key, row in expected.items() if key in listed or not only}
+        for outside in (False, True):
+            rows_of = engine.restricted(source, known, outside)
+            assert counted(engine.aggregated(rows_of)) == {
+                key: 2 * n for key, n in ORACLE.items() if (key in listed) != outside
+            }
+            nulls = engine.restricted(make(pa.table({"k": ["a", None]}), "k"), pa.table({"k": ["a"]}), outside)
+            with pytest.raises(InvalidValue, match="NULL"):
+                list(engine.aggregated(nulls))
 
     def test_no_rows(self, engine: Engine, make: Make) -> None:
         empty = pa.table({"k": pa.array([], pa.string()), "n": pa.array([], pa.int64())})
@@ -360,24 +381,40 @@ SECRET = Secret(bytes(range(32)))
 MOST = 20  # keys of a user: nobody has more, so that there is nothing to choose
 
 
-def request(source: Source, sampling: Sampling, strategy: Strategy, keys_only: bool) -> Request:
+Listed = tuple[list[str], bool] | None  # known keys, and whether there are no others
+
+
+def request(source: Source, sampling: Sampling, strategy: Strategy, keys_only: bool, listed: Listed) -> Request:
     max_keys = MOST if source.user else None
     setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only)
-    return Request(source, setting, strategy=strategy)
+    known = KnownKeys.of(*listed, source) if listed else None
+    return Request(source, setting, strategy=strategy, known=known)
 
 
-def by_duckdb(source: Source, sampling: Sampling, strategy: Strategy = "aggregate", keys_only: bool = False) -> Release:
+def by_duckdb(
+    source: Source,
+    sampling: Sampling,
+    strategy: Strategy = "aggregate",
+    keys_only: bool = False,
+    listed: Listed = None,
+) -> Release:
     with DuckDB(threads=1) as engine:
-        drawn = draw_release(engine, request(source, sampling, strategy, keys_only), SECRET)
+        drawn = draw_release(engine, request(source, sampling, strategy, keys_only, listed), SECRET)
         return Release(pa.Table.from_batches(drawn.batches, drawn.schema), drawn.terms)
 
 
-def by_spark(source: Source, sampling: Sampling, strategy: Strategy = "aggregate", keys_only: bool = False) -> Release:
+def by_spark(
+    source: Source,
+    sampling: Sampling,
+    strategy: Strategy = "aggregate",
+    keys_only: bool = False,
+    listed: Listed = None,
+) -> Release:
     from dpsample.private.engine.spark import Spark
     from dpsample.private.engine.spark.jobs import Job
 
     with Spark() as engine:
-        plan = prepare(engine, request(source, sampling, strategy, keys_only), SECRET)
+        plan = prepare(engine, request(source, sampling, strategy, keys_only, listed), SECRET)
         return Job(engine, plan.counting, SECRET).release(plan.terms, NoLedger())
 
 
@@ -406,6 +443,19 @@ class TestSameCoins:
         found = by_spark(source, Priority("0.01"))
         assert found == by_duckdb(source, Priority("0.01"))
         assert 1 < len(found) < 16
+
+    @pytest.mark.chance("certain: nobody has more keys than they keep, so that nothing is chosen")
+    @pytest.mark.parametrize(("user", "only"), [(None, False), ("u", True)])
+    def test_known_keys(self, user: str | None, only: bool, tmp_path: Path) -> None:
+        rows = [(j, key) for i, key in enumerate(KEYS) for j in range(3 * i * i)]
+        pq.write_table(
+            pa.table({"k": [key for _, key in rows], "u": [user for user, _ in rows]}), tmp_path / "a.parquet"
+        )
+        source, listed = Source(tmp_path / "a.parquet", "k", user=user), [*KEYS[3:9], "nobody has it"]
+        found = by_spark(source, KeepAll(), listed=(listed, only))
+        assert found == by_duckdb(source, KeepAll(), listed=(listed, only))
+        assert {*listed} <= {*found.table["k"].to_pylist()}
+        assert (len(found) == len(listed)) == only
 
     def test_every_type_at_once(self, tmp_path: Path) -> None:
         columns = {name: array.take(pa.array([0, 2] * 8)) for name, array in TYPES.items()}

@@ -62,6 +62,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found: dict[str, Any] = {"privacy": Privacy(1, 1e-9), "user": "who"}
     dpsample.release(USERS, "k", keys_only=True, **found).write(folder / "look.csv")
     dpsample.release(USERS, "k", discover="one-key", prior=release, **found).write(folder / "counts.csv")
+    dpsample.release(USERS, "k", keys=["a", "b"], only_known=True, **many).write(folder / "known.csv")
     return folder
 
 
@@ -104,7 +105,7 @@ def test_checksums_follow_from_the_page(files: Path) -> None:
         checksum = document.pop("checksum")
         assert checksum == sha256(canonical(document))
         count += 1
-    assert count == 11
+    assert count == 12
     for name in ("r.csv", "r.arrow", "plain.csv", "s.arrow"):
         assert json.loads((files / f"{name}.json").read_bytes())["file"]["sha256"] == sha256(
             (files / name).read_bytes()

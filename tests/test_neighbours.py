@@ -189,6 +189,9 @@ ELEMENTS: list[dict[str, Any]] = [
     {"ledger": True},
     {"ledger": True, "total": True, "drop_null": True},
     {"ledger": True, "part_vouched": ("day", "2026-11-14")},
+    {"at_least": 8},
+    {"listed": True},
+    {"listed": True, "only_known": True, "total": True},
 ]
 USERS: list[dict[str, Any]] = [
     {"max_keys_per_user": 1},
@@ -200,16 +203,19 @@ USERS: list[dict[str, Any]] = [
     {"discover": "one-key", "ledger": True},
     {"discover": "ask", "total": True},
     {"discover": "many-keys", "keys_only": True},
+    {"max_keys_per_user": 2, "listed": True, "only_known": True},
+    {"discover": "one-key", "listed": True},
 ]
 
 
 def options_for(name: str, options: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """All options, but one part alone: a source that is a part cannot be vouched for as another.
 
-    Discovery reads pairs in one way; a few kinds of sources are enough for it.
+    Discovery reads pairs in one way, and a list of keys is joined in one; a few kinds of sources are enough for these.
     """
     options = [one for one in options if name != "parquet part" or "part_vouched" not in one]
-    return [one for one in options if "discover" not in one or name in ("parquet text", "csv", "sqlite text")]
+    few = {"discover", "listed", "at_least"}
+    return [one for one in options if not few & one.keys() or name in ("parquet text", "csv", "sqlite text")]
 
 
 def dataset(keys: Sequence[Any], rng: random.Random) -> Rows:
@@ -254,6 +260,8 @@ def released(
     columns = {"user": "u"} if given.keys() & {"max_keys_per_user", "discover"} else {}
     columns |= {"drop_null": given.pop("drop_null")} if "drop_null" in given else {}
     ledger = ("user" if "user" in columns else "element") if given.pop("ledger", False) else None
+    if given.pop("listed", False):
+        given["keys"] = list(kind.keys)[:3]
 
     def work(output: Path) -> None:
         paid: dict[str, Any] = {"ledger": output / "ledger"} if ledger else {}

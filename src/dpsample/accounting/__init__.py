@@ -12,6 +12,7 @@ stages        the different mechanisms of one release, and what they cost togeth
 totals        private totals, and samples of a chosen size, which a share of epsilon buys
 budget        what a release's privacy is spent on
 filters       the budget of a Rényi ledger at each order, and what stays within it
+known         a public list of keys, each of which is reported
 parts         parts of a dataset that do not overlap, and cost the maximum
 ledger        a dataset's budget over many releases: reserve, confirm, cancel, verify
 balance       a ledger as it was read: what is spent, of which part, and what is left

@@ -20,17 +20,18 @@ from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.renyi import conversion
 from dpsample.accounting.stages import GaussianStage
 from dpsample.accounting.vectors import VectorNoise, certify_vector_noise
+from dpsample.balls import ball, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exact, figures_below, text
 from dpsample.privacy import Privacy
-from dpsample.scheme.composed_steps import ComposedSteps
+from dpsample.scheme.composed_steps import ComposedSteps, spent_by_noise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll, Sampling
 
-Method = Literal["one-key", "many-keys"]
-METHODS: tuple[Method, ...] = ("one-key", "many-keys")
+Method = Literal["one-key", "many-keys", "none"]
+METHODS: tuple[Method, ...] = ("one-key", "many-keys", "none")
 ALL = KeepAll()
 
 LOOK_SHARE = Fraction(1, 50)  # of epsilon
@@ -64,7 +65,7 @@ class UserBudget:
     privacy: Privacy
     look: Fraction = Fraction(0)  # share of epsilon
     total: Fraction = Fraction(0)  # share of epsilon
-    counts: Fraction = Fraction(0)  # share of mu**2
+    counts: Fraction = Fraction(0)  # share of mu**2; all of it if no key is discovered
 
     def __post_init__(self) -> None:
         if self.privacy.definition is not None:
@@ -73,7 +74,7 @@ class UserBudget:
                 f"{self.privacy}",
                 "state Privacy(epsilon, delta), or max_keys_per_user",
             )
-        if not (self.look + self.total < 1 and 0 <= self.counts < 1):
+        if not (self.look + self.total < 1 and 0 <= self.counts <= 1):
             raise InvalidValue(
                 "the shares for the look, the total and the counts must leave some of the privacy for the keys",
                 f"{text(self.look + self.total)} of epsilon, {text(self.counts)} of mu**2",
@@ -94,6 +95,8 @@ class UserBudget:
     @cached_property
     def square(self) -> Fraction:
         """mu**2 of all Gaussian noise of the counts."""
+        if self.counts == 1:
+            return whole_square(self.steps)
         return figures_below(self.counts * whole_square(self.left), _FIGURES) if self.counts else Fraction(0)
 
     @property
@@ -233,7 +236,8 @@ def _needed(each: PerKey, sampling: Sampling) -> float:
 class Discovery:
     """How the keys of a release were found: its public record.
 
-    `keys` is the number of keys of each user that were looked at. `full` is the number of users from which on a key
+    `keys` is the number of keys of each user that were looked at: 0 with the method "none", if known keys were counted
+    and no others. `full` is the number of users from which on a key
     takes no more, if users gave one key each. `prior` says that the keys of an earlier release came first.
     """
 
@@ -245,7 +249,9 @@ class Discovery:
 
     def __post_init__(self) -> None:
         one = self.method == "one-key"
-        if self.method not in METHODS or one != (self.full is not None) or (one and self.keys != 1) or self.keys < 1:
+        fewest = 0 if self.method == "none" else 1
+        wrong = (one and self.keys != 1) or self.keys < fewest or (self.method == "none" and self.keys != 0)
+        if self.method not in METHODS or one != (self.full is not None) or wrong:
             raise InvalidValue(
                 "keys are found by one key of each user, up to a full one, or by many",
                 "another way",
@@ -265,6 +271,8 @@ class Discovery:
         return cls(form["method"], int(form["keys"]), form.get("full"), look, bool(form.get("prior", False)))
 
     def __str__(self) -> str:
+        if self.method == "none":
+            return "nothing: known keys alone"
         how = f"one key of each user, up to {self.full:,} users for a key" if self.full else f"up to {self.keys:,} keys"
         return how + (" of each user" if not self.full else "") + (", those of an earlier release first" * self.prior)
 
@@ -324,12 +332,12 @@ class UsersCertificate:
         }
 
     def __str__(self) -> str:
-        how = (
-            "one unit of a user moves at one key, whatever number of keys users have"
-            if self.discovery.method == "one-key"
-            else f"each user keeps up to {self.discovery.keys:,} keys"
-        )
-        lines = [f"{self.whole} holds for discovery and counts together", f"  discovery: {how}, {self.each}"]
+        how = {
+            "one-key": f"one unit of a user moves at one key, whatever number of keys users have, {self.each}",
+            "many-keys": f"each user keeps up to {self.discovery.keys:,} keys, {self.each}",
+            "none": "none, known keys alone are counted",
+        }[self.discovery.method]
+        lines = [f"{self.whole} holds for discovery and counts together", f"  discovery: {how}"]
         lines += [f"  {name}: {stage}" for name, stage in zip(COUNT_PARTS, self.stages, strict=False)]
         return "\n".join([*lines, f"  delta is at most {float(self.delta):.12g}"])
 
@@ -354,6 +362,10 @@ def certify_users(discovery: Discovery, each: PerKey, counts: Counts | None, who
     elif isinstance(each, Privacy) and discovery.method == "one-key":
         held = each.definition is None and each.epsilon <= whole.epsilon and each.delta <= left and not stages
         delta = each.delta
+    elif discovery.method == "none" and stages:
+        with precision():
+            held = bool(spent_by_noise(ball(whole.epsilon), square) <= ball(left))
+        delta = whole.delta
     else:
         held = False
         delta = whole.delta

@@ -7,12 +7,13 @@ the curve        Rényi divergences of all of it, for ledgers      renyi
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import Counts, Discovery, UsersCertificate, certify_users
+from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total
@@ -50,6 +51,7 @@ class Proof:
     scheme: Certificate | KeyCertificate | None
     composition: ManyKeysCertificate | UsersCertificate | None
     curve: RenyiCurve
+    known: Known | None = None
 
     @property
     def complete(self) -> bool:
@@ -103,6 +105,14 @@ class Proof:
             return f"tight at order {text(self.per_key.order)} alone, at which the steps were chosen"
         return f"tight at epsilon {text(self.keys.epsilon)}, where {used:.1%} of delta is spent"
 
+    @property
+    def _known(self) -> str:
+        """Why known keys are as private as others."""
+        assert self.known is not None
+        if self.known.added is None:
+            return f"{self.known}: counted with the others, by the same noise"
+        return f"{self.known}: {self.known.added:,} elements are added to each frequency; the scheme is the same"
+
     def to_json(self) -> dict[str, Any]:
         """Return the proof as JSON."""
         return {
@@ -115,6 +125,7 @@ class Proof:
                 **{what: {"epsilon": text(epsilon), "delta": "0"} for what, epsilon, _ in self.totals},
             },
             "per_key": self.per_key.to_json(),
+            **({"known": self.known.to_json()} if self.known else {}),
             "complete": self.complete,
             "scheme": None if self.scheme is None else self.scheme.to_json(),
             "composition": None if self.composition is None else self.composition.to_json(),
@@ -132,6 +143,8 @@ class Proof:
             sampling = self.scheme.sampling
             words = explain_sampling(sampling).replace(" was ", " is ").replace(" were ", " are ")
             lines += [f"Scheme:    {words}", _in_words(str(self.scheme).replace(str(sampling), "this scheme"))]
+        if self.known is not None:
+            lines.append(f"Known:     {self._known}")
         if self.composition is not None:
             whose = "Keys of one user together" if self.unit == "user" else "The key of one element"
             lines += [f"{whose}:", _in_words(str(self.composition))]
@@ -178,7 +191,10 @@ def prove_release(terms: Terms) -> Proof:
     if look:
         totals = (("look", look.epsilon, 1 / look.epsilon), *totals)
     keys = terms.keys_privacy
-    return _proved(
+    known = terms.known
+    if known and known.added is not None and known.added < added_to_known(terms.per_key):
+        raise PrivacyViolation("known keys are reported with certainty; found other terms; do not trust this release")
+    proof = _proved(
         terms.privacy,
         terms.max_keys,
         keys,
@@ -189,6 +205,7 @@ def prove_release(terms: Terms) -> Proof:
         terms.discovery,
         terms.counts,
     )
+    return replace(proof, known=known)
 
 
 def _proved(

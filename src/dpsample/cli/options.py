@@ -11,6 +11,8 @@ from dpsample.scheme import KeepAll, Ppswor, Priority, Sampling
 _OPTIONS = (
     "max_keys_per_user",
     "at_least",
+    "keys",
+    "only_known",
     "discover",
     "count_share",
     "prior",
@@ -128,6 +130,15 @@ at_least = click.option(
     type=int,
     metavar="N",
     help="Report no key of a lower frequency, whatever its noise: fewer elements, or users.",
+)
+known = together(
+    click.option(
+        "--keys",
+        metavar="FILE",
+        help="Public list of keys, with the key columns (.parquet, .csv or .arrow). Each is reported, also with 0. "
+        "The list must not depend on the data.",
+    ),
+    click.option("--only-known", is_flag=True, help="With --keys: leave out keys that are not in the list."),
 )
 privacy = together(
     click.option("--epsilon", "-e", help="Epsilon, read exactly: 0.1 is one tenth."),

@@ -16,6 +16,7 @@ from dpsample.presentation.explain import explain_sampling
 @options.privacy
 @options.scheme
 @options.at_least
+@options.known
 @options.totals
 @options.tokens
 @options.ledger

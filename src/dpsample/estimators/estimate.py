@@ -32,7 +32,8 @@ class Estimate:
     low, high, level        a confidence interval of this level
     bias                    the estimated bias of `value`: 0 for the default estimator
     keys                    the number of reported keys that it rests on; None if it rests on none
-    detection_threshold     keys of a lower frequency are reported with a probability below 1/2; None if all are
+    detection_threshold     keys of a lower frequency are reported with a probability below 1/2; None if all are, and 0
+                            if all keys are known
     guaranteed, notes       whether the interval is guaranteed, and remarks
     share                   of all elements, if the release has a private total and these are elements
 
@@ -67,7 +68,9 @@ class Estimate:
             shown += f", from {self.keys:,} key{'' if self.keys == 1 else 's'}"
         if self.share is not None:
             shown += f", {self.share:.1%} of all elements"
-        if self.detection_threshold is not None:
+        if self.detection_threshold == 0:
+            shown += "; all of these keys are known, and reported"
+        elif self.detection_threshold is not None:
             shown += f"; below frequency {self.detection_threshold:,} keys are unlikely to be reported"
         elif self.keys is not None:
             shown += "; no key is likely to be reported"

@@ -16,7 +16,7 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
 
-Discover = Literal["ask", "one-key", "many-keys"]
+Discover = Literal["ask", "one-key", "many-keys", "none"]  # "none" counts known keys alone
 DISCOVER: tuple[Discover, ...] = ("ask", "one-key", "many-keys")
 
 
@@ -41,6 +41,9 @@ class Setting:
         check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
         if self.discover is not None:
             self._check_discovery()
+            if self.discover == "none":
+                _ = self.users.square  # checks that counts are possible
+                return
             capacity_cap(self.users.one_key(), self.sampling)  # refuses what leaves nothing to the keys
             if self.discover == "many-keys" and self.users.many_keys(2) is None:
                 raise InvalidValue(
@@ -58,7 +61,7 @@ class Setting:
             _ = self.budget  # checks the other arguments
 
     def _check_discovery(self) -> None:
-        if self.discover not in DISCOVER:
+        if self.discover not in (*DISCOVER, "none"):
             raise InvalidValue(f"discover is one of {', '.join(DISCOVER)}", repr(self.discover), "choose one")
         if not isinstance(self.sampling, KeepAll) or self.size is not None:
             raise InvalidValue(
@@ -81,7 +84,9 @@ class Setting:
 
     @cached_property
     def users(self) -> UserBudget:
-        """What the privacy is spent on if keys are discovered."""
+        """What the privacy is spent on if keys are discovered, or known keys of users counted."""
+        if self.discover == "none":
+            return UserBudget(self.privacy, counts=Fraction(1))
         share = COUNT_SHARE if self.count_share is None else check_share(self.count_share, "the counts")
         return UserBudget(
             self.privacy,

@@ -53,6 +53,8 @@ def explain_discovery(discovery: Discovery) -> str:
     >>> print(explain_discovery(Discovery("many-keys", 64)))
     each user gave up to 64 of their keys
     """
+    if discovery.method == "none":
+        return "no key was discovered: known keys alone were counted"
     if discovery.method == "one-key":
         found = (
             f"each user gave one of their keys; a key that {discovery.full:,} users had given took no more, so that "
@@ -195,6 +197,11 @@ def frequency_words(terms: "Terms") -> str:
 def explain_reporting(terms: "Terms") -> str:
     """State which frequencies are reported with probability 10, 50 and 99 %, and what a frequency is."""
     words = explain_visibility(terms.sampling, terms.per_key)
+    if terms.known is not None:
+        known = f"each of {terms.known.keys:,} known keys is reported, also with 0"
+        if terms.known.only:
+            return f"{known}, and no other key"
+        words = f"{known}; {words.replace('a key is', 'another key is', 1)}"
     if terms.sampling.least > 1:
         words += f"; no key of fewer than {terms.sampling.least:,} {terms.unit}s is reported"
     return words if terms.unit == "element" else f"{words}; frequency here is the {frequency_words(terms)}"

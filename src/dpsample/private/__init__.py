@@ -14,6 +14,7 @@ user_counts     how many users have each key that was discovered
 noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private
+known           a public list of keys, read and checked
 request         what a release is to be, checked before any data are read
 checks          what is refused of a request before any cost
 charge          what a release costs is reserved first, and confirmed when it is written

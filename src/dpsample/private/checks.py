@@ -17,6 +17,8 @@ def check_source(engine: Engine, request: Request) -> pa.Schema:
     if rereads(request):
         _require_repeatable(engine, request.source, "leave totals and sizes out")
     usable_strategy(engine, request.source, request.setting.sampling, request.strategy)
+    if request.known is not None:
+        request.known.table(keys)
     return keys
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
 
+import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.discovery import UserBudget
+from dpsample.accounting.known import Known
 from dpsample.accounting.ledger import release_sha256
 from dpsample.private.assignment import Assigned
 from dpsample.private.charge import Payment
@@ -77,13 +79,16 @@ def _draw_plan(
     engine: Engine, request: Request, plan: Plan, coins: CoinSource, progress: Progress | None
 ) -> DrawnRelease:
     source, assigned = plan.counting.source, plan.assigned
+    if plan.users is not None and plan.counting.only_known:
+        nothing = plan.counting.keys.empty_table()
+        return count_found(nothing, plan.terms, engine, request.source, plan.users, coins, known=plan.known)
     sampled = draw_sample(plan.counting, engine, coins, progress)
     if source is not request.source and (assigned is None or source is not assigned.source):
         sampled = then_forget(sampled, source, engine)
     drawn = sanitize_batches(sampled, plan.counting.keys, plan.terms, engine, coins)
     if plan.users is not None:
         found = pa.Table.from_batches(drawn.batches, drawn.schema)
-        return count_found(found, plan.terms, engine, request.source, plan.users, coins, assigned)
+        return count_found(found, plan.terms, engine, request.source, plan.users, coins, assigned, plan.known)
     return replace(drawn, strategy=plan.counting.strategy)
 
 
@@ -95,18 +100,31 @@ def count_found(
     budget: UserBudget,
     coins: CoinSource,
     after: Assigned | None = None,
+    known: pa.Table | None = None,
 ) -> DrawnRelease:
-    """Count the users of keys that were discovered, which come in the order of keys."""
-    least = frequency_reaching(0.5, terms.sampling, terms.per_key)
-    measured = count_users(engine, source, found, least or 1, budget, coins, after)
-    rows = counted(found, measured.values, measured.errors, terms.sampling.least)
-    terms = replace(terms, keys_only=False, counts=measured.counts)
+    """Count the users of keys that were discovered, which come in the order of keys, and of known ones."""
+    least = frequency_reaching(0.5, terms.sampling, terms.per_key) or 1
+    fewest, record = np.full(len(found), terms.sampling.least), None
+    if known is not None:
+        record = Known(known.num_rows, only=terms.discovery is not None and terms.discovery.method == "none")
+        together = pa.concat_tables([found, known])
+        together = together.append_column("known", pa.array(np.arange(len(together)) >= len(found)))
+        found = pa.Table.from_batches(engine.sort(together.to_batches(), together.schema, terms.keys), together.schema)
+        least, fewest = 1, np.where(found["known"].to_numpy(), 0, terms.sampling.least)
+    measured = count_users(engine, source, found.select(list(terms.keys)), least, budget, coins, after)
+    rows = counted(found, measured.values, measured.errors, fewest)
+    terms = replace(terms, keys_only=False, counts=measured.counts, known=record)
+    rows = rows.select(list(terms.columns))
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
 
 
 def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress | None) -> Batches:
     """A weighted sample: key, frequency."""
     source, sampling, show = counting.source, counting.sampling, progress or no_progress
+    if counting.known is not None:
+        joined = engine.aggregated(source, counting.known, counting.only_known)
+        yield from with_progress(joined, "counting keys", None, show)
+        return
     if counting.strategy == "aggregate":
         counted = counting.counted
         if counted is None:
@@ -134,7 +152,6 @@ def sanitize_batches(
     sampled: Batches, keys: pa.Schema, terms: Terms, engine: Engine, coins: CoinSource
 ) -> DrawnRelease:
     """Sanitize a sample, and put what is reported into the order of keys."""
-    sanitizer = Sanitizer(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only)
-    drawn = drawn_columns(keys, terms)
+    sanitizer, drawn = Sanitizer.of(terms), drawn_columns(keys, terms)
     reported = (sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize")) for batch in sampled)
     return DrawnRelease(terms, drawn, engine.sort(reported, drawn, terms.keys))

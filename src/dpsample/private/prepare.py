@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import Discovery, Look, Method, UserBudget, capacity_cap, choose_method
+from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.private.assignment import Assigned
@@ -42,6 +43,8 @@ class Counting:
     strategy: Strategy = "aggregate"
     counted: Any = None  # all keys with their frequencies, where the engine has put them aside
     sampled: bool = False  # whether the rows are a sample already
+    known: pa.Table | None = None  # keys of a public list, each of which is drawn
+    only_known: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Plan:
     counting: Counting
     terms: Terms
     users: UserBudget | None = None
+    known: pa.Table | None = None  # known keys, whose users are counted as well
     assigned: Assigned | None = None  # whose pairs were put aside, to be counted and then forgotten
 
 
@@ -70,6 +74,10 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
         return _prepare_discovery(engine, request, coins, keys)
     setting, source = request.setting, request.source
     size, budget = setting.size, setting.budget
+    known = None if request.known is None else request.known.table(keys)
+    only = request.known is not None and request.known.only
+    if known is not None and only and (setting.max_keys_per_user is not None or budget.total):
+        source = engine.restricted(source, known, outside=False)
     if setting.max_keys_per_user is not None:
         again = rereads(request) or request.strategy == "two-pass"
         source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=again)
@@ -85,25 +93,46 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     if budget.total:
         total = noisy_total(count_elements(), budget, budget.total, coins.fresh())
     terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total, request.part)
+    if known is not None:
+        terms = replace(terms, known=Known(known.num_rows, only, added_to_known(terms.per_key)))
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
-    return Plan(Counting(source, keys, sampling, strategy, counted), terms)
+    if setting.max_keys_per_user is None:
+        source = request.source
+    return Plan(Counting(source, keys, sampling, strategy, counted, known=known, only_known=only), terms)
 
 
 def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema) -> Plan:
     """Look, choose a method, and let users give their keys. What users gave stays with the engine."""
-    budget = request.setting.users
+    budget, source = request.setting.users, request.source
+    known = None if request.known is None else request.known.table(keys)
+    if known is not None and request.known is not None and request.known.only:
+        terms = Terms(
+            budget.privacy,
+            KeepAll(),
+            source.key,
+            keys_only=True,
+            unit="user",
+            part=request.part,
+            discovery=Discovery("none", 0),
+        )
+        return Plan(Counting(source, keys, KeepAll(), known=known, only_known=True), terms, budget, known)
+    if known is not None:
+        source = engine.restricted(source, known, outside=True)
     full = capacity_cap(budget.one_key(), request.setting.sampling)
-    given = engine.assigned(request.source, full, coins, request.prior, keep_pairs=bool(budget.counts))
+    keep = bool(budget.counts) and known is None  # the pairs of known keys are not among these
+    given = engine.assigned(source, full, coins, request.prior, keep_pairs=keep)
     try:
-        return _discovery_plan(engine, request, coins, keys, given)
+        return replace(_discovery_plan(engine, request, source, coins, keys, given), known=known)
     except BaseException:
         if given.pairs is not None:
             engine.forget(given.source)
         raise
 
 
-def _discovery_plan(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema, given: Assigned) -> Plan:
-    budget, source, sampling = request.setting.users, request.source, request.setting.sampling
+def _discovery_plan(
+    engine: Engine, request: Request, source: Source, coins: CoinSource, keys: pa.Schema, given: Assigned
+) -> Plan:
+    budget, sampling = request.setting.users, request.setting.sampling
     each: PerKey = budget.one_key()
     look, total = None, None
     method: tuple[Method, int] = ("one-key", 1)
@@ -135,7 +164,7 @@ def _discovery_plan(engine: Engine, request: Request, coins: CoinSource, keys: p
         discovery=discovery,
     )
     users, assigned = budget if budget.counts else None, given if given.pairs is not None else None
-    return Plan(Counting(gave, keys, sampling), terms, users, assigned)
+    return Plan(Counting(gave, keys, sampling), terms, users, assigned=assigned)
 
 
 def _total_of_keys(truth: int, most: int, budget: UserBudget, coins: CoinSource) -> Total:

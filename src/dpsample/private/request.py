@@ -21,10 +21,11 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
 from dpsample.privacy import Privacy, StatedPrivacy
+from dpsample.private.known import KnownKeys
 from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
 from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, check_keys
-from dpsample.scheme.sampling import Ppswor, Sampling
+from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 
 Strategy = Literal["auto", "aggregate", "two-pass"]
 
@@ -41,6 +42,8 @@ class Options(TypedDict, total=False):
     max_keys_per_user: int | None  # a contribution bound: each user keeps this many keys, chosen at random
     discover: Discover | None  # without a bound: how keys are found; by default the data are asked, privately
     count_share: Number | None  # without a bound: the share of the privacy for counting users
+    keys: Any  # a public list of keys: each is reported, also with 0
+    only_known: bool  # leave out keys that are not in the list
     prior: Any  # without a bound: an earlier release, whose keys come first
     total: bool | Number  # add a private total of elements: True, or the share of epsilon that it costs
     ledger: str | PathLike[str] | None  # enter the release there first, or refuse it
@@ -63,8 +66,11 @@ class Request:
     strategy: Strategy = "auto"
     part: Part | None = None  # of the dataset; unless it is vouched for, the source reads its rows alone
     prior: Any = None  # a release, or the path of one, whose keys come first in the order of keys
+    known: KnownKeys | None = None  # a public list of keys
 
     def __post_init__(self) -> None:
+        if self.known is not None:
+            self._check_known()
         if self.discovers:
             self._check_discovery()
         else:
@@ -82,12 +88,30 @@ class Request:
         if self.ledger is not None:
             check_ledger(self.ledger, self.charge(""))
 
+    def _check_known(self) -> None:
+        """Refuse what does not go together with known keys."""
+        setting = self.setting
+        others = {
+            "keys only": setting.keys_only,
+            "a sample": setting.size is not None or not isinstance(setting.sampling, KeepAll),
+            "at_least": setting.sampling.least > 1,
+            "a total of users' keys": self.discovers and bool(setting.total),
+        }
+        found = [name for name, there in others.items() if there]
+        if found:
+            raise InvalidValue(
+                "each known key is reported with a number, whatever its frequency", found[0], "leave one of them out"
+            )
+        check_keys(self.source.key, ["known"])
+
     def _check_discovery(self) -> None:
         """Refuse what does not go together with discovery; the prior is read now."""
         if self.source.user is None:
             raise InvalidValue(
                 "keys are discovered where rows say whose they are", "no user column", "name it: user='...' (--user)"
             )
+        if self.setting.discover == "none" and (self.known is None or not self.known.only):
+            raise InvalidValue("keys are discovered unless a list is all", "discover='none'", "leave discover out")
         if self.grid is not None or self.strategy != "auto":
             raise InvalidValue(
                 "discovered keys have no tokens and are not sampled",
@@ -122,8 +146,17 @@ class Request:
         sampling, size = options.pop("sampling", None), options.pop("size", None)
         check_sampling_or_size(sampling, size)
         sampling = kept_from(options.pop("at_least", None), sampling, size)
-        max_keys = options.pop("max_keys_per_user", None)
+        known = KnownKeys.of(options.pop("keys", None), options.pop("only_known", False), source)
+        max_keys, discover = options.pop("max_keys_per_user", None), options.pop("discover", None)
         unbounded: Discover | None = "ask" if source.user is not None and max_keys is None else None
+        if known is not None and known.only and unbounded:
+            if any(option is not None for option in (discover, options.get("count_share"), options.get("prior"))):
+                raise InvalidValue(
+                    "only_known discovers no keys, and spends all on counts",
+                    "discover, count_share or prior",
+                    "leave it out",
+                )
+            unbounded = "none"
         setting = Setting(
             Privacy.of(privacy),
             sampling,
@@ -131,10 +164,10 @@ class Request:
             max_keys,
             options.pop("total", False),
             options.pop("keys_only", False),
-            options.pop("discover", None) or unbounded,
+            discover or unbounded,
             options.pop("count_share", None),
         )
-        return cls(source, setting, part=part, **options)
+        return cls(source, setting, part=part, known=known, **options)
 
     def charge(self, output: str) -> Charge:
         """State what the release spends, and on what: names and public parameters, no data."""
@@ -155,7 +188,8 @@ class Request:
 
     def inputs(self) -> list[str]:
         """List the files and folders on this machine that are read, and the ledger: none of them can be the output."""
-        return [*self.source.inputs(), *([] if self.ledger is None else [fspath(self.ledger)])]
+        listed = [] if self.known is None else self.known.inputs()
+        return [*self.source.inputs(), *listed, *([] if self.ledger is None else [fspath(self.ledger)])]
 
     @property
     def discovers(self) -> bool:

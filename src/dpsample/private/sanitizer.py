@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
 from dpsample.private.randomness import Coins, Words
+from dpsample.release.terms import Terms
 from dpsample.scheme.integer import IntegerLaw, integer_law
 from dpsample.scheme.invert import locate
 from dpsample.scheme.per_key import PerKey
@@ -75,13 +76,14 @@ def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
 class Sanitizer:
     """What turns a sample into a release, for one sampling scheme and privacy.
 
-    Frequencies are those of *sampled* keys; `sampling` must be the scheme by which they were sampled.
+    Frequencies are those of *sampled* keys; `sampling` must be the scheme by which they were sampled. To the
+    frequencies of known keys so many elements are `added`, and taken off their tokens again.
     """
 
     def __init__(
-        self, sampling: Sampling, privacy: PerKey, grid: int | None = None, *, keys_only: bool = False
+        self, sampling: Sampling, privacy: PerKey, grid: int | None = None, *, keys_only: bool = False, added: int = 0
     ) -> None:
-        self.sampling, self.privacy, self.keys_only = sampling, privacy, keys_only
+        self.sampling, self.privacy, self.keys_only, self._added = sampling, privacy, keys_only, added
         self.grid = chosen_grid(grid, privacy)
         self._reporting = Reporting.of(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
@@ -119,12 +121,28 @@ class Sanitizer:
                 rows, cells = np.append(rows, row), np.append(cells, cell)
         return rows, np.zeros_like(cells) if self.keys_only else cells
 
+    @classmethod
+    def of(cls, terms: Terms) -> "Sanitizer":
+        """Return the sanitizer of a release."""
+        added = (terms.known.added if terms.known else None) or 0
+        return cls(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only, added=added)
+
     def batch(self, batch: pa.RecordBatch, coins: Coins) -> pa.RecordBatch:
-        """Turn a batch of sampled keys with their `frequency` into one of the reported keys with their `token`."""
+        """Turn a batch of sampled keys with their `frequency` into one of the reported keys with their `token`.
+
+        A column `known`, which may follow, says which keys are known. All of these are reported.
+        """
         at = batch.schema.get_field_index("frequency")
-        rows, cells = self(batch.column(at).to_numpy(zero_copy_only=False), coins)
+        frequencies = batch.column(at).to_numpy(zero_copy_only=False)
+        added: Ints = np.zeros(len(frequencies), np.int64)
+        if "known" in batch.schema.names:
+            check_grid(self.grid, int(frequencies.max(initial=0)) + self._added)
+            added[batch.column("known").to_numpy(zero_copy_only=False)] = self._added
+        rows, cells = self(frequencies + added, coins)
         kept = batch.remove_column(at).take(pa.array(rows))
-        return kept if self.keys_only else kept.append_column("token", pa.array(cells / self.grid))
+        if self.keys_only:
+            return kept
+        return kept.add_column(at, "token", pa.array(cells / self.grid - added[rows]))
 
     def _exactly(self, frequency: int, word: int, row: int, coins: Coins) -> int:
         """Decide by the integer law: the token in units of 1/grid (1 for keys only), 0 if the key is not reported."""

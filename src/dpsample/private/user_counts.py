@@ -171,7 +171,10 @@ class _Stage:
         rows = max(math.ceil(math.log2(float(weights.sum()) / base)), 0) + 1
         deviation = self._deviation("lengths")
         noisy = self._noisy("lengths", users_by_length(weights, base, rows), 1)
-        users = np.array(cleaned(noisy.tolist(), deviation))
+        users, shortest = np.array(cleaned(noisy.tolist(), deviation)), 0.0
+        if self._least <= 1:  # known keys may have few users, too few to be seen here: one key alone is never clipped
+            shortest = float(weights.max())
+            users = np.pad(users, (0, max(math.ceil(math.log2(shortest / base)) + 2 - len(users), 0)))
         middles = np.maximum(0.75 * base * 2.0 ** np.arange(len(users)), base)
         total = max(float(users @ middles), base)
         longest = base * 2.0 ** (len(users) - 1)
@@ -184,7 +187,7 @@ class _Stage:
             return (noise + (_UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2) / (1 - lost) ** 2
 
         options = (base * 2 ** np.arange(0, len(users) - 0.9, 0.25)).tolist()
-        square = min(options, key=error)
+        square = max(min(options, key=error), shortest)
         share_error = self._share_error(square, longest, tail)
         groups = int(np.clip(_SHARE_ERROR / max(share_error, 1e-9), 1, _GROUPS))
         return _Clip(square, longest, most_lost(square, longest), groups)

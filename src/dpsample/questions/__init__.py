@@ -7,6 +7,7 @@ sums           sums, numbers of keys and means
 quantiles      quantiles of the frequencies
 ranking        top k, ranks and comparisons
 remainder      the elements of keys that were not reported
+known          questions to releases with tokens and known keys
 counted        questions to releases of counted users
 counted_order  their order: quantiles, top k, ranks and comparisons
 counted_keys   the keys of such a question, and what is known of each

@@ -137,6 +137,8 @@ def _summed(release: "Release", measure: Measure) -> Answered:
     kind, _, _ = measure.name.partition(":")
     if measure.name == "frequency":
         return lambda keys, level: _sum(release, keys, level)
+    if measure.name == "keys" and release.terms.known is not None:
+        return lambda keys, level: _number_reaching(release, keys, 1, level)
     if measure.name == "keys":
         return lambda keys, level: reported_keys(release, len(keys), float(keys.weights.sum()), level)
     if kind == "at-least" and measure.kink is not None:

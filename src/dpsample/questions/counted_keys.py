@@ -19,7 +19,6 @@ import numpy as np
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
@@ -71,7 +70,10 @@ class CountedKeys:
         least, relative = (np.array(column) for column in zip(*shared, strict=True))
         groups = np.maximum(np.searchsorted(least, measured, side="right") - 1, 0)
         common = np.maximum(measured, least[groups]) * relative[groups]
-        return cls(rows, weights, measured, errors, groups, common, np.full(len(rows), release.sampling.least))
+        users = np.full(len(rows), release.sampling.least)
+        if release.terms.known is not None:
+            users[release.table["known"].to_numpy()[rows]] = 0
+        return cls(rows, weights, measured, errors, groups, common, users)
 
     @classmethod
     def selected(cls, release: "Release", where: Where, attributes: Attributes) -> "CountedKeys":
@@ -211,4 +213,4 @@ def _log_binomial(n: int, b: int, p: float) -> float:
 
 def detection_threshold(release: "Release") -> int | None:
     """Return the number of users from which on a key is reported with probability 1/2, if they all give this key."""
-    return frequency_reaching(0.5, release.sampling, release.per_key)
+    return release.terms.detection_threshold

@@ -92,7 +92,13 @@ def top(
         return listing(release, order, [np.zeros(0)] * 5, level, "no reported key is selected")
     listed = keys.at(order)
     low, high, rivals = _listed_intervals(keys, listed, level)
-    columns = np.maximum(listed.values, listed.least), listed.errors, low, high, _in_the_top(keys, order, k)
+    columns = (
+        np.maximum(listed.values, listed.least),
+        listed.errors,
+        low,
+        high,
+        in_the_top(keys.values, keys.errors, order, k),
+    )
     if rivals > len(listed):
         note += f"; {rivals:,} compete for the list, and those on it may be measured too high: intervals allow for it"
     return listing(release, listed.rows, columns, level, note)
@@ -109,17 +115,17 @@ def _listed_intervals(keys: CountedKeys, listed: CountedKeys, level: float) -> t
     return low, high, rivals
 
 
-def _in_the_top(keys: CountedKeys, places: Ints, k: int) -> Floats:
-    """The probability of each of some keys that fewer than k others have more users.
+def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
+    """Return the probability of each of some keys, with errors that are about normal, that fewer than k are above it.
 
     Given the others, that is the probability of reaching the k-th largest of the others: the k-th of all, or the next
     one if the key is itself among the k.
     """
-    if k >= len(keys):
+    if k >= len(values):
         return np.ones(len(places))
-    floor = np.sort(keys.values - _FAR * keys.errors)[-k]
-    near = np.flatnonzero(keys.values + _FAR * keys.errors >= floor)
-    values, errors, ours = keys.values[near], keys.errors[near], np.searchsorted(near, places)
+    floor = np.sort(values - _FAR * errors)[-k]
+    near = np.flatnonzero(values + _FAR * errors >= floor)
+    values, errors, ours = values[near], errors[near], np.searchsorted(near, places)
     if k >= len(near):
         return np.ones(len(places))
     generator = np.random.default_rng(0)
@@ -148,15 +154,15 @@ def rank(
     differences = (keys.values - keys.values[at])[others]
     reach = margin(level, max(len(keys) - 1, 1)) * np.hypot(keys.errors, keys.errors[at])[others]
     low, high = 1 + int((differences > reach).sum()), 1 + int((differences > -reach).sum())
-    value, error = _rank_law(keys.values[others], keys.errors[others], float(keys.values[at]), float(keys.errors[at]))
+    value, error = rank_law(keys.values[others], keys.errors[others], float(keys.values[at]), float(keys.errors[at]))
     note = "among the reported keys; keys that were not reported are not compared"
     threshold = detection_threshold(release)
     value = min(max(value, float(low)), float(high))
     return Estimate(value, error, float(low), float(high), level, 0.0, len(keys), threshold, True, (note,))
 
 
-def _rank_law(values: Floats, errors: Floats, value: float, error: float) -> tuple[float, float]:
-    """The mean and the deviation of one more than the number of normal numbers that exceed another one."""
+def rank_law(values: Floats, errors: Floats, value: float, error: float) -> tuple[float, float]:
+    """Return the mean and the deviation of one more than the number of normal numbers that exceed another one."""
     normal = [margin(abs(2 * p - 1)) * (1 if p > 0.5 else -1) for p in (np.arange(_POINTS) + 0.5) / _POINTS]
     certain = values - value > _FAR * (errors + error)
     near = np.abs(values - value) <= _FAR * (errors + error)

@@ -99,6 +99,8 @@ class Estimates:
         detection = (
             "no key is likely to be reported"
             if self.detection_threshold is None
+            else "all of these keys are known, and reported"
+            if self.detection_threshold == 0
             else f"below frequency {self.detection_threshold:,} keys are unlikely to be reported"
         )
         level = f"{100 * self.level:g} % intervals{'' if guaranteed else ', not all guaranteed'}"

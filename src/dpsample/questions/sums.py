@@ -153,7 +153,7 @@ def grouped(release: "Release", groups: pa.Table, answers: list[Estimate], level
     fields = ("value", "standard_error", "low", "high", "bias", "keys", "guaranteed")
     types = [pa.float64()] * 5 + [pa.int64(), pa.bool_()]
     numbers = [pa.array([getattr(e, name) for e in answers], type) for name, type in zip(fields, types, strict=True)]
-    threshold = frequency_reaching(0.5, release.sampling, release.per_key)
+    threshold = release.terms.detection_threshold
     notes = dict.fromkeys(note for e in answers for note in e.notes)
     return Estimates(groups, pa.table(numbers, list(fields)), level, threshold, tuple(notes))
 

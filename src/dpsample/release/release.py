@@ -19,7 +19,7 @@ from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.explain import explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.questions import counted, tokens
+from dpsample.questions import counted, known, tokens
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Weight, Where
 from dpsample.release.rows import checked_rows, release_schema, without_weights
@@ -120,8 +120,10 @@ class Release:
 
     @property
     def _questions(self) -> ModuleType:
-        """Where questions are answered: `tokens` and `counted` have the same names."""
-        return tokens if self._terms.counts is None else counted
+        """Where questions are answered: `tokens`, `counted` and `known` have the same names."""
+        if self._terms.counts is not None:
+            return counted
+        return tokens if self._terms.known is None else known
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
@@ -487,6 +489,8 @@ class Release:
             f"privacy   {explain_spent(self.privacy)}, for each {terms.protects}",
             f"sampling  {self.sampling!r}" if terms.discovery is None else f"found by  {terms.discovery}",
         ]
+        if terms.known is not None:
+            lines.append(f"known     {terms.known}")
         if terms.part is not None:
             lines.append(f"part      {terms.part}")
         if terms.grid is not None:

@@ -43,12 +43,17 @@ def token_cells(tokens: Any, grid: int) -> Ints:
 
 def drawn_columns(keys: pa.Schema, terms: Terms) -> pa.Schema:
     """Return the columns of reported keys as they are drawn, from those of the keys: with tokens, unless keys only."""
-    return pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())])])
+    return pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())]), *_known_columns(terms)])
+
+
+def _known_columns(terms: Terms) -> list[pa.Field]:
+    return [] if terms.known is None else [pa.field("known", pa.bool_())]
 
 
 def release_schema(schema: pa.Schema, terms: Terms) -> tuple[pa.Schema, pa.Schema]:
     """Check columns that are given for a release; return them in order, and all of its columns."""
-    drawn = [*terms.keys, "token"]
+    known = _known_columns(terms)
+    drawn = [*terms.keys, "token", *(field.name for field in known)]
     if sorted(schema.names) != sorted(terms.columns) and (terms.grid is None or sorted(schema.names) != sorted(drawn)):
         raise InvalidValue(
             f"a release has the columns {', '.join(map(repr, terms.columns))}",
@@ -57,11 +62,12 @@ def release_schema(schema: pa.Schema, terms: Terms) -> tuple[pa.Schema, pa.Schem
         )
     given = plain_schema(pa.schema([schema.field(name) for name in terms.columns if name in schema.names]))
     check_key_types(given, terms.keys)
-    for name in given.names[len(terms.keys) :]:
-        if given.field(name).type != pa.float64():
-            raise InvalidValue(f"the column {name!r} is float64", f"{given.field(name).type}", "cast it")
+    for name, kind in [*((name, pa.float64()) for name in terms.numbers), *((f.name, f.type) for f in known)]:
+        if name in given.names and given.field(name).type != kind:
+            wanted = "float64" if kind == pa.float64() else kind
+            raise InvalidValue(f"the column {name!r} is {wanted}", f"{given.field(name).type}", "cast it")
     numbers = (pa.field(name, pa.float64()) for name in terms.numbers)
-    return given, pa.schema([*(given.field(name) for name in terms.keys), *numbers])
+    return given, pa.schema([*(given.field(name) for name in terms.keys), *numbers, *known])
 
 
 def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
@@ -81,10 +87,10 @@ def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa
         if not pc.all(within, min_count=0).as_py():
             raise _unsorted(rows + 2 + pc.index(within, False).as_py())
         if terms.grid is not None:
-            _check_tokens(batch, terms.grid, rows)
+            _check_tokens(batch, terms, rows)
             batch = estimates.completed(batch, rows)
         if terms.counts is not None:
-            _check_counts(batch, terms.sampling.least, rows)
+            _check_counts(batch, terms, rows)
         last = [key[-1:] for key in keys]
         rows += batch.num_rows
         yield batch
@@ -101,9 +107,18 @@ def check_key_types(schema: pa.Schema, keys: Iterable[str]) -> None:
             )
 
 
-def _check_tokens(batch: pa.RecordBatch, grid: int, rows: int) -> None:
+def added_elements(batch: pa.RecordBatch, terms: Terms) -> Ints:
+    """Return how many elements were added to the frequency of each key before its token was drawn."""
+    if terms.known is None:
+        return np.zeros(batch.num_rows, np.int64)
+    known: Ints = batch.column("known").to_numpy(zero_copy_only=False).astype(np.int64)
+    return known * (terms.known.added or 0)
+
+
+def _check_tokens(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
+    grid = terms.grid or 1
     with np.errstate(over="ignore"):
-        cells = batch.column("token").to_numpy(zero_copy_only=False) * grid
+        cells = (batch.column("token").to_numpy(zero_copy_only=False) + added_elements(batch, terms)) * grid
     good = (cells > 0) & (cells == np.floor(cells)) & np.isfinite(cells)
     if not good.all():
         raise InvalidValue(
@@ -113,7 +128,10 @@ def _check_tokens(batch: pa.RecordBatch, grid: int, rows: int) -> None:
         )
 
 
-def _check_counts(batch: pa.RecordBatch, least: int, rows: int) -> None:
+def _check_counts(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
+    least = np.full(batch.num_rows, terms.sampling.least)
+    if terms.known is not None:
+        least[batch.column("known").to_numpy(zero_copy_only=False)] = 0
     estimate, low, high, measured, error = (batch.column(name).to_numpy(zero_copy_only=False) for name in COUNT_COLUMNS)
     good = np.isfinite(measured) & (error > 0) & np.isfinite(error) & (low >= least) & (low <= estimate)
     good &= (estimate <= high) & np.isfinite(high)
@@ -125,10 +143,10 @@ def _check_counts(batch: pa.RecordBatch, least: int, rows: int) -> None:
         )
 
 
-def counted(keys: pa.Table, values: Floats, errors: Floats, least: int = 1) -> pa.Table:
+def counted(keys: pa.Table, values: Floats, errors: Floats, least: Ints | int = 1) -> pa.Table:
     """Append numbers of users to keys: what was measured, its error, and whole numbers to read, with 95 % intervals.
 
-    A key that was reported has a user, or as many as are asked for: estimates and bounds are at least so many, while
+    A key that was discovered has a user, or as many as are asked for: estimates and bounds are at least so many, while
     `measured` may be lower.
     """
     margin = NormalDist().inv_cdf(0.975) * errors
@@ -174,7 +192,7 @@ class TokenEstimates:
         self._terms, self._grid = terms, terms.grid or 1
         self._cells, self._values = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
 
-    def __call__(self, tokens: pa.Array) -> Floats:
+    def __call__(self, tokens: Any) -> Floats:
         """Return the likeliest frequency of each token, and the ends of its 95 % interval: [3, token]."""
         cells = token_cells(tokens, self._grid)
         new = np.setdiff1d(cells, self._cells)
@@ -188,7 +206,9 @@ class TokenEstimates:
     def completed(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
         """Return the batch, which comes after so many rows, with all columns; those that it has must agree."""
         names = TOKEN_COLUMNS[:-1]
-        values = self(batch.column("token"))
+        added = added_elements(batch, self._terms)
+        values = self(batch.column("token").to_numpy(zero_copy_only=False) + added)
+        values = np.where(added > 0, np.maximum(values - added, 0), values)
         for name, column in zip(names, values, strict=True):
             if name in batch.schema.names:
                 agrees = batch.column(name).to_numpy(zero_copy_only=False) == column
@@ -200,4 +220,5 @@ class TokenEstimates:
                     )
         columns = {name: batch.column(name) for name in self._terms.keys}
         columns |= {name: pa.array(column) for name, column in zip(names, values, strict=True)}
-        return pa.record_batch({**columns, "token": batch.column("token")})
+        last = [name for name in ("token", "known") if name in batch.schema.names]
+        return pa.record_batch({**columns, **{name: batch.column(name) for name in last}})

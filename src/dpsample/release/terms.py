@@ -8,6 +8,7 @@ from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.gaussian import delta_within
+from dpsample.accounting.known import Known
 from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
@@ -16,6 +17,7 @@ from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey, per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps
+from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import check_grid
 
@@ -40,7 +42,7 @@ class Terms:
 
     `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user with up to
     `max_keys` keys. `per_key` is the part of it that each key has: the privacy of the scheme by which tokens were
-    drawn, on which estimates rest.
+    drawn, on which estimates rest. `known` are keys of a public list, each of which is reported.
 
     >>> from dpsample import KeepAll, Privacy
     >>> terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
@@ -64,6 +66,7 @@ class Terms:
     part: Part | None = None
     discovery: Discovery | None = None
     counts: Counts | None = None
+    known: Known | None = None
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +85,20 @@ class Terms:
             raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(self.unit), "leave it out")
         object.__setattr__(self, "per_key", self.per_key or self.privacy)
         self._check_budget()
+        if self.known is not None:
+            self._check_known()
+
+    def _check_known(self) -> None:
+        """Refuse terms that do not go together with known keys."""
+        assert self.known is not None
+        check_keys(self.keys, ("known",))
+        tokens = self.grid is not None
+        if self.sampling != KeepAll() or (self.known.added is not None) != tokens or (not tokens and not self.counts):
+            raise InvalidValue(
+                "known keys are not sampled, and have tokens or counts",
+                "other terms",
+                "get the release again from where it was written",
+            )
 
     def _check_budget(self) -> None:
         """Refuse parts that do not add up; that k keys do is proved in `accounting.proof`, since it takes time."""
@@ -134,6 +151,13 @@ class Terms:
         return self.privacy.less(part.epsilon for part in parts if part)
 
     @property
+    def detection_threshold(self) -> int | None:
+        """The lowest frequency that is reported with probability 1/2 or more, of keys that are not known; if any."""
+        if self.known is not None and self.known.only:
+            return 0
+        return frequency_reaching(0.5, self.sampling, self.per_key)
+
+    @property
     def protects(self) -> str:
         """The unit of privacy, in words."""
         if self.unit == "element":
@@ -146,7 +170,7 @@ class Terms:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the release, in order."""
-        return (*self.keys, *self.numbers)
+        return (*self.keys, *self.numbers, *(() if self.known is None else ("known",)))
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -157,7 +181,7 @@ class Terms:
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
-        if self.grid is not None or self.sampling.least > 1:
+        if self.grid is not None or self.sampling.least > 1 or self.known is not None:
             return 5
         if self.discovery is not None:
             return 4
@@ -176,6 +200,7 @@ class Terms:
             "part": self.part and self.part.to_json(),
             "discovery": self.discovery and self.discovery.to_json(),
             "counts": self.counts and self.counts.to_json(),
+            "known": self.known and self.known.to_json(),
         }
         optional = {name: value for name, value in optional.items() if value is not None}
         version = self._version(optional)
@@ -213,6 +238,7 @@ class Terms:
                 part=Part.from_json(form["part"]) if "part" in form else None,
                 discovery=Discovery.from_json(form["discovery"]) if "discovery" in form else None,
                 counts=Counts.from_json(form["counts"]) if "counts" in form else None,
+                known=Known.from_json(form["known"]) if "known" in form else None,
                 dpsample=str(form["dpsample"]),
             )
         except (LookupError, TypeError, AttributeError):

@@ -125,11 +125,7 @@ class ComposedSteps:
         return ball(self.epsilon)
 
     def _spent(self, epsilon: arb) -> arb:
-        """H: the delta of the noise alone at an epsilon of any sign."""
-        mu = ball(self.square).sqrt()
-        root = mu * arb(2).sqrt()
-        near, far = (epsilon - mu**2 / 2) / root, (epsilon + mu**2 / 2) / root
-        return (near.erfc() - epsilon.exp() * far.erfc()) / 2
+        return spent_by_noise(epsilon, self.square)
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
@@ -150,6 +146,14 @@ class ComposedSteps:
             f"epsilon {text(self.epsilon)}, delta {text(self.delta)} together with Gaussian noise of "
             f"mu**2 = {float(self.square):.6g}"
         )
+
+
+def spent_by_noise(epsilon: arb, square: Fraction) -> arb:
+    """H: the delta of Gaussian noise alone at an epsilon of any sign."""
+    mu = ball(square).sqrt()
+    root = mu * arb(2).sqrt()
+    near, far = (epsilon - mu**2 / 2) / root, (epsilon + mu**2 / 2) / root
+    return (near.erfc() - epsilon.exp() * far.erfc()) / 2
 
 
 class ComposedReporting(StepReporting):

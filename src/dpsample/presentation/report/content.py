@@ -18,7 +18,6 @@ from dpsample.presentation.tables import readable
 from dpsample.questions.result import Estimates
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
-from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.tokens import support_length
 
@@ -98,9 +97,10 @@ def content_of(
     """Compute the content. The arguments are those of `make_report`."""
     sampling, privacy = release.sampling, release.per_key
     numbers = not release.keys_only
-    detection_threshold = frequency_reaching(0.5, sampling, privacy)
+    detection_threshold = release.terms.detection_threshold
     listed = release.each_key() if numbers and len(release) else None
-    has_quantiles = numbers and len(release) and detection_threshold is not None
+    both = release.terms.known is not None and release.grid is not None  # such tokens have no quantiles and remainder
+    has_quantiles = numbers and len(release) and detection_threshold is not None and not both
     return Content(
         title=title or f"Private release: {', '.join(release.keys)}",
         name=PurePath(name).name if name else "release.private.parquet",
@@ -112,7 +112,7 @@ def content_of(
         counts=_counts(release, detection_threshold, listed),
         quantiles=release.quantiles(SHARES) if has_quantiles else None,
         curve=curve(sampling, privacy, _POINTS),
-        other=release.other() if numbers and release.total is not None else None,
+        other=release.other() if numbers and release.total is not None and not both else None,
         listing=_listing(release, listed),
     )
 
@@ -129,6 +129,7 @@ def _proof(terms: Terms, prove: bool) -> Proof | PrivacyViolation | None:
 def _counts(release: Release, detection_threshold: int | None, listed: Estimates | None) -> list[tuple[int, Estimate]]:
     if listed is None or detection_threshold is None:
         return []
+    detection_threshold = max(detection_threshold, 1)
     largest = max(float(np.max(listed.numbers["value"].to_numpy())), detection_threshold)
     few = release.grid is not None and support_length(release.per_key) > _LONG
     return [(i, release.count_keys(at_least=i)) for i in round_frequencies(detection_threshold, largest, few)]
@@ -150,9 +151,11 @@ def _listing(release: Release, listed: Estimates | None) -> Listing:
     """List the keys with the largest estimates, as many as a page can hold."""
     alike = _alike(release, listed)
     values = alike if listed is None else listed.numbers["value"].to_numpy()
-    order = np.lexsort((-alike, -values))[:LISTED]
+    known = np.zeros(len(release)) if release.terms.known is None else release.table["known"].to_numpy().astype(float)
+    order = np.lexsort((known, -alike, -values))[:LISTED]
     alike = alike[order]
-    first = np.flatnonzero(np.diff(alike, prepend=np.inf))  # equal numbers are neighbours
+    new = np.diff(alike, prepend=np.inf) != 0  # equal numbers are neighbours
+    first = np.flatnonzero(new | (np.diff(known[order], prepend=2) != 0))
     table = release.table.take(pa.array(order))
     columns = {name: readable(table[name]) for name in release.keys}
     sizes = np.array([sum(map(len, map(str.encode, texts))) for texts in zip(*columns.values(), strict=True)], float)

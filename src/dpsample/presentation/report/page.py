@@ -81,7 +81,7 @@ def _privacy(content: Content) -> Markup:
         "delta": text(terms.privacy.delta),
         "protects each": terms.unit,
     }
-    if content.detection_threshold is not None:
+    if content.detection_threshold:
         facts[f"detection threshold ({frequency_words(terms)})"] = f"{content.detection_threshold:,}"
     words = [
         tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
@@ -337,7 +337,9 @@ def _frequencies_chart(content: Content) -> dict[str, object]:
     return page_chart(rows, panel, points=True)
 
 
-def _reported(content: Content) -> Markup:
+def _reported(content: Content) -> Markup | None:
+    if content.terms.known is not None and content.terms.known.only:
+        return None
     curve, lines = content.curve, _lines(content)
     ours = curve.pws
     picks = sorted({int((ours < level).sum()) for level in (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)})
@@ -417,7 +419,7 @@ def _limits(content: Content) -> Markup:
         sentence(explain_reporting(terms)),
         *_user_limits(content),
         "A key that is not listed may be in the data: it may have been rare, or not sampled."
-        if threshold is None
+        if not threshold
         else f"A key that is not listed may be in the data. Below the detection threshold, frequency {threshold:,}, "
         "most keys are not reported, and their number is unknown.",
         _sums(content),

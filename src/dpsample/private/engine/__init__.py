@@ -43,11 +43,18 @@ class Engine(Protocol):
     def repeatable(self, source: "Source") -> bool:
         """Whether rows are the same whenever they are read."""
 
-    def aggregated(self, source: "Source") -> "Iterator[pa.RecordBatch]":
+    def aggregated(
+        self, source: "Source", known: "pa.Table | None" = None, only: bool = False
+    ) -> "Iterator[pa.RecordBatch]":
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
 
         NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
+        With `known`, distinct keys of the source's types, a column `known` follows, and these keys come with frequency
+        0 as well; with `only`, no others come.
         """
+
+    def restricted(self, source: "Source", keys: "pa.Table", outside: bool) -> "Source":
+        """Return the rows of just these keys, or of those outside of them, as a source; NULL keys are in both."""
 
     def elements(self, source: "Source") -> "Iterator[pa.RecordBatch]":
         """Yield the key column(s) only, a row for each element, in any order; for raw sources.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -134,12 +135,36 @@ class DuckDB:
         """Whether rows are the same whenever they are read: what can be read only once is kept in a table."""
         return True
 
-    def aggregated(self, source: Source) -> Iterator[pa.RecordBatch]:
+    def aggregated(self, source: Source, known: pa.Table | None = None, only: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
 
         NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
+        With `known`, a column `known` follows, and these keys come with frequency 0 as well; with `only`, no others.
         """
-        return self._read(source, self._aggregated, frequency=True)
+        if known is None:
+            return self._read(source, self._aggregated, frequency=True)
+
+        def produce(table: Table) -> Iterator[pa.RecordBatch]:
+            self.fill(table)
+            objects = {**table.objects, "listed": lambda: _listed(known, table)}
+            return self._aggregated(replace(table, objects=objects), table.with_known, only)
+
+        return self._read(source, produce, frequency=True, known=True)
+
+    def restricted(self, source: Source, keys: pa.Table, outside: bool) -> Source:
+        """Return the rows of just these keys, or of those outside of them, as a source; NULL keys are in both."""
+
+        def restrict(table: Table) -> Source:
+            self.fill(table)
+            name = self.name()
+            nulls = " OR ".join(f"{key} IS NULL" for key in table.keys)
+            listed = f"({', '.join(table.keys)}) {'NOT ' if outside else ''}IN (SELECT {table.names} FROM {name})"
+            made = copy(source)
+            objects = {**table.objects, name: lambda: _listed(keys, table)}
+            self.tables.add(made, replace(table, objects=objects, chosen=f"{nulls} OR {listed}", size=lambda: None))
+            return made
+
+        return self._ask(source, restrict)
 
     def elements(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield the key column(s) only, a row for each element, in any order; for raw sources.
@@ -267,7 +292,15 @@ class DuckDB:
 
     # ---- how it is done
 
-    def _aggregated(self, table: "Table") -> Iterator[pa.RecordBatch]:
+    def _aggregated(
+        self, table: "Table", join: "Callable[[str, bool, str], str] | None" = None, only: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        def grouped(rows: str, condition: str = "true") -> str:
+            if join is None:
+                return table.grouped(rows)
+            wanted = f"SELECT r.* FROM ({rows}) r SEMI JOIN listed USING ({table.names})"
+            return join(table.grouped(wanted if only else rows), only, condition)
+
         self.fill(table)
         if table.frequency is not None:
             self._refuse_overflow(table)
@@ -275,7 +308,7 @@ class DuckDB:
         if self.memory_limit is None:
             started = False
             try:
-                for batch in self.stream(table.grouped(table.rows), table.objects):
+                for batch in self.stream(grouped(table.rows), table.objects):
                     started = True
                     yield batch
                 return
@@ -289,10 +322,11 @@ class DuckDB:
         while stack:
             modulus, part = stack.pop()
             # the hash of a hash: rows that share bits of the first would crowd the table that groups them
-            rows = f"SELECT * FROM ({table.rows}) WHERE hash(hash({table.names})) % {modulus} = {part}"
+            own = f"hash(hash({table.names})) % {modulus} = {part}"
             name = self.name()
             try:
-                self.run(f"CREATE TABLE {name} AS {table.grouped(rows)}", table.objects)
+                counted = grouped(f"SELECT * FROM ({table.rows}) WHERE {own}", own)
+                self.run(f"CREATE TABLE {name} AS {counted}", table.objects)
             except duckdb.OutOfMemoryException as error:
                 if modulus >= 64 * parts or not is_out_of_memory(error):
                     raise
@@ -445,11 +479,17 @@ class DuckDB:
         return next(translated(produce, source.location, source.columns))
 
     def _read(
-        self, source: Source, produce: "Callable[[Table], Iterator[pa.RecordBatch]]", *, frequency: bool
+        self,
+        source: Source,
+        produce: "Callable[[Table], Iterator[pa.RecordBatch]]",
+        *,
+        frequency: bool,
+        known: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         def batches() -> Iterator[pa.RecordBatch]:
             table = self.tables.open(source)
             schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
+            schema = schema.append(pa.field("known", pa.bool_())) if known else schema
             for batch in produce(table):
                 keys = shaped(batch, schema)
                 check_moments(keys)
@@ -469,6 +509,11 @@ def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
                 cursor.interrupt()
                 wait([future], 0.05)
             raise
+
+
+def _listed(keys: pa.Table, table: Table) -> pa.Table:
+    """Keys of the types of a table, as k0, k1, ..."""
+    return keys.select(table.schema.names).rename_columns([f"k{i}" for i in range(len(table.keys))])
 
 
 def _spent() -> Iterator[pa.RecordBatch]:

@@ -47,12 +47,14 @@ class Table:
     size: Callable[[], int | None] = lambda: None
     text: int | None = None  # bytes of text files, whose number of rows is not known
     part: str | None = None  # condition that a row is in the part that is read
+    chosen: str | None = None  # condition that a row is one of those that are read, in a part or not
     forget_more: Callable[[], None] = lambda: None  # lets go of what was put aside with it
 
     @property
     def item(self) -> str:
         """The rows as a FROM item: all of `origin`, or those of the part."""
-        return self.origin if self.part is None else f"(SELECT * FROM {self.origin} WHERE {self.part})"
+        conditions = [f"({condition})" for condition in (self.part, self.chosen) if condition is not None]
+        return f"(SELECT * FROM {self.origin} WHERE {' AND '.join(conditions)})" if conditions else self.origin
 
     @property
     def names(self) -> str:
@@ -88,6 +90,13 @@ class Table:
         if self.part is not None:  # once more: DuckDB may check rows before it leaves other parts out
             cases.insert(0, f"WHEN ({self.part}) IS NOT TRUE THEN false")
         return f"SELECT {', '.join(chosen)} FROM {self.item} WHERE CASE {' '.join(cases)} ELSE true END"
+
+    def with_known(self, counted: str, only: bool, condition: str = "true") -> str:
+        """All of some counted keys, or only the `listed` ones, and those of the listed that were not counted."""
+        listed = f"SELECT {self.names}, true AS listed FROM listed WHERE {condition}"
+        numbers = "coalesce(frequency, 0) AS frequency, coalesce(listed, false) AS known"
+        join = "RIGHT" if only else "FULL"
+        return f"SELECT {self.names}, {numbers} FROM ({counted}) {join} JOIN ({listed}) USING ({self.names})"
 
     def grouped(self, rows: str) -> str:
         """Each key of some rows once, with its frequency."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -88,12 +89,28 @@ class Spark:
         """Whether rows are the same whenever they are read: not if a column or a filter is random."""
         return self.frame(source).repeatable
 
-    def aggregated(self, source: Source) -> Iterator[pa.RecordBatch]:
+    def aggregated(self, source: Source, known: pa.Table | None = None, only: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
 
         NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
+        With `known`, a column `known` follows, and these keys come with frequency 0 as well; with `only`, no others.
         """
-        return self._read(source, lambda made: made.grouped(made.rows()), "counting keys", frequency=True)
+
+        def rows(made: Frame) -> Any:
+            counted = made.grouped(made.rows())
+            return counted if known is None else self.with_known(made, counted, known, only)
+
+        return self._read(source, rows, "counting keys", frequency=True, known=known is not None)
+
+    def with_known(self, made: Frame, counted: Any, known: pa.Table, only: bool) -> Any:
+        """Join counted keys with known ones: k0, k1, ..., frequency, known."""
+        return made.with_known(counted, self._sent(known, made), known.num_rows, only)
+
+    def restricted(self, source: Source, keys: pa.Table, outside: bool) -> Source:
+        """Return the rows of just these keys, or of those outside of them, as a source; NULL keys are in both."""
+        made, chosen = self.frame(source), copy(source)
+        self._frames[id(chosen)] = chosen, made.restricted(self._sent(keys, made), keys.num_rows, outside)
+        return chosen
 
     def elements(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield the key column(s) only, a row for each element, in any order; for raw sources.
@@ -295,10 +312,11 @@ class Spark:
         return self.job(what, keys, lambda: received(data.collect()))
 
     def _read(
-        self, source: Source, rows: Callable[[Frame], Any], what: str, *, frequency: bool
+        self, source: Source, rows: Callable[[Frame], Any], what: str, *, frequency: bool, known: bool = False
     ) -> Iterator[pa.RecordBatch]:
         made = self.frame(source)
         schema = made.schema.append(pa.field("frequency", pa.int64())) if frequency else made.schema
+        schema = schema.append(pa.field("known", pa.bool_())) if known else schema
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return messages(shaped(batch, schema) for batch in batches)

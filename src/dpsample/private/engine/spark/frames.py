@@ -1,7 +1,7 @@
 """How sources look from inside Spark: a DataFrame of checked rows, with the columns k0, k1, ... and f."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -111,6 +111,26 @@ class Frame:
         if once:
             good = F.when(F.col("n") > 1, _refuse("twice")).otherwise(good)
         return counted.filter(good).select(*self.names, F.col("total").cast("bigint").alias("frequency"))
+
+    def with_known(self, counted: Any, known: Any, size: int, only: bool) -> Any:
+        """All counted keys, or only those of a DataFrame of k0, k1, ..., which come with frequency 0 as well."""
+        listed = known.withColumn("listed", F.lit(True))
+        if only:
+            counted = counted.join(small(known, size), on=self.names, how="left_semi")
+        joined = counted.join(listed, on=self.names, how="full")
+        frequency = F.coalesce(F.col("frequency"), F.lit(0).cast("bigint")).alias("frequency")
+        return joined.select(*self.names, frequency, F.coalesce(F.col("listed"), F.lit(False)).alias("known"))
+
+    def restricted(self, keys: Any, size: int, outside: bool) -> "Frame":
+        """The rows of the keys of a DataFrame of k0, k1, ..., or of all others; rows with a NULL key stay."""
+        match = [key == F.col(name) for key, name in zip(self.keys, self.names, strict=True)]
+        rows = self.data.join(small(keys, size), on=match, how="left_anti" if outside else "left_semi")
+        if not outside:
+            missing = F.lit(False)
+            for key in self.keys:
+                missing = missing | key.isNull()
+            rows = rows.unionAll(self.data.filter(missing))
+        return replace(self, data=rows)
 
     def wanted(self, keys: Any, size: int) -> Any:
         """The rows of the distinct keys of a DataFrame of k0, k1, ...; what is refused is passed over."""

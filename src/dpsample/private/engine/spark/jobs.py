@@ -93,7 +93,8 @@ def _paid_job(request: Request, output: str, partitions: int | None) -> Iterator
         with reserve(request.ledger, charge_of(request, output)) as payment:
             plan = prepare(engine, request, secret)
             users = None if plan.users is None else (request.source, plan.users)
-            yield Job(engine, plan.counting, secret, users), replace(plan.terms, ledger=payment.hash), payment
+            job = Job(engine, plan.counting, secret, users, plan.known)
+            yield job, replace(plan.terms, ledger=payment.hash), payment
 
 
 def _write_folder(folder: PathLike, release: Release) -> None:
@@ -112,15 +113,23 @@ def _write_folder(folder: PathLike, release: Release) -> None:
 class Job:
     """One release, or one sample: what is counted, and a secret that is used for nothing else.
 
-    With `users`, the users of discovered keys are counted next, in their source, with their budget.
+    With `users`, the users of discovered keys are counted next, and those of `known` ones, in their source, with their
+    budget.
     """
 
     def __init__(
-        self, engine: Spark, counting: Counting, secret: Secret, users: tuple[Source, UserBudget] | None = None
+        self,
+        engine: Spark,
+        counting: Counting,
+        secret: Secret,
+        users: tuple[Source, UserBudget] | None = None,
+        known: pa.Table | None = None,
     ) -> None:
-        self.engine, self.counting, self.secret, self.users = engine, counting, secret, users
+        self.engine, self.counting, self.secret, self.users, self.known = engine, counting, secret, users, known
         self.source, self.sampling, self.frame = counting.source, counting.sampling, engine.frame(counting.source)
         self.frequencies = counting.keys.append(pa.field("frequency", pa.int64()))
+        if counting.known is not None:
+            self.frequencies = self.frequencies.append(pa.field("known", pa.bool_()))
 
     def sample(self, max_keys: int | None = None) -> Sample:
         """Bring the sample to the driver; each user has kept `max_keys`, if users were bounded."""
@@ -131,10 +140,12 @@ class Job:
     def release(self, terms: Terms, payment: Payment) -> Release:
         """Bring the reported keys to the driver; discovered ones are then counted where the rows are."""
         drawn, _ = release_schema(drawn_columns(self.frame.schema, terms), terms)
-        batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
+        batches: list[pa.RecordBatch] = []
+        if self.users is None or not self.counting.only_known:
+            batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
         table = pa.Table.from_batches(self.engine.sort(batches, drawn, terms.keys), drawn)
         if self.users is not None:
-            counted = count_found(table, terms, self.engine, *self.users, self.secret)
+            counted = count_found(table, terms, self.engine, *self.users, self.secret, known=self.known)
             table, terms = pa.Table.from_batches(counted.batches, counted.schema), counted.terms
         payment.mark_drawn()
         return Release(table, terms)
@@ -200,7 +211,8 @@ class Job:
         These come in Arrow messages, or go to an Arrow file of each task's own in a folder, and then its name comes.
         """
         schema, sampling, secret = self.frequencies, self.sampling, self.secret
-        samples = self.counting.strategy == "aggregate" and not self.counting.sampled
+        samples = self.counting.strategy == "aggregate" and not self.counting.sampled and self.counting.known is None
+        names = self.counting.keys.names
         columns = drawn_columns(self.frame.schema, terms) if terms else schema
 
         def sample_and_sanitize(batches: Batches) -> Batches:
@@ -210,9 +222,9 @@ class Job:
                 # in larger batches than Spark's: the sanitizer has a price for each
                 for kept in rebatch((shaped(batch, schema) for batch in batches), schema):
                     if samples:
-                        kept = sampled_batch(kept, sampling, secret.for_keys(kept.select(schema.names[:-1]), "sample"))
+                        kept = sampled_batch(kept, sampling, secret.for_keys(kept.select(names), "sample"))
                     if sanitizer:
-                        kept = sanitizer.batch(kept, secret.for_keys(kept.select(schema.names[:-1]), "sanitize"))
+                        kept = sanitizer.batch(kept, secret.for_keys(kept.select(names), "sanitize"))
                     yield kept
 
             rows = rebatch(drawn(), columns)
@@ -225,6 +237,9 @@ class Job:
         elements, sampling, secret, schema = self.frame, self.sampling, self.secret, self.counting.keys
         if self.counting.counted is not None:
             return self.counting.counted
+        if self.counting.known is not None:
+            counted = elements.grouped(elements.rows())
+            return self.engine.with_known(elements, counted, self.counting.known, self.counting.only_known)
         if self.counting.strategy != "two-pass":
             return elements.grouped(elements.rows(), once=self.counting.sampled)
 
@@ -270,7 +285,7 @@ def _discard(draft: Path, payment: Payment) -> None:
 @lru_cache(maxsize=4)
 def _sanitizer(terms: Terms) -> Sanitizer:
     """Make a sanitizer once in each worker process, not for each task."""
-    return Sanitizer(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only)
+    return Sanitizer.of(terms)
 
 
 def _drafted(batches: Batches, draft: str, columns: pa.Schema) -> Batches:
