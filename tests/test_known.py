@@ -211,7 +211,7 @@ def test_counted_users(only: bool, listed: int, tmp_path: Path, engine: DuckDB) 
 
 
 def test_all_of_the_budget_goes_to_known_keys() -> None:
-    budget = UserBudget(PRIVACY, counts=Fraction(1))
+    budget = UserBudget(PRIVACY, counts=Fraction(1), discovers=False)
     assert budget.square > 3.9 * UserBudget(PRIVACY, counts=Fraction(1, 4)).square
 
     def counts(square: Fraction) -> Any:

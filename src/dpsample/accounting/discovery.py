@@ -65,7 +65,8 @@ class UserBudget:
     privacy: Privacy
     look: Fraction = Fraction(0)  # share of epsilon
     total: Fraction = Fraction(0)  # share of epsilon
-    counts: Fraction = Fraction(0)  # share of mu**2; all of it if no key is discovered
+    counts: Fraction = Fraction(0)  # share of mu**2
+    discovers: bool = True  # otherwise known keys alone are counted, with all of it
 
     def __post_init__(self) -> None:
         if self.privacy.definition is not None:
@@ -74,7 +75,7 @@ class UserBudget:
                 f"{self.privacy}",
                 "state Privacy(epsilon, delta), or max_keys_per_user",
             )
-        if not (self.look + self.total < 1 and 0 <= self.counts <= 1):
+        if not (self.look + self.total < 1 and 0 <= self.counts < 1 + (not self.discovers)):
             raise InvalidValue(
                 "the shares for the look, the total and the counts must leave some of the privacy for the keys",
                 f"{text(self.look + self.total)} of epsilon, {text(self.counts)} of mu**2",
@@ -95,7 +96,7 @@ class UserBudget:
     @cached_property
     def square(self) -> Fraction:
         """mu**2 of all Gaussian noise of the counts."""
-        if self.counts == 1:
+        if not self.discovers:
             return whole_square(self.steps)
         return figures_below(self.counts * whole_square(self.left), _FIGURES) if self.counts else Fraction(0)
 
@@ -249,8 +250,7 @@ class Discovery:
 
     def __post_init__(self) -> None:
         one = self.method == "one-key"
-        fewest = 0 if self.method == "none" else 1
-        wrong = (one and self.keys != 1) or self.keys < fewest or (self.method == "none" and self.keys != 0)
+        wrong = (one and self.keys != 1) or self.keys < 0 or (self.keys == 0) != (self.method == "none")
         if self.method not in METHODS or one != (self.full is not None) or wrong:
             raise InvalidValue(
                 "keys are found by one key of each user, up to a full one, or by many",

@@ -194,6 +194,8 @@ def prove_release(terms: Terms) -> Proof:
     known = terms.known
     if known and known.added is not None and known.added < added_to_known(terms.per_key):
         raise PrivacyViolation("known keys are reported with certainty; found other terms; do not trust this release")
+    if terms.discovery and terms.discovery.method == "none" and not (known and known.only):
+        raise PrivacyViolation("keys are known or discovered; found neither; do not trust this release")
     proof = _proved(
         terms.privacy,
         terms.max_keys,

@@ -37,6 +37,7 @@ def release(output: str, force: bool, form: str, show_private: bool, **given: An
       dpsample release sqlite:///shop.db --table orders -k product -e 1 -d 1e-8 -o products.private.csv
       dpsample release clicks.parquet -k page --user user_id -e 1 -d 1e-8 -o pages.parquet
       dpsample release clicks.parquet -k page --user user_id --max-keys-per-user 5 -e 1 -d 1e-8 -o pages.parquet
+      dpsample release orders.parquet -k product --keys catalogue.parquet -e 1 -d 1e-8 -o products.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --scheme ppswor --sample-size 100000 -o sample.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --with-total --ledger events.ledger -o queries.parquet
       dpsample release events.parquet -k query -e 1 -d 1e-8 --part day=2026-11-14 --ledger days.ledger -o 14.parquet

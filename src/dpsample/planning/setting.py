@@ -86,7 +86,7 @@ class Setting:
     def users(self) -> UserBudget:
         """What the privacy is spent on if keys are discovered, or known keys of users counted."""
         if self.discover == "none":
-            return UserBudget(self.privacy, counts=Fraction(1))
+            return UserBudget(self.privacy, counts=Fraction(1), discovers=False)
         share = COUNT_SHARE if self.count_share is None else check_share(self.count_share, "the counts")
         return UserBudget(
             self.privacy,

@@ -50,6 +50,8 @@ def release(
 
     sampling           how keys are sampled: `Ppswor`, `Priority`, `CustomSampling`; by default all keys are kept
     at_least           no key of a lower frequency is reported, on top of privacy: fewer elements, or users
+    keys               a public list of keys: each is reported, also with 0; it must not depend on the data
+    only_known         leave out keys that are not in the list
     size               draw a sample of about this many keys instead; a share of epsilon pays for it
     user               the column of the user: users are protected instead of elements, and a key's frequency is its
                        number of users. Keys are discovered without a bound on the keys of a user, then counted
