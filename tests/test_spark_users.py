@@ -383,3 +383,16 @@ class TestDiscovery:
         assert release.total is not None
         pairs_of_all = sum(map(len, pairs(clicks).values()))
         assert abs(int(release.total.value) - pairs_of_all) < 40 * float(release.total.scale)
+
+
+class TestKnownKeys:
+    @pytest.mark.parametrize("only", [False, True])
+    def test_users_of_known_keys_are_counted(self, clicks: Path, only: bool) -> None:
+        listed = [*sorted({key for keys in pairs(clicks).values() for key in keys})[:2], "nobody has it"]
+        source = Source(clicks, "k", user="u")
+        release = dpsample.spark.release(source, privacy=Privacy(2, 1e-6), keys=listed, only_known=only)
+        rows = zip(release.table["k"].to_pylist(), release.table["known"].to_pylist(), strict=True)
+        assert [key for key, known in rows if known] == sorted(listed, key=str.encode)
+        assert release.terms.discovery is not None
+        assert (release.terms.discovery.method == "none") == only
+        assert len(release) == 3 or not only
