@@ -23,7 +23,7 @@ from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.private.source import Source
 from dpsample.private.user_counts import count_users
 from dpsample.release.release import Release, write_release
-from dpsample.release.rows import counted, drawn_columns
+from dpsample.release.rows import counted, drawn_columns, summed
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching
 
@@ -96,10 +96,12 @@ def count_found(
     coins: CoinSource,
     after: Assigned | None = None,
 ) -> DrawnRelease:
-    """Count the users of keys that were discovered, which come in the order of keys."""
+    """Count the users of keys that were discovered, and sum their amounts; keys come in their order."""
     least = frequency_reaching(0.5, terms.sampling, terms.per_key)
     measured = count_users(engine, source, found, least or 1, budget, coins, after)
     rows = counted(found, measured.values, measured.errors, terms.sampling.least)
+    for sums in measured.amounts:
+        rows = summed(rows, sums.record.amount, sums.values, sums.errors, sums.lows, sums.highs)
     terms = replace(terms, keys_only=False, counts=measured.counts)
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
 
