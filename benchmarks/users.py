@@ -231,6 +231,7 @@ def generated_pairs(users: int, mean: float, power: float, keys: int = 10**5) ->
 DATA: dict[str, Callable[[], Pairs]] = {
     "library": library_pairs,
     "few": partial(generated_pairs, users=200_000, mean=4, power=1.1),  # few keys for each user
+    "small": partial(generated_pairs, users=20_000, mean=4, power=1.1, keys=3000),
     "many": partial(generated_pairs, users=2_000, mean=460, power=1.0),  # many: 300 on average, as keys come twice
 }
 
@@ -420,7 +421,9 @@ def print_sums(names: list[str], epsilons: list[str], releases: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("cost", "found", "counts", "sums"), help="one of the parts; all by default")
-    parser.add_argument("--data", nargs="+", choices=list(DATA), default=list(DATA), help="of the part found")
+    parser.add_argument(
+        "--data", nargs="+", choices=list(DATA), default=["library", "few", "many"], help="of all but the part cost"
+    )
     parser.add_argument("--epsilon", nargs="+", default=["0.1", "1", "3"], help="of the part found")
     parser.add_argument("--draws", type=int, default=3, help="of the part found")
     parser.add_argument("--releases", type=int, default=20, help="of the parts counts and sums")

@@ -342,6 +342,7 @@ def test_users_with_more_keys_and_larger_amounts_are_put_back() -> None:
         ({"sums": {"x": "1e16"}}, "the clip of a sum is a number from 1e-12"),
         ({"sums": {"": 1}}, "a sum is of a column"),
         ({"sums": {"x": 1, "X": 1}}, "whose columns differ in more than upper and lower case"),
+        ({"sums": {"x": 1, "x clipped": 1}}, "whose columns differ in more than upper and lower case"),
         ({"sums": {"u": 1}}, "a column that is summed is neither key nor user"),
         ({"sums": {"k": 1}}, "a column that is summed is neither key nor user"),
         ({"sums": {"absent": 1}}, "the column 'absent' must be in"),

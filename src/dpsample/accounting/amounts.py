@@ -39,7 +39,7 @@ class Amount:
 
     @property
     def name(self) -> str:
-        """The name of its column in a release, and of its part of the counts."""
+        """The name of its column in a release."""
         return "rows" if self.column is None else f"sum_{self.column}"
 
     @property
@@ -47,6 +47,11 @@ class Amount:
         """The columns that a release has of it."""
         measured = [] if self.measured == self.name else [self.measured]
         return (self.name, f"{self.name}_low", f"{self.name}_high", *measured, self.error)
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The names of its parts of the counts: its sums, what scaling down took, and what is beyond the clip."""
+        return self.name, f"{self.name} clipped", f"{self.name} beyond"
 
     @property
     def measured(self) -> str:
@@ -118,7 +123,7 @@ def check_amounts(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
             raise InvalidValue(
                 "the clip of a sum is a number from 1e-12 to 1e15", text(amount.clip), "choose another, or other units"
             )
-    names = [name.lower() for amount in checked for name in amount.columns]
+    names = [name.lower() for amount in checked for name in {*amount.columns, *amount.parts}]
     if len({*names}) < len(names) or len(checked) > MOST_AMOUNTS:
         raise InvalidValue(
             f"a release has up to {MOST_AMOUNTS} amounts, whose columns differ in more than upper and lower case",

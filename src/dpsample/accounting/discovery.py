@@ -52,7 +52,7 @@ COUNT_PARTS = {
     "counts": Fraction(7, 10),
 }
 # what each amount has for each 1 of COUNT_PARTS: its sums have as much as the counts of users
-AMOUNT_PARTS = {"": Fraction(7, 10), " clipped": Fraction(1, 20), " beyond": Fraction(1, 10)}
+AMOUNT_PARTS = Fraction(7, 10), Fraction(1, 20), Fraction(1, 10)  # sums, clipped, beyond
 
 
 def count_share(amounts: int) -> Fraction:
@@ -66,7 +66,9 @@ def count_share(amounts: int) -> Fraction:
 
 def count_parts(amounts: tuple[Amount, ...] = ()) -> dict[str, Fraction]:
     """Return the parts of the counts, those of amounts included, and what each has of their mu**2."""
-    parts = {**COUNT_PARTS, **{a.name + part: share for a in amounts for part, share in AMOUNT_PARTS.items()}}
+    parts = dict(COUNT_PARTS)
+    for amount in amounts:
+        parts |= zip(amount.parts, AMOUNT_PARTS, strict=True)
     whole = sum(parts.values())
     return {name: share / whole for name, share in parts.items()}
 

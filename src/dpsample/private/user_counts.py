@@ -264,24 +264,13 @@ class _Stage:
         measured = []
         for amount, total in zip(amounts, totals.reshape(len(amounts), -1), strict=True):
             sums, lost, beyond = np.split(total, [self._keys, self._keys + clip.groups])
-            kept = self._with_noise(amount.name, sums, length) / weighing.weights
-            errors = length * self._deviation(amount.name) / weighing.weights
-            parts = {f"{amount.name} clipped": lost, f"{amount.name} beyond": beyond}
-            noisy = {part: self._with_noise(part, total // step, lost_length) for part, total in parts.items()}
-            lost_amounts = self._lost(f"{amount.name} clipped", noisy[f"{amount.name} clipped"], clip)
-            looked_at = self._lost(f"{amount.name} beyond", noisy[f"{amount.name} beyond"], clip, weighing.keys_each)
-            measured.append(
-                estimated_amount(
-                    amount,
-                    weighing,
-                    kept,
-                    errors,
-                    lost_amounts,
-                    looked_at,
-                    (counted.share, counted.share_error),
-                    counted.values,
-                )
-            )
+            own, clipped, over = amount.parts
+            kept = self._with_noise(own, sums, length) / weighing.weights
+            errors = length * self._deviation(own) / weighing.weights
+            taken = self._lost(clipped, self._with_noise(clipped, lost // step, lost_length), clip)
+            looked_at = self._lost(over, self._with_noise(over, beyond // step, lost_length), clip, weighing.keys_each)
+            shares = counted.share, counted.share_error
+            measured.append(estimated_amount(amount, weighing, kept, errors, taken, looked_at, shares, counted.values))
         return tuple(measured)
 
 

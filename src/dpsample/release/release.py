@@ -61,7 +61,8 @@ class Release:
     def table(self) -> pa.Table:
         """The rows, as an Arrow table: key column(s), estimate, low, high (95 %), token.
 
-        Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error.
+        Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error; then each amount, rows or
+        the sum of a column, with the same for it.
         """
         return self._table
 
