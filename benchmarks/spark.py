@@ -2,9 +2,10 @@
 
 With users (kind `users`), releases without a contribution bound stand against the bare `count(DISTINCT user_id)`.
 
-One session, one run, on this machine's cores: median wall seconds of a few rounds, taken in turns, and the ratios to
-the bare aggregation. A first round, over a million rows, warms everything up. `--rows 100000000` is the large setting.
-The JVM has the memory that it is given; of the Python processes beside it, the largest one's peak is shown.
+One session, one run, on this machine's cores: median wall and CPU seconds of a few rounds, taken in turns, and the
+ratios of both to the bare aggregation. CPU seconds are those of this process, of the JVM and of all Python workers. A
+first round, over a million rows, warms everything up. `--rows 100000000` is the large setting. The JVM has the memory
+that it is given; of the Python processes beside it, the largest one's peak is shown.
 
     python benchmarks/spark.py --rows 10000000
 """
@@ -69,6 +70,19 @@ def release(sampling: Sampling, strategy: Strategy) -> Callable[[Any, Path], Non
         dpsample.spark.release_to_folder(out, frame, "key", privacy=PRIVACY, sampling=sampling, strategy=strategy)
 
     return run
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and of all that it started, directly or not, dead or alive."""
+    stats = dict[int, list[str]]()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            stats[int(file.parent.name)] = file.read_text().rpartition(") ")[2].split()
+    family = {os.getpid()}
+    while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
+        family |= more
+    ticks = sum(int(field) for pid in family if pid in stats for field in stats[pid][11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -141,20 +155,23 @@ def main() -> None:
             frame = session.read.parquet(f"file:{data}")
             tasks = user_tasks if kind == "users" else element_tasks
             seconds: dict[str, list[float]] = {name: [] for name in tasks}
+            cpu: dict[str, list[float]] = {name: [] for name in tasks}
             peaks: dict[str, list[int]] = {name: [] for name in tasks}
             for n in range(1 + options.rounds):
                 for name, task in tasks.items():
-                    started = time.perf_counter()
+                    started, before = time.perf_counter(), cpu_seconds()
                     with watched(peaks[name]):
                         task(frame if n else frame.limit(10**6), Path(home, "out"))
                     if n:
                         seconds[name].append(time.perf_counter() - started)
+                        cpu[name].append(cpu_seconds() - before)
                     shutil.rmtree(Path(home, "out"))
-            floor = statistics.median(next(iter(seconds.values())))
-            for name, times in seconds.items():
-                middle = statistics.median(times)
+            floors = [statistics.median(next(iter(times.values()))) for times in (seconds, cpu)]
+            for name in tasks:
+                wall, used = statistics.median(seconds[name]), statistics.median(cpu[name])
                 memory = f"{max(peaks[name]) / 1e6:7.2f} GB" if any(peaks[name]) else ""
-                print(f"  {name:<44} {middle:7.2f} s {middle / floor:6.2f} x {memory}", flush=True)
+                ratios = f"{wall:7.2f} s {wall / floors[0]:6.2f} x {used:7.2f} CPU s {used / floors[1]:6.2f} x"
+                print(f"  {name:<44} {ratios} {memory}", flush=True)
             shutil.rmtree(data)
         session.stop()
 

@@ -11,6 +11,9 @@ found  beside the baselines of set union, which are not certified. Each line is 
        "counts paid" are baselines with the part of mu**2 that a release with counts leaves to discovery
 counts  intervals of counted users, over `--releases`: how many hold the true number of users, and median relative
        errors of keys of 50 to 99 users and from 300 on
+sums   rows and sums of a column: what they cost against the bare GROUP BY with the same clipped sums of each user and
+       key; and over `--releases`, how many intervals hold the true sums, and errors over those that releases state;
+       clips are at the 95th percentile of amounts
 
     python benchmarks/users.py --only cost --rows 10000000 --users 1000000
     python benchmarks/users.py --only found --data library --epsilon 1
@@ -53,7 +56,12 @@ from dpsample.scheme.sampling import Floats, Ints
 PRIVACY = Privacy(1, 1e-6)
 KEYS = (5, 20, 50)
 # releases without a bound, beside those of KEYS
-UNBOUNDED = {"discovered, keys only": {"keys_only": True}, "discovered and counted": {}}
+UNBOUNDED: dict[str, dict[str, Any]] = {"discovered, keys only": {"keys_only": True}, "discovered and counted": {}}
+CLIP = 100
+SUMS: dict[str, dict[str, Any]] = {
+    "counted, with a sum": {"sums": {"amount": CLIP}},
+    "counted, with rows and a sum": {"rows": 5, "sums": {"amount": CLIP}},
+}
 
 
 def bare(path: Path, out: Path, limit: str | None) -> None:
@@ -64,8 +72,18 @@ def bare(path: Path, out: Path, limit: str | None) -> None:
     connection.execute(f"COPY ({query}) TO '{out}' (FORMAT parquet)")
 
 
+def bare_sums(path: Path, out: Path, limit: str | None) -> None:
+    connection = duckdb.connect()
+    if limit:
+        connection.execute(f"SET memory_limit = '{limit}'")
+    each = f"SELECT user_id, key, sum(amount) AS s FROM '{path}' GROUP BY user_id, key"
+    query = f"SELECT key, count(*) AS n, sum(greatest(-{CLIP}, least({CLIP}, s))) AS s FROM ({each}) GROUP BY key"
+    connection.execute(f"COPY ({query}) TO '{out}' (FORMAT parquet)")
+
+
 def release(path: Path, out: Path, limit: str | None, what: str) -> None:
-    options = UNBOUNDED[what] if what in UNBOUNDED else {"max_keys_per_user": int(what)}
+    unbounded = UNBOUNDED | SUMS
+    options = unbounded[what] if what in unbounded else {"max_keys_per_user": int(what)}
     with DuckDB(memory_limit=limit) as engine:
         dpsample.release_to_file(out, path, "key", privacy=PRIVACY, user="user_id", engine=engine, **options)
 
@@ -75,10 +93,11 @@ def one(what: str, path: Path, limit: str | None) -> None:
         import pandas  # noqa: F401 - Arrow imports it at its first array, where it is installed; imports are not timed
     with tempfile.TemporaryDirectory() as folder:
         started, before = time.perf_counter(), time.process_time()
-        if what != "bare":
+        bare_one = {"bare": bare, "bare sums": bare_sums}.get(what)
+        if bare_one is None:
             release(path, Path(folder) / "out.parquet", limit, what)
         else:
-            bare(path, Path(folder) / "out.parquet", limit)
+            bare_one(path, Path(folder) / "out.parquet", limit)
         seconds, cpu = time.perf_counter() - started, time.process_time() - before
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(json.dumps({"seconds": seconds, "cpu": cpu, "memory": memory}))
@@ -133,6 +152,25 @@ def print_cost(options: argparse.Namespace) -> None:
                 for what in ("bare", *UNBOUNDED, str(KEYS[0])):
                     line(f"{what}, limit {limit}", measured(what, path, limit, 1), floor)
             path.unlink()
+
+
+def print_sums_cost(options: argparse.Namespace) -> None:
+    key = f"least(pow(random(), -5.5), {options.keys})::BIGINT"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "amounts.parquet"
+        user, amount = f"(random() * {options.users})::BIGINT", "-20 * ln(1 - random())"
+        chosen = f"SELECT {user} AS user_id, {key} AS key, {amount} AS amount FROM range({options.rows})"
+        duckdb.sql(f"COPY ({chosen}) TO '{path}' (FORMAT parquet)")
+        print(f"sums: {options.rows:,} rows, {options.users:,} users")
+        floor = measured("bare sums", path, None, options.repeat)
+        assert floor is not None
+        line("bare clipped sums to Parquet", floor, floor)
+        for what in ("discovered and counted", *SUMS):
+            line(what, measured(what, path, None, options.repeat), floor)
+        if options.memory_limit:
+            for what in ("bare sums", *SUMS):
+                limit = options.memory_limit
+                line(f"{what}, limit {limit}", measured(what, path, limit, 1), floor)
 
 
 # ---- which keys are found
@@ -193,6 +231,7 @@ def generated_pairs(users: int, mean: float, power: float, keys: int = 10**5) ->
 DATA: dict[str, Callable[[], Pairs]] = {
     "library": library_pairs,
     "few": partial(generated_pairs, users=200_000, mean=4, power=1.1),  # few keys for each user
+    "small": partial(generated_pairs, users=20_000, mean=4, power=1.1, keys=3000),
     "many": partial(generated_pairs, users=2_000, mean=460, power=1.0),  # many: 300 on average, as keys come twice
 }
 
@@ -329,13 +368,65 @@ def print_counts(names: list[str], epsilons: list[str], releases: int) -> None:
             )
 
 
+def with_amounts(pairs: Pairs) -> pa.Table:
+    """Pairs with some rows each; amounts depend on the key, and users with many keys have larger ones."""
+    generator = np.random.default_rng(4)
+    times = generator.geometric(0.5, len(pairs.users))
+    users, keys = np.repeat(pairs.users, times), np.repeat(pairs.keys, times)
+    level = generator.lognormal(0, 0.5, pairs.number)[keys] * np.bincount(pairs.users)[users] ** 0.2
+    amount = generator.exponential(20, len(users)) * level
+    return pa.table({"user": users, "key": keys, "amount": amount, "change": generator.normal(2, 20, len(users))})
+
+
+def print_sums(names: list[str], epsilons: list[str], releases: int) -> None:
+    for name in names:
+        pairs = DATA[name]()
+        table = with_amounts(pairs)
+        pair, places = np.unique(table["user"].to_numpy() * pairs.number + table["key"].to_numpy(), return_inverse=True)
+        each = {"rows": np.bincount(places)}
+        each |= {f"sum_{c}": np.bincount(places, table[c].to_numpy()) for c in ("amount", "change")}
+        clips = {what: max(round(float(np.quantile(np.abs(own), 0.95))), 1) for what, own in each.items()}
+        truth = {what: np.bincount(pair % pairs.number, own, pairs.number) for what, own in each.items()}
+        clipped = {
+            what: np.bincount(pair % pairs.number, np.clip(own, -clips[what], clips[what]), pairs.number)
+            for what, own in each.items()
+        }
+        for epsilon in epsilons:
+            held: dict[str, list[list[float]]] = {what: [] for what in clips}
+            for _ in range(releases):
+                sums = {"amount": clips["sum_amount"], "change": clips["sum_change"]}
+                options: dict[str, Any] = {"rows": clips["rows"], "sums": sums}
+                privacy = Privacy(epsilon, "1e-6")
+                drawn = dpsample.release(table, "key", user="user", privacy=privacy, **options)
+                found = drawn.table["key"].to_numpy()
+                for clipped_of in drawn.terms.counts.amounts if drawn.terms.counts and len(found) else ():
+                    amount = clipped_of.amount
+                    what = amount.name
+                    low, high, value, error = (
+                        drawn.table[column].to_numpy()
+                        for column in (f"{what}_low", f"{what}_high", amount.measured, amount.error)
+                    )
+                    whole, part = truth[what][found], clipped[what][found]
+                    holds = [float(np.mean((low <= own) & (own <= high))) for own in (whole, part)]
+                    held[what].append([*holds, float(np.sqrt(np.mean(((value - part) / error) ** 2)))])
+            for what, found_rates in held.items():
+                whole_rate, part_rate, ratio = np.mean(found_rates, axis=0) if found_rates else (np.nan,) * 3
+                print(
+                    f"{name:<8} epsilon {epsilon:>4}: {what:<10} {whole_rate:.4f} of intervals hold the true sums, "
+                    f"{part_rate:.4f} the clipped ones; errors are {ratio:.3f} of those stated",
+                    flush=True,
+                )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("cost", "found", "counts"), help="one of the parts; all by default")
-    parser.add_argument("--data", nargs="+", choices=list(DATA), default=list(DATA), help="of the part found")
+    parser.add_argument("--only", choices=("cost", "found", "counts", "sums"), help="one of the parts; all by default")
+    parser.add_argument(
+        "--data", nargs="+", choices=list(DATA), default=["library", "few", "many"], help="of all but the part cost"
+    )
     parser.add_argument("--epsilon", nargs="+", default=["0.1", "1", "3"], help="of the part found")
     parser.add_argument("--draws", type=int, default=3, help="of the part found")
-    parser.add_argument("--releases", type=int, default=20, help="of the part counts")
+    parser.add_argument("--releases", type=int, default=20, help="of the parts counts and sums")
     parser.add_argument("--keys", type=int, default=10**17, help="of the part cost: the highest key")
     parser.add_argument("--rows", type=int, default=10**7)
     parser.add_argument("--users", type=int, default=10**6)
@@ -354,6 +445,9 @@ def main() -> None:
         print_found(options.data, options.epsilon, options.draws)
     if options.only in (None, "counts"):
         print_counts(options.data, options.epsilon, options.releases)
+    if options.only in (None, "sums"):
+        print_sums_cost(options)
+        print_sums(options.data, options.epsilon, options.releases)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ HIGHEST = 1e-7
 DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file's
     "README.md": "odds 1e-8: the key of one element shows, at delta 1e-8; from frequency 38 on all are reported",
     "accuracy.md": "odds 1e-9: the mean error of 1,000 bounded tokens exceeds 5 %; by Hoeffding far less",
-    "budget.md": "odds 3e-10: a key of one user shows, at delta 1e-10, in two releases; noise beyond 45 scales",
+    "budget.md": "odds 3e-9: a user shows, at delta 1e-10, in four releases; 45 scales; three full keys hide",
     "python.md": "odds 4e-10: keys of one element show, at delta 1e-10; exp(-40) of 4,000; a count off by 20 errors",
     "report.md": "certain: all 199 keys are reported, and tokens change the page by less than a percent",
     "dpsample.private.bounding.choose": "certain: the number of kept keys does not depend on which",

@@ -329,7 +329,7 @@ def test_the_remainder_needs_a_total(few: Release) -> None:
 
 @pytest.mark.parametrize("of", ["log1p", "power:2", "capped:10", np.sqrt])
 def test_other_measures_are_refused(of: Any, few: Release) -> None:
-    with refused("a release of counted users has sums of frequency, keys and at-least"):
+    with refused("a release of counted users has sums of frequency, keys, at-least"):
         few.sum(of=of)
     with refused("a mean over counted users is that of the frequency"):
         few.mean(of=of)

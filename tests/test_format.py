@@ -61,7 +61,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         dpsample.release(USERS, "k", keys_only=keys_only, **many).write(folder / f"{name}.csv")
     found: dict[str, Any] = {"privacy": Privacy(1, 1e-9), "user": "who"}
     dpsample.release(USERS, "k", keys_only=True, **found).write(folder / "look.csv")
-    dpsample.release(USERS, "k", discover="one-key", prior=release, **found).write(folder / "counts.csv")
+    amounts: dict[str, Any] = {"rows": 2, "sums": {"x": 1}}
+    spent = USERS.append_column("x", pa.array([0.5] * len(USERS)))
+    dpsample.release(spent, "k", discover="one-key", prior=release, **amounts, **found).write(folder / "counts.csv")
     dpsample.release(USERS, "k", keys=["a", "b"], only_known=True, **many).write(folder / "known.csv")
     return folder
 

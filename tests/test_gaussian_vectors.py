@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from dpsample import PrivacyViolation
+from dpsample.accounting.gaussian import gaussian_law
 from dpsample.accounting.vectors import VectorNoise, certify_vector_noise
+from dpsample.balls import precision
 from dpsample.private.noise import from_table
 from dpsample.private.randomness import GivenCoins
 from dpsample.scheme.noise import BITS, KeyNoise
@@ -51,6 +53,23 @@ def test_the_table_is_the_rounded_normal_law() -> None:
         exact = (mpmath.erf((z + mpmath.mpf(1) / 2) / scale) - mpmath.erf((z - mpmath.mpf(1) / 2) / scale)) / 2
         drawn = mpmath.mpf(noise.noise.table[z + side]) / 2**BITS
         assert abs(drawn - exact) <= exact * mpmath.mpf("1e-13") + mpmath.mpf(2) ** -120
+
+
+@pytest.mark.parametrize("variance", [Fraction(256), Fraction(10**7, 3)])
+@pytest.mark.parametrize("bits", [128, 256])
+def test_cells_of_wide_noise_hold_the_differences_of_tails(variance: Fraction, bits: int) -> None:
+    """A series with a remainder, against another library's erfc: each ball holds the true number, and is narrow."""
+    side = math.isqrt(int(60 * variance))
+    with precision(bits), mpmath.workdps(200):
+        law = gaussian_law(variance, side)
+        scale = mpmath.sqrt(mpmath.mpf(variance.numerator) / variance.denominator * 2)
+        for j in (*range(1, 8), *range(8, side, side // 50), side):
+            edges = ((j + mpmath.mpf(sign) / 2) / scale for sign in (-1, 1))
+            near, far = (mpmath.erfc(edge) / 2 for edge in edges)
+            cell = law[side - j]
+            middle, radius = (mpmath.mpf(part.str(120, radius=False)) for part in (cell.mid(), cell.rad()))
+            assert abs(middle - (near - far)) <= radius
+            assert radius <= (near - far) * mpmath.mpf(2) ** (24 - bits)
 
 
 def test_a_broken_table_is_refused_or_costs_more() -> None:

@@ -201,6 +201,7 @@ USERS: list[dict[str, Any]] = [
     {"max_keys_per_user": 2, "ledger": True, "part_vouched": ("day", "2026-11-14")},
     {"discover": "one-key", "keys_only": True},
     {"discover": "one-key", "ledger": True},
+    {"discover": "one-key", "rows": 2},
     {"discover": "ask", "total": True},
     {"discover": "many-keys", "keys_only": True},
     {"max_keys_per_user": 2, "listed": True, "only_known": True},

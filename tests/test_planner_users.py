@@ -131,9 +131,9 @@ def test_what_has_no_noise_cannot_be_released() -> None:
     with DuckDB(threads=1) as engine:
         pairs = engine.pairs_of(Source(one_key_each(), "k", user="u"), found)
         stage = user_counts._Stage(engine, pairs, 2, 20.0, budget, None)
-        values, errors, clipped, _ = stage.estimates()
-        assert values.tolist() == [1000, 100]  # each user has one key: nothing is clipped
-        assert (clipped, bool((errors > 0).all())) == (0, True)
+        counted = stage.counted()
+        assert counted.values.tolist() == [1000, 100]  # each user has one key: nothing is clipped
+        assert (counted.clipped, bool((counted.errors > 0).all())) == (0, True)
         with pytest.raises(KeyError, match="keys per user"):
             stage.measured()
 

@@ -313,7 +313,7 @@ def test_terms_are_checked() -> None:
     for changes, message in (
         ({"keys": ()}, "at least one key column"),
         ({"keys": ("a", "token")}, "cannot be called estimate or low or high or token; found 'token'"),
-        ({"keys": ("Estimate",)}, "found 'Estimate'; rename it"),
+        ({"keys": ("Estimate",)}, "found 'Estimate'; give it another name"),
         ({"grid": 3}, "power of two"),
         ({"grid": None}, "power of two"),
         ({"unit": "galaxy"}, "one of element, user; found 'galaxy'"),

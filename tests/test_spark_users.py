@@ -361,13 +361,19 @@ class TestDiscovery:
     def test_keys_are_found_and_their_users_counted(self, clicks: Path) -> None:
         of = pairs(clicks)
         truth = Counter(key for keys in of.values() for key in keys)
-        release = self.discovered(clicks)
+        release = self.discovered(clicks, rows=3)
         found = release.table["k"].to_pylist()
         assert len(found) > 30
         numbers = zip(*(release.table[name].to_pylist() for name in ("measured", "standard_error")), strict=True)
         for key, (measured, error) in zip(found, numbers, strict=True):
             assert abs(measured - truth[key]) < 9 * error
         assert max(release.table["standard_error"].to_pylist()) < 120
+        rows = Counter[str]()
+        for row in pq.read_table(clicks).group_by(["u", "k"]).aggregate([([], "count_all")]).to_pylist():
+            rows[row["k"]] += min(row["count_all"], 3)
+        numbers = zip(*(release.table[name].to_pylist() for name in ("rows_measured", "rows_error")), strict=True)
+        for key, (measured, error) in zip(found, numbers, strict=True):
+            assert abs(measured - rows[key]) < 9 * error
         assert self.discovered(clicks, keys_only=True).table.column_names == ["k"]
         assert self.discovered(clicks, keys_only=True) == self.discovered(clicks, keys_only=True)
 

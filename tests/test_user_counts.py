@@ -11,16 +11,15 @@ import pytest
 
 from dpsample import Privacy
 from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, Discovery, UserBudget, capacity_cap, certify_users
-from dpsample.private import user_counts
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.source import Source
-from dpsample.private.user_counts import (
-    _FINE,
-    _LOST_UNITS,
-    _Clip,
-    _factors,
-    count_users,
+from dpsample.private.user_counts import _LOST_UNITS, count_users
+from dpsample.private.user_vectors import (
+    FINE,
+    SCALE_BITS,
+    Clip,
+    factors_of,
     groups_of,
     head_of,
     lost_by_groups,
@@ -82,13 +81,13 @@ def test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for(seed: in
         square = base * float(rng.uniform(0.5, 4))
         longest = base * 2.0 ** rng.integers(0, 4)
         groups = int(rng.integers(1, 4))
-        clip = _Clip(square, longest, most_lost(square, longest), groups)
+        clip = Clip(square, longest, most_lost(square, longest), groups)
         changed = change(lost_by_groups(weights, clip, groups_of(popularity, head, groups)))
         assert changed.min() >= 0
-        assert changed.sum() <= _FINE
+        assert changed.sum() <= FINE
         # totals are rounded: whatever the others add, a coordinate moves by less than one more
         others = rng.integers(0, 1 << 40, groups)
-        step = -(-_FINE // _LOST_UNITS)
+        step = -(-FINE // _LOST_UNITS)
         moved = (others + changed) // step - others // step
         assert math.sqrt(float((moved**2).sum())) <= _LOST_UNITS + math.isqrt(groups) + 1
     assert reached > CASES // 40  # lengths were clipped often enough for this to say something
@@ -98,9 +97,9 @@ def test_factors_are_the_largest_whole_ones() -> None:
     rng = np.random.default_rng(1)
     squares = np.concatenate([rng.integers(1, 200, 500), rng.integers(1, 1 << 36, 500)])
     for most in (1, 37, 65536, 1 << 24):
-        limit = most << 2 * user_counts._SCALE_BITS
-        exact = [min(1 << user_counts._SCALE_BITS, math.isqrt(limit // s)) for s in squares.tolist()]
-        assert _factors(squares, most).tolist() == exact
+        limit = most << 2 * SCALE_BITS
+        exact = [min(1 << SCALE_BITS, math.isqrt(limit // s)) for s in squares.tolist()]
+        assert factors_of(squares, most).tolist() == exact
 
 
 def test_kernels_against_plain_loops() -> None:

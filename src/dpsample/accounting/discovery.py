@@ -2,7 +2,7 @@
 
 look       how many users have how many keys: discrete Laplace noise, at a share of epsilon
 discovery  which keys are reported: one key of each user, or many
-counts     how many users have each of these keys: Gaussian noise, at a share of mu**2
+counts     how many users have each of these keys, and the sums of their amounts: Gaussian noise, at a share of mu**2
 
 The look, and a total, are paid for in epsilon. What they leave is shared by discovery and counts: with one key of each
 user exactly (`scheme.composed_steps`), with many keys by Rényi divergence at one order. A part of delta is set aside
@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, ClassVar, Literal
 
+from dpsample.accounting.amounts import Amount, Clipped, check_amounts
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.renyi import conversion
 from dpsample.accounting.stages import GaussianStage
@@ -51,6 +52,26 @@ COUNT_PARTS = {
     "clipped": Fraction(1, 20),
     "counts": Fraction(7, 10),
 }
+# what each amount has for each 1 of COUNT_PARTS: its sums have as much as the counts of users
+AMOUNT_PARTS = Fraction(7, 10), Fraction(1, 20), Fraction(1, 10)  # sums, clipped, beyond
+
+
+def count_share(amounts: int) -> Fraction:
+    """Return the default share of mu**2 for users and this number of amounts: each has a third of what discovery has.
+
+    >>> [str(count_share(n)) for n in range(3)]
+    ['1/4', '2/5', '1/2']
+    """
+    return COUNT_SHARE * (1 + amounts) / (1 + COUNT_SHARE * amounts)
+
+
+def count_parts(amounts: tuple[Amount, ...] = ()) -> dict[str, Fraction]:
+    """Return the parts of the counts, those of amounts included, and what each has of their mu**2."""
+    parts = dict(COUNT_PARTS)
+    for amount in amounts:
+        parts |= zip(amount.parts, AMOUNT_PARTS, strict=True)
+    whole = sum(parts.values())
+    return {name: share / whole for name, share in parts.items()}
 
 
 @dataclass(frozen=True)
@@ -67,6 +88,7 @@ class UserBudget:
     total: Fraction = Fraction(0)  # share of epsilon
     counts: Fraction = Fraction(0)  # share of mu**2
     discovers: bool = True  # otherwise known keys alone are counted, with all of it
+    amounts: tuple[Amount, ...] = ()  # that are summed beside users
 
     def __post_init__(self) -> None:
         if self.privacy.definition is not None:
@@ -81,7 +103,7 @@ class UserBudget:
                 f"{text(self.look + self.total)} of epsilon, {text(self.counts)} of mu**2",
                 "choose smaller ones",
             )
-        if self.counts and self.square < _LEAST_SQUARE:
+        if self.counts and self.square * min(self.parts.values()) < _LEAST_SQUARE * min(COUNT_PARTS.values()):
             raise InvalidValue(
                 "counts of users need a larger epsilon",
                 f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
@@ -100,15 +122,20 @@ class UserBudget:
             return whole_square(self.steps)
         return figures_below(self.counts * whole_square(self.left), _FIGURES) if self.counts else Fraction(0)
 
+    @cached_property
+    def parts(self) -> dict[str, Fraction]:
+        """The parts of the counts, and what each has of their mu**2."""
+        return count_parts(self.amounts)
+
     @property
     def aside(self) -> Fraction:
         """The part of delta for the end of one table of Gaussian noise."""
-        return figures_below(self.left.delta * _ASIDE / len(COUNT_PARTS), _FIGURES)
+        return figures_below(self.left.delta * _ASIDE / len(self.parts), _FIGURES)
 
     @property
     def steps(self) -> Privacy:
         """The epsilon and delta that discovery and the Gaussian noise have together."""
-        aside = len(COUNT_PARTS) * self.aside if self.counts else Fraction(0)
+        aside = len(self.parts) * self.aside if self.counts else Fraction(0)
         return Privacy(self.left.epsilon, self.left.delta - aside)
 
     def one_key(self) -> Privacy | ComposedSteps:
@@ -283,12 +310,22 @@ class Counts:
 
     `clipped` is the share of users, averaged over keys, that clipping took away, and that was put back. It was measured
     for groups of keys. `groups` has, for each, about the least number of users of its keys, ascending, and the relative
-    error that its keys have in common; the last one are keys that were not clipped, without such an error.
+    error that its keys have in common; the last one are keys that were not clipped, without such an error. `amounts`
+    has what was summed beside users, and what clipping did to it.
     """
 
-    noise: tuple[VectorNoise, ...]  # in the order of COUNT_PARTS
+    noise: tuple[VectorNoise, ...]  # in the order of `parts`
     clipped: float
     groups: tuple[tuple[float, float], ...] = ()
+    amounts: tuple[Clipped, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_amounts(clipped.amount for clipped in self.amounts)
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the parts."""
+        return list(count_parts(tuple(clipped.amount for clipped in self.amounts)))
 
     def stages(self) -> list[GaussianStage]:
         """Prove what each part costs, from its integers."""
@@ -296,18 +333,22 @@ class Counts:
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
-        parts = {name: noise.to_json() for name, noise in zip(COUNT_PARTS, self.noise, strict=True)}
-        return {"noise": parts, "clipped": self.clipped, "groups": [list(group) for group in self.groups]}
+        parts = {name: noise.to_json() for name, noise in zip(self.parts, self.noise, strict=True)}
+        amounts = {"amounts": [clipped.to_json() for clipped in self.amounts]} if self.amounts else {}
+        return {"noise": parts, "clipped": self.clipped, "groups": [list(group) for group in self.groups], **amounts}
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Counts":
         """Read the JSON form back."""
-        if set(form["noise"]) != set(COUNT_PARTS):
+        amounts = tuple(Clipped.from_json(clipped) for clipped in form.get("amounts", ()))
+        parts = count_parts(check_amounts(clipped.amount for clipped in amounts))
+        if set(form["noise"]) != set(parts):
             raise InvalidValue("counts have noise for each of their parts", "others", "upgrade dpsample")
         return cls(
-            tuple(VectorNoise.from_json(form["noise"][name]) for name in COUNT_PARTS),
+            tuple(VectorNoise.from_json(form["noise"][name]) for name in parts),
             float(form["clipped"]),
             tuple((float(least), float(error)) for least, error in form["groups"]),
+            amounts,
         )
 
 
@@ -320,6 +361,7 @@ class UsersCertificate:
     stages: tuple[GaussianStage, ...]
     whole: Privacy
     delta: Fraction
+    parts: tuple[str, ...] = ()  # names of the stages
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as JSON."""
@@ -338,7 +380,7 @@ class UsersCertificate:
             "none": "none, known keys alone are counted",
         }[self.discovery.method]
         lines = [f"{self.whole} holds for discovery and counts together", f"  discovery: {how}"]
-        lines += [f"  {name}: {stage}" for name, stage in zip(COUNT_PARTS, self.stages, strict=False)]
+        lines += [f"  {name}: {stage}" for name, stage in zip(self.parts, self.stages, strict=True)]
         return "\n".join([*lines, f"  delta is at most {float(self.delta):.12g}"])
 
 
@@ -373,4 +415,4 @@ def certify_users(discovery: Discovery, each: PerKey, counts: Counts | None, who
         raise PrivacyViolation(
             f"{whole} must hold for discovery and counts together; found parts that spend more; do not trust this"
         )
-    return UsersCertificate(discovery, each, stages, whole, delta)
+    return UsersCertificate(discovery, each, stages, whole, delta, tuple(counts.parts) if counts else ())

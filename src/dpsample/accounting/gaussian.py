@@ -13,11 +13,12 @@ if every integer but the middle one is g / m, rounded up (`set_aside` checks it)
 and GDP budgets".
 """
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from flint import arb, ctx
+from flint import arb, arb_poly, ctx
 
 from dpsample.balls import ball, dyadic, figures_above, precision
 from dpsample.exact import figures_below
@@ -27,6 +28,7 @@ from dpsample.scheme.per_key import PerKey
 
 _PRECISION = 256  # bits, at first: what is compared are small parts of small probabilities
 _FIGURES = 9
+_WIDE = 1 << 8  # variance from which on cells are summed by a short series, in a quarter of the time of tails
 
 
 def scheme_within(whole: Privacy, keys: int) -> Privacy:
@@ -79,12 +81,12 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
     while True:
         with precision(bits):
             cells = gaussian_law(variance, side)
-            whole = _within(variance, side)
-            outer = [_rounded_up(g / whole) for g in cells[:-1]]
+            scale = dyadic(1, -BITS) / _within(variance, side)
+            outer = [(g * scale).ceil().unique_fmpz() for g in cells[:-1]]
         if None not in outer:
             break
         bits *= 2
-    half = [n for n in outer if n is not None]
+    half = [int(n) for n in outer if n is not None]
     middle = (1 << BITS) - 2 * sum(half)
     return KeyNoise(2 * side + 1, (*half, middle)) if middle > half[-1] else None
 
@@ -156,9 +158,35 @@ def gaussian_law(variance: Fraction, side: int) -> tuple[arb, ...]:
 @lru_cache(maxsize=8)  # a table is made, and then proved
 def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
     with precision(bits):
-        unit = 1 / (8 * ball(variance)).sqrt()
-        tails = [((2 * j - 1) * unit).erfc() / 2 for j in range(side + 1, 0, -1)]
-        return *(near - far for far, near in pairwise(tails)), 1 - 2 * tails[-1]
+        unit = 1 / (8 * ball(variance)).sqrt()  # half of a cell, of a variable with density exp(-t**2) / sqrt(pi)
+        middle = 1 - unit.erfc()
+        if variance < _WIDE:
+            tails = [((2 * j - 1) * unit).erfc() / 2 for j in range(side + 1, 0, -1)]
+            return *(near - far for far, near in pairwise(tails)), middle
+        density, step = _cell_series(unit, 2 * side * unit, bits), 4 * unit**2
+        squares = (j * j * step for j in range(side, 0, -1))
+        return *((-square).exp() * density(square) for square in squares), middle
+
+
+def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
+    """A polynomial in c**2 that is exp(c**2) times the probability of the cell around c, up to `furthest`.
+
+    It is 2 / sqrt(pi) times the integral, from 0 to u = `unit`, of cosh(2 c s) exp(-s**2), a power series in s**2. On
+    the circle abs(s) = 1 that function is at most exp(2 c + 1), and so is each of its coefficients. All terms after
+    the first n are together at most ``exp(2 c + 1) u**(2 n + 1) / (1 - u**2)``: a radius of the first coefficient.
+    """
+    n, square = 1, unit**2
+    left = (2 * furthest + 1).exp() * unit * square / (1 - square)
+    while not left < dyadic(1, bits) * unit:
+        n, left = n + 1, left * square
+    powers = [unit ** (2 * k + 1) / (2 * k + 1) for k in range(n)]
+    coefficients = [
+        ball(Fraction(4**m, math.factorial(2 * m)))
+        * sum((ball(Fraction((-1) ** (k - m), math.factorial(k - m))) * powers[k] for k in range(m, n)), arb(0))
+        for m in range(n)
+    ]
+    coefficients[0] += arb(0, left.upper())
+    return arb_poly([2 / arb.pi().sqrt() * c for c in coefficients])
 
 
 def _within(variance: Fraction, side: int) -> arb:
@@ -168,9 +196,3 @@ def _within(variance: Fraction, side: int) -> arb:
 def gaussian_tail(variance: Fraction, j: int) -> arb:
     """The probability of more than j - 1/2."""
     return (ball(Fraction(2 * j - 1, 2)) / (2 * ball(variance)).sqrt()).erfc() / 2
-
-
-def _rounded_up(x: arb) -> int | None:
-    """The least integer that is not below 2**BITS x; None if more bits are needed to tell."""
-    high = (x * dyadic(1, -BITS)).ceil().unique_fmpz()
-    return None if high is None else int(high)

@@ -16,7 +16,7 @@ in docs/theory.md, section 9.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 from flint import arb
@@ -84,6 +84,7 @@ class VectorNoise:
         return cls(int(form["length"]), variance, noise)
 
 
+@lru_cache(maxsize=16)  # a table is proved when it is made, and with the release
 def certify_vector_noise(noise: VectorNoise) -> GaussianStage:
     """Prove what the noise costs, from its integers: a stage with what is set aside.
 
@@ -94,11 +95,7 @@ def certify_vector_noise(noise: VectorNoise) -> GaussianStage:
         raise PrivacyViolation("a table must be longer than what a user changes; found a shorter one; do not use it")
     with precision(_PRECISION):
         law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
-        least: arb | None = None
-        for n, g in zip(noise.noise.half, law, strict=True):
-            ratio = dyadic(n, BITS) / g
-            least = ratio if least is None or ratio < least else least
-        assert least is not None
+        least = reduce(arb.min, (n / g for n, g in zip(noise.noise.half, law, strict=True))) * dyadic(1, BITS)
         if not least > dyadic(1, 1):
             raise PrivacyViolation(
                 "each integer of a table must be about the probability of its cell; found one far below; do not use it"

@@ -15,6 +15,7 @@ _OPTIONS = (
     "only_known",
     "discover",
     "count_share",
+    "rows",
     "prior",
     "ledger",
     "keys_only",
@@ -74,7 +75,22 @@ discovery = together(
     click.option(
         "--count-share",
         help="Users without a contribution bound: the share of the privacy for counting the users of each key, "
-        "between 0 and 1.  [default: 0.25]",
+        "between 0 and 1.  [default: 0.25; more with --rows and --sum]",
+    ),
+    click.option(
+        "--rows",
+        type=int,
+        metavar="CLIP",
+        help="Users without a contribution bound: also count the rows of each key. Each user counts with up to CLIP "
+        "rows of a key.",
+    ),
+    click.option(
+        "--sum",
+        "sums",
+        metavar="COLUMN:CLIP",
+        multiple=True,
+        help="Users without a contribution bound: also sum a column for each key. The sum of each user and key is "
+        "clipped to -CLIP to CLIP. Repeat it for several columns.",
     ),
     click.option(
         "--prior",
@@ -242,6 +258,7 @@ def release_options(given: dict[str, Any]) -> dict[str, Any]:
         "sampling": None if size else sampling_of(given),
         "size": size,
         "total": given["total_share"] if given["with_total"] else False,
+        "sums": sums_of(given["sums"]),
         **parts_of(given),
         **{name: given[name] for name in _OPTIONS},
     }
@@ -263,6 +280,20 @@ def part_of(text: str | None, option: str) -> tuple[str, str] | None:
     if not name or not equals:
         raise click.UsageError(f"{option} is a name and a value; found {text!r}; write {option} day=2026-11-14")
     return name, value
+
+
+def sums_of(texts: tuple[str, ...]) -> dict[str, str] | None:
+    """Read COLUMN:CLIP, each column once; a column may have colons in its name."""
+    sums: dict[str, str] = {}
+    for text in texts:
+        column, colon, clip = text.rpartition(":")
+        if not colon or not column or column in sums:
+            found = f"{column!r} twice" if column in sums else repr(text)
+            raise click.UsageError(
+                f"--sum is a column and the clip of its sums, each column once; found {found}; write --sum price:100"
+            )
+        sums[column] = clip
+    return sums or None
 
 
 def size_of(given: dict[str, Any]) -> Any:

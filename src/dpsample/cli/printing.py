@@ -12,6 +12,7 @@ import click
 from dpsample.exact import text
 from dpsample.files.metadata import sidecar_of
 from dpsample.presentation.explain import (
+    explain_amount,
     explain_counts,
     explain_discovery,
     explain_kept,
@@ -103,6 +104,7 @@ def print_release(
         if terms.discovery is None
         else f"Found   {explain_discovery(terms.discovery)}",
         *([f"Counted {explain_counts(terms.counts)}"] if terms.counts else []),
+        *(f"Summed  {explain_amount(clipped)}" for clipped in (terms.counts.amounts if terms.counts else ())),
         *([f"Kept    {explain_kept(terms.max_keys)}"] if terms.max_keys and not terms.keys_only else []),
         *([f"Size    {explain_size(terms.size)}"] if terms.size else []),
         *([f"Total   {explain_total(terms.total)}"] if terms.total else []),

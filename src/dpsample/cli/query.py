@@ -28,13 +28,17 @@ _selection = together(
     "--of",
     default="frequency",
     show_default=True,
-    help="What is summed: frequency, keys, log1p, power:P, capped:T or at-least:T.",
+    help="What is summed: frequency, keys, log1p, power:P, capped:T or at-least:T; of counted users also rows, or the "
+    "column of a sum, such as sum_price.",
+)
+@click.option(
+    "--per", help="Divide by this sum: users, rows, or the column of a sum. The answer is a mean, with its interval."
 )
 @click.option("--weight", help="Weight of a key in the sum: a column or an SQL expression.")
 @click.option("--by", multiple=True, help="Column or SQL expression to group by. Repeat it for several.")
 @click.option("--estimator", help="calibrated, mle, biased_down or unbiased.  [default: calibrated]")
 @_selection
-def query(release: str, form: str, **options: Any) -> None:
+def query(release: str, form: str, per: str | None, **options: Any) -> None:
     """Estimate a sum over keys, reported or not, with its error. It sums frequencies, or a function of them.
 
     \b
@@ -42,10 +46,17 @@ def query(release: str, form: str, **options: Any) -> None:
       dpsample query queries.private.parquet --where "query LIKE 'cat%'"
       dpsample query queries.private.parquet --of keys --by "left(query, 1)" --format csv
       dpsample query products.private.parquet --attributes prices.csv --weight price --by category
+      dpsample query orders.private.parquet --of sum_price --per rows
     """
     from dpsample.release.release import read_release
 
-    print_answer(read_release(release).sum(**options), form)
+    opened = read_release(release)
+    if per is None:
+        print_answer(opened.sum(**options), form)
+        return
+    if options.pop("estimator") is not None:
+        raise click.UsageError("--estimator does not go with --per; leave --estimator out")
+    print_answer(opened.ratio(per=per, **options), form)
 
 
 @click.command()

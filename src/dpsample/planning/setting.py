@@ -5,8 +5,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, UserBudget, capacity_cap
+from dpsample.accounting.discovery import LOOK_SHARE, UserBudget, capacity_cap, count_share
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total, check_share
 from dpsample.errors import InvalidValue
@@ -36,6 +37,7 @@ class Setting:
     keys_only: bool = False
     discover: Discover | None = None  # how keys of users are found without a contribution bound
     count_share: Number | None = None  # of mu**2, for counting the users of keys that were found
+    amounts: tuple[Amount, ...] = ()  # that are summed for these keys, beside users
 
     def __post_init__(self) -> None:
         check_sampling_or_size(None if isinstance(self.sampling, KeepAll) else self.sampling, self.size)
@@ -51,11 +53,11 @@ class Setting:
                     "too little",
                     "choose a larger epsilon, spend less on counts, or discover by one key each",
                 )
-        elif self.count_share is not None:
+        elif self.count_share is not None or self.amounts:
             raise InvalidValue(
-                "users are counted in a stage of its own if keys are discovered without a contribution bound",
-                "count_share with another release",
-                "leave count_share out, or max_keys_per_user",
+                "users are counted in a stage of its own, with rows and sums, if keys are discovered without a bound",
+                f"{'rows or sums' if self.amounts else 'count_share'} with another release",
+                "name the user column (--user) and leave max_keys_per_user out",
             )
         else:
             _ = self.budget  # checks the other arguments
@@ -75,8 +77,9 @@ class Setting:
                 "discover and max_keys_per_user",
                 "leave one out",
             )
-        if self.keys_only and self.count_share is not None:
-            raise InvalidValue("keys only are not counted", "a count_share", "leave one of them out")
+        if self.keys_only and (self.count_share is not None or self.amounts):
+            found = "rows or sums" if self.amounts else "a count_share"
+            raise InvalidValue("keys only are not counted", found, "leave one of them out")
         if self.discover == "one-key" and check_share(self.total, "the total"):
             raise InvalidValue(
                 "a total needs the look at how many keys users have", "discover='one-key'", "use 'ask', the default"
@@ -86,13 +89,15 @@ class Setting:
     def users(self) -> UserBudget:
         """What the privacy is spent on if keys are discovered, or known keys of users counted."""
         if self.discover == "none":
-            return UserBudget(self.privacy, counts=Fraction(1), discovers=False)
-        share = COUNT_SHARE if self.count_share is None else check_share(self.count_share, "the counts")
+            return UserBudget(self.privacy, counts=Fraction(1), discovers=False, amounts=self.amounts)
+        default = count_share(len(self.amounts))
+        share = default if self.count_share is None else check_share(self.count_share, "the counts")
         return UserBudget(
             self.privacy,
             look=Fraction(0) if self.discover == "one-key" else LOOK_SHARE,
             total=check_share(self.total, "the total"),
             counts=Fraction(0) if self.keys_only else share,
+            amounts=self.amounts,
         )
 
     @property

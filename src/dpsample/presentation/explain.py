@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsample.accounting.amounts import LOOKED_AT, Clipped
 from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
@@ -81,6 +82,32 @@ def explain_counts(counts: Counts) -> str:
         return f"{noisy}; none were clipped"
     percent = max(100 * counts.clipped, 0.0)  # the share is noisy, and may be negative
     return f"{noisy}; about {percent:.3g} % of them, averaged over keys, were clipped and put back"
+
+
+def explain_amount(clipped: Clipped) -> str:
+    """State how an amount was summed, and what its clip took.
+
+    >>> from dpsample.accounting.amounts import Amount
+    >>> print(explain_amount(Clipped(Amount("price", Fraction(100)), beyond=(0.0, 0.5), beyond_errors=(0.1, 0.1))))
+    sums of 'price', from -100 to 100 for each user and key, with Gaussian noise; values beyond 100 add about 0.5 to the
+    amount of a user and a key, and intervals are longer by it; values beyond 800 were not looked at
+    """
+    return f"{clipped.amount}, with Gaussian noise; {amount_limits(clipped)}"
+
+
+def amount_limits(clipped: Clipped) -> str:
+    """State what is beyond the clip of an amount, and what was not looked at."""
+    clip = clipped.amount.clip
+    sides = zip((-clip, clip), (-1, 1), clipped.beyond, clipped.beyond_errors, strict=True)
+    name = "rows" if clipped.amount.column is None else "values"
+    found = [
+        f"{name} beyond {text(end)} add about {shown_number(sign * each)} to the amount of a user and a key"
+        for end, sign, each, error in sides
+        if each > 2 * error
+    ]
+    longer = "and intervals are longer by it" if found else "intervals are longer by the noise of this"
+    found = found or [f"few {name} beyond {text(clip)} were found"]
+    return f"{', '.join(found)}, {longer}; {name} beyond {text(LOOKED_AT * clip)} were not looked at"
 
 
 def explain_kept(max_keys: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsample.exact import text
 from dpsample.presentation.explain import (
+    explain_amount,
     explain_counts,
     explain_discovery,
     explain_kept,
@@ -94,7 +95,7 @@ def _parameters(terms: "Terms") -> list[str]:
 def _utility(terms: "Terms") -> list[str]:
     lines = [explain_reporting(terms)]
     if terms.counts is not None:
-        lines.append(explain_counts(terms.counts))
+        lines += [explain_counts(terms.counts), *map(explain_amount, terms.counts.amounts)]
     elif terms.max_keys is not None and not terms.keys_only:
         lines.append(explain_kept(terms.max_keys))
     if terms.total is not None:

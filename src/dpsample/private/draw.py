@@ -25,7 +25,7 @@ from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
 from dpsample.private.source import Source
 from dpsample.private.user_counts import count_users
 from dpsample.release.release import Release, write_release
-from dpsample.release.rows import counted, drawn_columns
+from dpsample.release.rows import counted, drawn_columns, summed
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching
 
@@ -102,7 +102,7 @@ def count_found(
     after: Assigned | None = None,
     known: pa.Table | None = None,
 ) -> DrawnRelease:
-    """Count the users of keys that were discovered, which come in the order of keys, and of known ones."""
+    """Count the users of keys that were discovered, which come in the order of keys, and of known ones; sum amounts."""
     least = frequency_reaching(0.5, terms.sampling, terms.per_key) or 1
     fewest, record = np.full(len(found), terms.sampling.least), None
     if known is not None:
@@ -113,6 +113,8 @@ def count_found(
         least, fewest = 1, np.where(found["known"].to_numpy(), 0, terms.sampling.least)
     measured = count_users(engine, source, found.select(list(terms.keys)), least, budget, coins, after)
     rows = counted(found, measured.values, measured.errors, fewest)
+    for sums in measured.amounts:
+        rows = summed(rows, sums.record.amount, sums.values, sums.errors, sums.lows, sums.highs, np.minimum(fewest, 1))
     terms = replace(terms, keys_only=False, counts=measured.counts, known=record)
     rows = rows.select(list(terms.columns))
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))

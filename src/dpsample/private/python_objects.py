@@ -127,16 +127,16 @@ def as_text(value: Any) -> str:
     )
 
 
-def frame_table(frame: Any, columns: Sequence[str], types: Mapping[str, "pa.DataType"], numbers: str | None) -> Any:
+def frame_table(frame: Any, columns: Sequence[str], types: Mapping[str, "pa.DataType"], numbers: Sequence[str]) -> Any:
     """Return columns of a pandas or polars DataFrame as an Arrow table.
 
-    A column of pandas that holds objects has no type of its own: it has the one in `types`, or is text. The column of
-    `numbers`, whose type is not published, is what its values are.
+    A column of pandas that holds objects has no type of its own: it has the one in `types`, or is text. The columns of
+    `numbers`, whose types are not published, are what their values are.
     """
     import pyarrow as pa
 
     labels = [label for label in frame.columns if str(label) in columns]
-    untyped = [label for label in labels if str(label) != numbers and _holds_objects(frame[label])]
+    untyped = [label for label in labels if str(label) not in numbers and _holds_objects(frame[label])]
     typed = [label for label in labels if label not in untyped]
     for name in types:
         if name not in map(str, untyped):

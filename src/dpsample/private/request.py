@@ -3,7 +3,7 @@
 Request = Source + Setting + what is reported, how it is drawn, and the ledger that it is entered into
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike, fspath
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample.accounting.amounts import amounts_of
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.ledger import check_ledger, read_ledger
@@ -24,7 +25,7 @@ from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
 from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
-from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, check_keys
+from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 
 Strategy = Literal["auto", "aggregate", "two-pass"]
@@ -41,7 +42,9 @@ class Options(TypedDict, total=False):
     user: str | None  # the column of the user: users are protected instead of elements
     max_keys_per_user: int | None  # a contribution bound: each user keeps this many keys, chosen at random
     discover: Discover | None  # without a bound: how keys are found; by default the data are asked, privately
-    count_share: Number | None  # without a bound: the share of the privacy for counting users
+    count_share: Number | None  # without a bound: the share of the privacy for counting users, rows and sums
+    rows: int | None  # without a bound: count rows as well, of each user and key up to so many
+    sums: Mapping[str, Number] | None  # without a bound: sum columns as well, of each user and key within ±clip
     keys: Any  # a public list of keys: each is reported, also with 0
     only_known: bool  # leave out keys that are not in the list
     prior: Any  # without a bound: an earlier release, whose keys come first
@@ -119,7 +122,7 @@ class Request:
                 "leave it out, or give max_keys_per_user (--max-keys-per-user)",
             )
         if not self.setting.keys_only:
-            check_keys(self.source.key, COUNT_COLUMNS)
+            check_keys(self.source.key, count_columns(self.setting.amounts))
         object.__setattr__(self, "prior", None if self.prior is None else prior_keys(self.prior, self.source.key))
 
     @classmethod
@@ -143,6 +146,8 @@ class Request:
             data, key, frequency=frequency, drop_null=options.pop("drop_null", False), user=options.pop("user", None)
         )
         source, part = part_of_source(source, options.pop("part", None), options.pop("part_vouched", None))
+        amounts = amounts_of(options.pop("rows", None), options.pop("sums", None))
+        source = source.with_amounts(amounts) if amounts else source
         sampling, size = options.pop("sampling", None), options.pop("size", None)
         check_sampling_or_size(sampling, size)
         sampling = kept_from(options.pop("at_least", None), sampling, size)
@@ -166,6 +171,7 @@ class Request:
             options.pop("keys_only", False),
             discover or unbounded,
             options.pop("count_share", None),
+            amounts,
         )
         return cls(source, setting, part=part, known=known, **options)
 

@@ -58,6 +58,8 @@ def release(
     discover           how: "one-key" of each user, right for users with few keys, "many-keys", or "ask" (the default),
                        which spends a share of epsilon on a private look at how many keys users have
     count_share        the share of the privacy for counting; keys_only leaves counting out
+    rows               count rows as well, of each user and key up to this number
+    sums               sum columns as well: a mapping from column to clip, within which a user's sum for a key is kept
     prior              an earlier release, or its path: its keys are looked for first
     max_keys_per_user  instead of all this: each user keeps this many keys, chosen at random; for samples, and for a
                        known small bound

@@ -320,7 +320,7 @@ def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Tabl
 def _arrow(source: Any, keys: tuple[str, ...], frequency: str) -> pa.Table:
     columns = [*keys, frequency]
     if is_pandas(source) and all([str(label) for label in source.columns].count(name) == 1 for name in columns):
-        return frame_table(source, columns, {}, frequency)
+        return frame_table(source, columns, {}, (frequency,))
     refusal = InvalidValue(
         "a sample is a file or a table that exports Arrow", type(source).__name__, "convert it to an Arrow table"
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.files import without_view
@@ -99,6 +100,7 @@ twice; name each column once
     kind: Kind
     part: Part | None
     dialect: Dialect
+    amounts: tuple[Amount, ...]
     _taken: list[bool]
 
     def __init__(
@@ -135,6 +137,7 @@ twice; name each column once
             "kind": kind,
             "part": None,
             "dialect": Dialect(delimiter, encoding, bool(header), null),
+            "amounts": (),
             "_taken": [],
         }
         for name, value in values.items():
@@ -237,6 +240,18 @@ twice; name each column once
         object.__setattr__(source, "part", part)
         return source
 
+    def with_amounts(self, amounts: Sequence[Amount]) -> "Source":
+        """Return this source with amounts, which are read together with its users and keys."""
+        used = [name.lower() for name in (*self.key_columns, self.user) if name is not None]
+        for amount in amounts:
+            if amount.column is not None and amount.column.lower() in used:
+                raise InvalidValue(
+                    "a column that is summed is neither key nor user", repr(amount.column), "name another column"
+                )
+        source = copy.copy(self)
+        object.__setattr__(source, "amounts", tuple(amounts))
+        return source
+
     @property
     def location(self) -> str:
         """Where the elements live, in words that give nothing away: no data, no user, no password."""
@@ -258,10 +273,10 @@ twice; name each column once
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: the key, then the frequency or the user if there is one, then that of the part."""
-        more = [name for name in (self.frequency, self.user) if name is not None]
-        more += [] if self.part is None or self.part.name in self.key_columns else [self.part.name]
-        return (*self.key_columns, *more)
+        """The columns to read: the key, the frequency or the user if there is one, that of the part, and amounts."""
+        part = None if self.part is None else self.part.name
+        more = [self.frequency, self.user, part, *(amount.column for amount in self.amounts)]
+        return tuple(dict.fromkeys((*self.key_columns, *(name for name in more if name is not None))))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -365,7 +380,7 @@ twice; name each column once
         names = [str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)]
         self.require(names)
         if not isinstance(data, pa.Table):
-            data = frame_table(data, self.columns, types, self.frequency)
+            data = frame_table(data, self.columns, types, self._numbers)
         table = data.select(self.columns)
         return table.cast(pa.schema([field.with_type(without_view(field.type)) for field in table.schema]))
 
@@ -393,6 +408,12 @@ twice; name each column once
         indices = [reader.schema.get_field_index(name) for name in self.columns]
         schema = pa.schema([reader.schema.field(i) for i in indices])
         return schema, (batch.select(indices) for batch in reader)
+
+    @property
+    def _numbers(self) -> tuple[str, ...]:
+        """The columns of numbers, whose types are not published."""
+        columns = (self.frequency, *(amount.column for amount in self.amounts))
+        return tuple(column for column in columns if column is not None)
 
     def _take(self) -> None:
         """Refuse to read again what can be read once, and would now seem to be empty."""

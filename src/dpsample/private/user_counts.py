@@ -6,51 +6,64 @@
     clipped        what clipping takes away, by groups of keys      -> the share that is put back
     counts         numbers of users, weighted by 1 / sqrt(n)        -> the estimates
 
+Amounts, if there are any, are then summed in the same way (`user_amounts`).
+
 Each is a sum over users of a vector of bounded length, plus Gaussian noise; each depends on what the ones before it
 published, and on nothing else (docs/theory.md, section 10). A user who has many of these keys is scaled down; the most
 popular keys, which add little to a length, are counted as they are.
 """
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from dpsample.accounting.discovery import COUNT_PARTS, Counts, UserBudget, cleaned
+from dpsample.accounting.amounts import Clipped
+from dpsample.accounting.discovery import Counts, UserBudget, cleaned
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
 from dpsample.private.noise import from_table
-from dpsample.private.pairs import Pairs
+from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
+from dpsample.private.user_amounts import MeasuredAmount, amount_sums, estimated_amount
+from dpsample.private.user_vectors import (
+    FINE,
+    Clip,
+    Flags,
+    Lost,
+    Weighing,
+    groups_of,
+    head_of,
+    lost_by_groups,
+    most_lost,
+    users_by_keys,
+    users_by_length,
+    weighted_counts,
+)
 from dpsample.scheme.sampling import Floats, Ints
-
-Batches = Iterator[tuple[Ints, Ints]]
-Flags = NDArray[np.bool_]
 
 _FIRST_UNIT = 16  # of a key in the first counts, at most
 _LENGTH = 192  # of a user's vector, in units, at most
 _SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to make
 _LOST_UNITS = 48  # of what one user may lose, at most
-_FINE = 1 << 30  # in which that is added up
-_SCALE_BITS = 16  # of the factor by which a vector is scaled down
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
 _SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
+_OVER = 0.3  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
 _UNEVEN = 0.3  # by how much the share of a key may differ from that of its group, relative to it
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Numbers of users of each key, with their errors, and the public record of how they were counted."""
+    """Numbers of users of each key, with their errors, amounts, and the public record of how they were counted."""
 
     values: Floats
     errors: Floats
     counts: Counts
+    amounts: tuple[MeasuredAmount, ...] = ()
 
 
 def count_users(
@@ -67,8 +80,10 @@ def count_users(
     Pairs that were put aside with `after` are not read again.
     """
     if not keys.num_rows:
-        noise = (VectorNoise.of(budget.square * share, budget.aside, 1) for share in COUNT_PARTS.values())
-        return Measured(np.zeros(0), np.zeros(0), Counts(tuple(noise), 0.0))
+        noise = (VectorNoise.of(budget.square * share, budget.aside, 1) for share in budget.parts.values())
+        clipped = tuple(Clipped(amount) for amount in budget.amounts)
+        nothing = tuple(MeasuredAmount(*(np.zeros(0),) * 4, record) for record in clipped)
+        return Measured(np.zeros(0), np.zeros(0), Counts(tuple(noise), 0.0, amounts=clipped), nothing)
     pairs = engine.pairs_of(source, keys, after)
     try:
         return _Stage(engine, pairs, keys.num_rows, float(least), budget, coins).measured()
@@ -88,8 +103,8 @@ def expected_errors(
         return np.zeros(0), np.zeros(0)
     pairs = engine.pairs_of(source, keys, after)
     try:
-        values, errors, *_ = _Stage(engine, pairs, keys.num_rows, float(least), budget, None).estimates()
-        return values, errors
+        counted = _Stage(engine, pairs, keys.num_rows, float(least), budget, None).counted()
+        return counted.values, counted.errors
     finally:
         engine.forget_pairs(pairs)
 
@@ -105,21 +120,27 @@ class _Stage:
         self._noise: dict[str, VectorNoise] = {}
 
     def measured(self) -> Measured:
-        values, errors, clipped, groups = self.estimates()
-        noise = tuple(self._noise[name] for name in COUNT_PARTS)  # fails without coins: nothing can be released
-        return Measured(values, errors, Counts(noise, round(clipped, 6), groups))
+        counted = self.counted()
+        amounts = self._amounts(counted)
+        noise = tuple(self._noise[name] for name in self._budget.parts)  # fails without coins: nothing can be released
+        record = Counts(
+            noise, round(counted.clipped, 6), counted.groups_record, tuple(amount.record for amount in amounts)
+        )
+        return Measured(counted.values, counted.errors, record, amounts)
 
-    def estimates(self) -> tuple[Floats, Floats, float, tuple[tuple[float, float], ...]]:
-        """The numbers of users and their errors, the mean share that was clipped and put back, and errors of groups."""
-        keys_each = self._keys_per_user()
+    def counted(self) -> "_Counted":
+        """The numbers of users, and what they tell about clipping."""
+        keys_each, few = self._keys_per_user()
         popularity = self._first_counts(keys_each)
         head = head_of(popularity, keys_each)
         clip = self._clip(popularity, head)
-        return self._counts(popularity, head, clip)
+        return self._counts(popularity, head, clip, few)
 
-    def _noisy(self, part: str, kernel: Callable[[Batches], Ints], length: int, step: int = 1) -> Ints:
+    def _noisy(self, part: str, kernel: Kernel, length: int, step: int = 1) -> Ints:
         """Sum a vector of which a user changes at most `length`, rounded to steps, and add noise."""
-        total = self._engine.summed(self._pairs, kernel) // step
+        return self._with_noise(part, self._engine.summed(self._pairs, kernel) // step, length)
+
+    def _with_noise(self, part: str, total: Ints, length: int) -> Ints:
         if self._coins is None:
             return total
         noise = VectorNoise.of(self._square(part), self._budget.aside, length)
@@ -127,7 +148,7 @@ class _Stage:
         return total + from_table(noise.noise, len(total), self._coins.fresh())
 
     def _square(self, part: str) -> Any:
-        return self._budget.square * COUNT_PARTS[part]
+        return self._budget.square * self._budget.parts[part]
 
     def _length(self, part: str) -> int:
         """The length of a vector in units: many, so that rounding matters little, but for the length of the table."""
@@ -137,8 +158,11 @@ class _Stage:
         """Of the noise, for a length of one."""
         return 1 / math.sqrt(self._square(part))
 
-    def _keys_per_user(self) -> float:
-        """A number of keys that is worth its noise: what clipping takes away and the noise are small together."""
+    def _keys_per_user(self) -> tuple[float, tuple[float, float]]:
+        """A number of keys that is worth its noise: what clipping takes away and the noise are small together.
+
+        And the smallest number beyond which a small share of all pairs is, with this share.
+        """
         rows = max(self._keys - 1, 1).bit_length() + 1
         deviation = self._deviation("keys per user")
         users = np.array(cleaned(self._noisy("keys per user", users_by_keys(rows), 1).tolist(), deviation))
@@ -152,7 +176,8 @@ class _Stage:
             taken = float(users @ (sizes * np.maximum(0, 1 - np.sqrt(most / sizes)))) / given
             return most * noise**2 + (taken * typical) ** 2
 
-        return float(min(options.tolist(), key=error))
+        over = [(float(most), float(users @ np.maximum(sizes - most, 0)) / given) for most in options]
+        return float(min(options.tolist(), key=error)), next((few for few in over if few[1] <= _OVER), over[-1])
 
     def _first_counts(self, keys_each: float) -> Floats:
         """A first estimate of each number of users, not below what its noise can tell."""
@@ -164,7 +189,7 @@ class _Stage:
         noisy = self._noisy("first counts", kernel, length) / unit
         return np.maximum(noisy, max(deviation, self._least))
 
-    def _clip(self, popularity: Floats, head: Flags) -> "_Clip":
+    def _clip(self, popularity: Floats, head: Flags) -> Clip:
         """Choose the square of the length at which users are clipped, and the longest that is looked at beyond it."""
         weights = np.where(head, 0.0, 1 / popularity)
         base = float(weights[~head].min())
@@ -190,176 +215,85 @@ class _Stage:
         square = max(min(options, key=error), shortest)
         share_error = self._share_error(square, longest, tail)
         groups = int(np.clip(_SHARE_ERROR / max(share_error, 1e-9), 1, _GROUPS))
-        return _Clip(square, longest, most_lost(square, longest), groups)
+        return Clip(square, longest, most_lost(square, longest), groups)
 
     def _share_error(self, square: float, longest: float, keys: int) -> float:
         """The error of the share that was clipped, if it is measured for all keys together."""
         return most_lost(square, longest) * self._deviation("clipped") / keys
 
-    def _counts(
-        self, popularity: Floats, head: Flags, clip: "_Clip"
-    ) -> tuple[Floats, Floats, float, tuple[tuple[float, float], ...]]:
-        """The numbers of users, their errors, the mean share that was clipped and put back, and errors of groups."""
+    def _counts(self, popularity: Floats, head: Flags, clip: Clip, few: tuple[float, float]) -> "_Counted":
         length = self._length("counts")
         scale = length / math.sqrt(clip.square + float((1 / popularity[head]).sum()))
         weights = np.maximum(np.round(scale / np.sqrt(popularity)), 1).astype(np.int64)
         while (own := int((weights[head] ** 2).sum())) > length**2 * 3 // 4:  # rounded up too often
             head[np.flatnonzero(head)[np.argmin(popularity[head])]] = False
-        kept = self._noisy("counts", weighted_counts(weights, head, length**2 - own), length) / weights
-        errors = length * self._deviation("counts") / weights
         groups = groups_of(popularity, head, clip.groups)
-        share, share_error = self._lost(popularity, head, clip, groups, kept, errors)
+        weighing = Weighing(popularity, head, weights, length, length**2 - own, clip, groups, *few)
+        kept = self._noisy("counts", weighted_counts(weights, head, weighing.most), length) / weights
+        errors = length * self._deviation("counts") / weights
+        units, lost_length = self._lost_units(clip)
+        noisy = self._noisy("clipped", lost_by_groups(weighing.tail, clip, groups), lost_length, step=-(-FINE // units))
+        lost = self._lost("clipped", noisy, clip)
+        share, share_error = _share_lost(weighing, lost, kept, errors)
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
         values = kept / (1 - of_key)
         errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, _UNEVEN * of_key))
         common = share_error / (1 - share)
-        present = [n for n in range(clip.groups) if (~head & (groups == n)).any()]
-        least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in present]
+        least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in weighing.present]
         least += [(float(popularity[head].min()), 0.0)] if head.any() else []
         rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
-        return values, errors / (1 - of_key), float(of_key.mean()), rounded
+        return _Counted(values, errors / (1 - of_key), float(of_key.mean()), rounded, weighing, share, share_error)
 
-    def _lost(
-        self, popularity: Floats, head: Flags, clip: "_Clip", groups: Ints, kept: Floats, errors: Floats
-    ) -> tuple[Floats, Floats]:
-        """The share of users that clipping took away in each group of keys, and its error."""
-        weights = np.where(head, 0.0, 1 / popularity)
-        # totals are rounded, which moves each by less than one unit
+    def _lost_units(self, clip: Clip) -> tuple[int, int]:
+        """The units of what one user may lose, and the length of their vector: rounding moves each total by one."""
         units = min(_LOST_UNITS, self._length("clipped"))
-        length = units + math.isqrt(clip.groups) + 1
-        kernel = lost_by_groups(weights, clip, np.where(head, 0, groups))
-        noisy = self._noisy("clipped", kernel, length, step=-(-_FINE // units))
-        unit = clip.lost / units
-        noise = length * self._deviation("clipped") * unit
-        lost = (noisy + 0.5) * unit
-        tail = np.flatnonzero(~head)
-        measured = np.bincount(groups[tail], kept[tail] * weights[tail], clip.groups)
-        its_error = np.sqrt(np.bincount(groups[tail], (errors[tail] * weights[tail]) ** 2, clip.groups))
-        measured = np.maximum(measured, 1e-9)
-        lost = np.clip(lost, -measured / 3, 9 * measured)  # noise alone may be negative
-        whole = lost + measured
-        return lost / whole, np.hypot(noise * measured, its_error * lost) / whole**2
+        return units, units + math.isqrt(max(clip.groups, 2)) + 1
+
+    def _lost(self, part: str, noisy: Ints, clip: Clip, most: float | None = None) -> Lost:
+        """What was lost, and its noise, of which one user may lose `most`."""
+        units, length = self._lost_units(clip)
+        unit = (clip.lost if most is None else most) / units
+        return Lost((noisy + 0.5).astype(np.float64) * unit, length * self._deviation(part) * unit)
+
+    def _amounts(self, counted: "_Counted") -> tuple[MeasuredAmount, ...]:
+        """Sum all amounts in one pass; each has its own noise."""
+        weighing, amounts = counted.weighing, self._budget.amounts
+        if not amounts:
+            return ()
+        clip, length = weighing.clip, weighing.length
+        units, lost_length = self._lost_units(clip)
+        step = -(-FINE // units)
+        totals = self._engine.summed(self._pairs, amount_sums(weighing, amounts))
+        measured = []
+        for amount, total in zip(amounts, totals.reshape(len(amounts), -1), strict=True):
+            sums, lost, beyond = np.split(total, [self._keys, self._keys + clip.groups])
+            own, clipped, over = amount.parts
+            kept = self._with_noise(own, sums, length) / weighing.weights
+            errors = length * self._deviation(own) / weighing.weights
+            taken = self._lost(clipped, self._with_noise(clipped, lost // step, lost_length), clip)
+            looked_at = self._lost(over, self._with_noise(over, beyond // step, lost_length), clip, weighing.keys_each)
+            shares = counted.share, counted.share_error
+            measured.append(estimated_amount(amount, weighing, kept, errors, taken, looked_at, shares, counted.values))
+        return tuple(measured)
 
 
-@dataclass(frozen=True)
-class _Clip:
-    """Where vectors are clipped: squares of lengths in units of 1 / n, what one user may lose, numbers of groups."""
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Numbers of users, their errors, the mean share that was clipped and put back, groups; and shares by group."""
 
-    square: float
-    longest: float
-    lost: float
-    groups: int
-
-
-def most_lost(square: float, longest: float) -> float:
-    """What clipping takes from the square of a user's length, at most, up to the longest."""
-    return (1 - math.sqrt(min(square / longest, 1.0))) * longest
+    values: Floats
+    errors: Floats
+    clipped: float
+    groups_record: tuple[tuple[float, float], ...]
+    weighing: Weighing
+    share: Floats
+    share_error: Floats
 
 
-def head_of(popularity: Floats, keys_each: float) -> Flags:
-    """The most popular keys, as many as add up to a quarter of a typical user's length: these are never clipped."""
-    weights = 1 / popularity
-    order = np.argsort(weights, kind="stable")
-    within = np.cumsum(weights[order]) <= keys_each * float(np.median(weights)) / 4
-    within[-1] = False  # so that there are others
-    head = np.zeros(len(popularity), bool)
-    head[order[within]] = True
-    return head
-
-
-def groups_of(popularity: Floats, head: Flags, groups: int) -> Ints:
-    """The group of each key that is not in the head, by the logarithm of its popularity; 0 for those in the head."""
-    logs = np.log(popularity)
-    low, high = float(logs[~head].min()), float(logs[~head].max())
-    place = (logs - low) / max(high - low, 1e-9) * groups
-    return np.where(head, 0, np.clip(place, 0, groups - 1)).astype(np.int64)
-
-
-# ---- what is summed over users; sent to where the pairs are
-
-
-def users_by_keys(rows: int) -> Callable[[Batches], Ints]:
-    """Count users by their number m of keys: row ``(m - 1).bit_length()``. A user changes one number, by one."""
-
-    def kernel(batches: Batches) -> Ints:
-        counts = np.zeros(rows, np.int64)
-        for users, _ in batches:
-            _, sizes = _starts(users)
-            row = np.frexp((sizes - 1).astype(np.float64))[1]
-            counts += np.bincount(np.minimum(row, rows - 1), minlength=rows)
-        return counts
-
-    return kernel
-
-
-def users_by_length(weights: Floats, base: float, rows: int) -> Callable[[Batches], Ints]:
-    """Count users by the sum of the weights of their keys: row b has those up to ``base 2**b``; 0 is not counted."""
-    edges = base * 2.0 ** np.arange(rows - 1) * (1 + 1e-9)
-
-    def kernel(batches: Batches) -> Ints:
-        counts = np.zeros(rows, np.int64)
-        for users, keys in batches:
-            starts, _ = _starts(users)
-            squares = np.add.reduceat(weights[keys], starts)
-            counts += np.bincount(np.searchsorted(edges, squares[squares > 0]), minlength=rows)
-        return counts
-
-    return kernel
-
-
-def weighted_counts(weights: Ints, head: Flags, most: int) -> Callable[[Batches], Ints]:
-    """Sum the weights of users' keys; those outside of the head are scaled down where their squares exceed `most`.
-
-    Whole numbers, rounded down: what one user adds has squares that sum to at most `most`, and those of the head.
-    """
-    squares = np.where(head, 0, weights**2)
-
-    def kernel(batches: Batches) -> Ints:
-        counts = np.zeros(len(weights), np.int64)
-        for users, keys in batches:
-            starts, sizes = _starts(users)
-            factors = np.repeat(_factors(np.add.reduceat(squares[keys], starts), most), sizes)
-            added = np.where(head[keys], weights[keys], weights[keys] * factors >> _SCALE_BITS)
-            np.add.at(counts, keys, added)
-        return counts
-
-    return kernel
-
-
-def lost_by_groups(weights: Floats, clip: _Clip, groups: Ints) -> Callable[[Batches], Ints]:
-    """Sum what clipping takes away of users' squares, by groups of keys, in fine units of what one user may lose.
-
-    The numbers of one user are not negative, and sum to at most `_FINE`.
-    """
-    count, most = clip.groups, max(clip.lost, 1e-300)
-
-    def kernel(batches: Batches) -> Ints:
-        lost = np.zeros(count, np.int64)
-        for users, keys in batches:
-            starts, sizes = _starts(users)
-            squares = np.add.reduceat(weights[keys], starts)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                taken = np.minimum((1 - np.sqrt(np.minimum(clip.square / squares, 1))) * squares, clip.lost)
-                shares = np.where(squares > 0, taken / squares, 0.0)
-            units = np.floor(weights[keys] * np.repeat(shares, sizes) / most * (_FINE - 1))
-            np.add.at(lost, groups[keys], units.astype(np.int64))
-        return lost
-
-    return kernel
-
-
-def _starts(users: Ints) -> tuple[NDArray[np.intp], Ints]:
-    """Where each user begins, and with how many rows."""
-    starts = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
-    return starts, np.diff(np.append(starts, len(users)))
-
-
-def _factors(squares: Ints, most: int) -> Ints:
-    """The largest whole numbers f, up to 2**16, with ``f**2 squares <= most 2**32``."""
-    limit, one = most << 2 * _SCALE_BITS, 1 << _SCALE_BITS
-    factors = np.full(len(squares), one, np.int64)
-    long = np.flatnonzero(squares > most)
-    found = np.sqrt(limit / squares[long]).astype(np.int64)
-    found -= found * found * squares[long] > limit
-    factors[long] = found
-    return factors
+def _share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """The share of users that clipping took away in each group of keys, and its error."""
+    measured, its_error = weighing.by_group(kept, errors)
+    measured = np.maximum(measured, 1e-9)
+    taken = np.clip(lost.values, -measured / 3, 9 * measured)  # noise alone may be negative
+    whole = taken + measured
+    return taken / whole, np.hypot(lost.noise * measured, its_error * taken) / whole**2

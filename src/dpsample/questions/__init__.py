@@ -9,6 +9,7 @@ ranking        top k, ranks and comparisons
 remainder      the elements of keys that were not reported
 known          questions to releases with tokens and known keys
 counted        questions to releases of counted users
+amounts        sums of rows and columns of counted users, and ratios
 counted_order  their order: quantiles, top k, ranks and comparisons
 counted_keys   the keys of such a question, and what is known of each
 result         an answer of several rows

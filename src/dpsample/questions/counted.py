@@ -7,6 +7,7 @@ are those of `tokens`.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.measures import Measure
 from dpsample.exact import check_level
-from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin
+from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
+from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum, margin
 from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates
@@ -26,7 +28,7 @@ from dpsample.questions.sums import check_frequency, grouped, reported_keys
 if TYPE_CHECKING:
     from dpsample.release.release import Release
 
-__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total"]
+__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "ratio", "top", "total"]
 
 
 def total(
@@ -41,9 +43,11 @@ def total(
 ) -> Estimate | Estimates:
     """Estimate the sum of ``L(x) g(users of x)`` over the selected keys x that were reported.
 
-    g is the number of users, 1 for each key, or 1 for each key of at least so many users.
+    g is the number of users, 1 for each key, or 1 for each key of at least so many users; or an amount of the release,
+    by the name of its column.
     """
-    answered, level = _summed(release, Measure.of(of)), check_level(level)
+    clipped, level = amount_of(release, of), check_level(level)
+    answered = _summed(release, Measure.of(of)) if clipped is None else partial(sum_of_amount, release, clipped)
     _refuse_estimator(estimator)
     return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
 
@@ -80,6 +84,21 @@ def mean(
     return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
 
 
+def ratio(
+    release: "Release",
+    of: str,
+    per: str = "users",
+    where: Where = None,
+    weight: Weight = None,
+    by: By = None,
+    level: float = 0.95,
+    attributes: Attributes = None,
+) -> Estimate | Estimates:
+    """Estimate the sum of one amount over that of another, or over users, for the selected keys that were reported."""
+    answered, level = ratio_of(release, of, per), check_level(level)
+    return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
+
+
 def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:
     """Estimate the number of users of each selected key, in the order of the release."""
     level = check_level(level)
@@ -99,7 +118,7 @@ def other(release: "Release", level: float = 0.95) -> Estimate:
         raise needs_total(bought, tokens=True)
     keys = CountedKeys.selected(release, None, None)
     everything = bought.estimate((1 + level) / 2)
-    covered, error = float(keys.values.sum()), _error(keys)
+    covered, error = float(keys.values.sum()), error_of_sum(keys)
     reach = margin((1 + level) / 2) * error
     value = max(everything.value - covered, 0.0)
     return Estimate(
@@ -136,7 +155,7 @@ def _summed(release: "Release", measure: Measure) -> Answered:
     """How a measure is summed over keys; other measures are refused."""
     kind, _, _ = measure.name.partition(":")
     if measure.name == "frequency":
-        return lambda keys, level: _sum(release, keys, level)
+        return partial(_sum, release)
     if measure.name == "keys" and release.terms.known is not None:
         return lambda keys, level: _number_reaching(release, keys, 1, level)
     if measure.name == "keys":
@@ -145,7 +164,7 @@ def _summed(release: "Release", measure: Measure) -> Answered:
         least = measure.kink
         return lambda keys, level: _number_reaching(release, keys, least, level)
     raise InvalidValue(
-        "a release of counted users has sums of frequency, keys and at-least:T",
+        "a release of counted users has sums of frequency, keys, at-least:T, and of its amounts by their names",
         measure.name,
         "ask one of these, or compute it from the columns of the release",
     )
@@ -154,11 +173,11 @@ def _summed(release: "Release", measure: Measure) -> Answered:
 def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     if not len(keys):
         return _nothing(release, level)
-    value, error = float(keys.weights @ keys.values), _error(keys)
+    value, error = float(keys.weights @ keys.values), error_of_sum(keys)
     reach = margin(level) * error
     least = _least(keys)
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
-    notes = (_unreported_note(release, "this sum"),)
+    notes = (unreported_note(release, "this sum"),)
     return _estimate(release, keys, value, error, low, high, level, notes)
 
 
@@ -176,7 +195,7 @@ def _number_reaching(release: "Release", keys: CountedKeys, least: int, level: f
         low = float(w[certain].sum() + np.minimum(w[possible], 0).sum())
         high = float(w[certain].sum() + np.maximum(w[possible], 0).sum())
     value, error = float(np.clip(w @ p, low, high)), math.sqrt(float(w**2 @ (p * (1 - p))))
-    notes = (_unreported_note(release, "this number"),)
+    notes = (unreported_note(release, "this number"),)
     return _estimate(release, keys, value, error, low, high, level, notes)
 
 
@@ -185,10 +204,10 @@ def _mean(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     weight = float(keys.weights.sum())
     if weight <= 0:
         return _nothing(release, level, value=math.nan)
-    value, error = float(keys.weights @ keys.values) / weight, _error(keys) / weight
+    value, error = float(keys.weights @ keys.values) / weight, error_of_sum(keys) / weight
     reach, least = margin(level) * error, _least(keys) / weight
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
-    notes = (f"over all reported keys; {_unreported_note(release, 'it')}",)
+    notes = (f"over all reported keys; {unreported_note(release, 'it')}",)
     return _estimate(release, keys, value, error, low, high, level, notes)
 
 
@@ -205,13 +224,13 @@ def _mean_from(release: "Release", keys: CountedKeys, least: int, level: float) 
     certain, possible = lows >= least, (highs >= least) & (lows < least)
     if not keys.weights[certain | possible].sum() > 0:
         return _nothing(release, level, value=math.nan)
-    reach = margin(part) * _error(keys, certain | possible)
+    reach = margin(part) * error_of_sum(keys, certain | possible)
     low = max(_smallest_mean(keys, certain, possible, -reach), float(least))
     high = max(-_smallest_mean(keys, certain, possible, -reach, sign=-1), float(least))
     likely = keys.weights * keys.reaching(least)
     value = float(likely @ np.maximum(keys.values, least)) / max(float(likely.sum()), 1e-300)
     error = (high - low) / (2 * margin(level))  # which keys count is uncertain too
-    over = f"over reported keys of {least:,} users or more; {_unreported_note(release, 'it')}"
+    over = f"over reported keys of {least:,} users or more; {unreported_note(release, 'it')}"
     notes = (over,)
     return _estimate(release, keys, min(max(value, low), high), error, low, high, level, notes)
 
@@ -227,13 +246,6 @@ def _smallest_mean(keys: CountedKeys, certain: Any, possible: Any, shift: float,
     sums = sign * float(keys.weights[certain] @ keys.values[certain]) + shift + np.append(0.0, np.cumsum(w * v))
     some = weights > 0
     return float((sums[some] / weights[some]).min()) if some.any() else -math.inf
-
-
-def _error(keys: CountedKeys, chosen: Any = slice(None)) -> float:
-    """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
-    own = keys.weights * keys.errors
-    common = np.bincount(keys.groups[chosen], (keys.weights * keys.common)[chosen])
-    return math.hypot(float(np.linalg.norm(own[chosen])), float(np.linalg.norm(common)))
 
 
 def _least(keys: CountedKeys) -> float:
@@ -260,11 +272,6 @@ def _nothing(release: "Release", level: float, value: float = 0.0) -> Estimate:
     note = "no reported key is selected; how many users have other keys is unknown"
     threshold = detection_threshold(release)
     return Estimate(value, math.nan, 0.0, math.inf, level, math.nan, 0, threshold, False, (note,))
-
-
-def _unreported_note(release: "Release", what: str) -> str:
-    known = "; other() estimates them" if release.total is not None else ""
-    return f"keys that were not reported are not in {what}{known}"
 
 
 def _refuse_estimator(estimator: str | None) -> None:

@@ -9,13 +9,14 @@ of at most p, no more miss than a binomial number of as many keys. `Reached` has
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsample.accounting.amounts import Clipped
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.questions.selection import Attributes, Selection, Where
@@ -74,6 +75,13 @@ class CountedKeys:
         if release.terms.known is not None:
             users[release.table["known"].to_numpy()[rows]] = 0
         return cls(rows, weights, measured, errors, groups, common, users)
+
+    def of_amount(self, release: "Release", clipped: Clipped) -> "CountedKeys":
+        """Return the same keys with what was measured of an amount, instead of their users."""
+        amount = clipped.amount
+        values, errors = (release.table[name].to_numpy()[self.rows] for name in (amount.measured, amount.error))
+        relative = np.array(clipped.groups or (0.0,))
+        return replace(self, values=values, errors=errors, common=np.abs(values) * relative[self.groups])
 
     @classmethod
     def selected(cls, release: "Release", where: Where, attributes: Attributes) -> "CountedKeys":
@@ -209,6 +217,13 @@ def _log_binomial(n: int, b: int, p: float) -> float:
         return -math.inf
     chosen = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(n - b + 1)
     return chosen + b * math.log(p) + (n - b) * math.log1p(-p)
+
+
+def error_of_sum(keys: CountedKeys, chosen: Any = slice(None)) -> float:
+    """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
+    own = keys.weights * keys.errors
+    common = np.bincount(keys.groups[chosen], (keys.weights * keys.common)[chosen])
+    return math.hypot(float(np.linalg.norm(own[chosen])), float(np.linalg.norm(common)))
 
 
 def detection_threshold(release: "Release") -> int | None:

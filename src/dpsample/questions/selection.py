@@ -349,7 +349,7 @@ def _check_weights(weights: Floats, squares: Floats) -> None:
 
 
 def _refuse_taken(columns: Iterable[str], numbers: tuple[str, ...]) -> None:
-    taken = {*numbers}
+    taken = {name.lower() for name in numbers}
     for name in columns:
         if name.lower() in taken or name.lower().startswith(_OURS):
             raise InvalidValue(

@@ -16,7 +16,7 @@ from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.files import PathLike, read_table, rebatch, write_table
-from dpsample.presentation.explain import explain_counts, explain_spent
+from dpsample.presentation.explain import explain_amount, explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.questions import counted, known, tokens
@@ -61,7 +61,8 @@ class Release:
     def table(self) -> pa.Table:
         """The rows, as an Arrow table: key column(s), estimate, low, high (95 %), token.
 
-        Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error.
+        Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error; then each amount, rows or
+        the sum of a column, with the same for it.
         """
         return self._table
 
@@ -196,7 +197,8 @@ class Release:
         attributes  a table of key attributes: an Arrow table, a data frame, or a Parquet, CSV or Arrow file. It has
                     the key columns, each key once, and further columns for `where`, `weight` and `by`
 
-        A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100".
+        A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100",
+        and for its amounts: "rows", or the column of a sum, such as "sum_price".
 
         >>> from dpsample.release.example import release
         >>> release.sum("word LIKE 'cat%'").keys
@@ -206,6 +208,60 @@ class Release:
         """
         answer: Estimate | Estimates = self._questions.total(
             self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes
+        )
+        return answer
+
+    @overload
+    def ratio(
+        self,
+        of: str,
+        per: str = "users",
+        where: Where = None,
+        *,
+        weight: Weight = None,
+        by: None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimate: ...
+
+    @overload
+    def ratio(
+        self,
+        of: str,
+        per: str = "users",
+        where: Where = None,
+        *,
+        weight: Weight = None,
+        by: str | Sequence[str],
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimates: ...
+
+    def ratio(
+        self,
+        of: str,
+        per: str = "users",
+        where: Where = None,
+        *,
+        weight: Weight = None,
+        by: By = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Estimate | Estimates:
+        """Estimate a mean: the sum of an amount over the number of users, or over another amount.
+
+        Of a release of counted users with amounts: `of` and `per` are "users", "rows", or the column of a sum, such as
+        "sum_price". Users count once for each of their keys. The interval is that of Fieller, of both sums' errors, and
+        is longer by what is beyond the clips. The other arguments are those of `sum`.
+        """
+        if self._questions is tokens:
+            raise InvalidValue(
+                "a ratio is of the sums of a release of counted users",
+                "another release",
+                "release with user=..., rows=... and sums=..., without max_keys_per_user",
+            )
+        answer: Estimate | Estimates = counted.ratio(
+            self, of, per, where, weight, by=by, level=level, attributes=attributes
         )
         return answer
 
@@ -499,6 +555,7 @@ class Release:
             lines.append("numbers   of the keys that users kept: too low where users have more keys")
         if terms.counts is not None:
             lines.append(f"counts    {explain_counts(terms.counts)}")
+            lines += [f"sums      {explain_amount(clipped)}" for clipped in terms.counts.amounts]
         if self.total is not None:
             low, high = self.total.interval()
             lines.append(f"total     {self.total.value:,} (95 %: {low:,} to {high:,})")

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample.accounting.amounts import Amount
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
 from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, Terms
@@ -91,6 +92,8 @@ def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa
             batch = estimates.completed(batch, rows)
         if terms.counts is not None:
             _check_counts(batch, terms, rows)
+            for amount in terms.amounts:
+                _check_amounts(batch, amount, rows)
         last = [key[-1:] for key in keys]
         rows += batch.num_rows
         yield batch
@@ -141,6 +144,43 @@ def _check_counts(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
             f"another one in row {rows + 1 + int(np.argmin(good)):,}",
             "get the release again from where it was written",
         )
+
+
+def _check_amounts(batch: pa.RecordBatch, amount: Amount, rows: int) -> None:
+    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in amount.columns]
+    value, low, high, error = *columns[:3], columns[-1]
+    good = np.isfinite(columns).all(axis=0) & (error > 0) & (low <= value) & (value <= high)
+    if not good.all():
+        raise InvalidValue(
+            f"{amount.name} are finite, with a positive error, and lie between their bounds",
+            f"others in row {rows + 1 + int(np.argmin(good)):,}",
+            "get the release again from where it was written",
+        )
+
+
+def summed(
+    keys: pa.Table, amount: Amount, values: Floats, errors: Floats, lows: Floats, highs: Floats, least: Ints | int = 1
+) -> pa.Table:
+    """Append the sums of an amount to keys, with their 95 % intervals and errors, in no more figures than mean much.
+
+    A key that was discovered has a row, so its rows and their bounds are at least 1; all are whole.
+    """
+    if amount.column is None:
+        columns = [np.maximum(column, least) for column in (np.rint(values), np.floor(lows), np.ceil(highs))]
+        step = np.full(len(values), 1e-3)
+        columns.append(np.rint(values / step) * step)
+    else:
+        step = 10.0 ** np.floor(np.log10(np.maximum(errors, 1e-300)) - 3)  # four figures of the error
+        columns = [np.rint(values / step) * step, np.floor(lows / step) * step, np.ceil(highs / step) * step]
+    columns.append(np.maximum(np.rint(errors / step), 1) * step)
+    for name, column in zip(amount.columns, columns, strict=True):
+        keys = keys.append_column(pa.field(name, pa.float64()), pa.array(_short(column)))
+    return keys
+
+
+def _short(numbers: Floats) -> Floats:
+    """The same numbers with 12 figures: what multiplication by a step leaves behind is cut off."""
+    return np.array([float(f"{number:.12g}") for number in numbers.tolist()])
 
 
 def counted(keys: pa.Table, values: Floats, errors: Floats, least: Ints | int = 1) -> pa.Table:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.discovery import Counts, Discovery
@@ -177,11 +178,16 @@ class Terms:
         """The columns of numbers, in order."""
         if self.keys_only:
             return ()
-        return TOKEN_COLUMNS if self.counts is None else COUNT_COLUMNS
+        return TOKEN_COLUMNS if self.counts is None else count_columns(self.amounts)
+
+    @property
+    def amounts(self) -> tuple[Amount, ...]:
+        """What was summed for each key, beside users."""
+        return () if self.counts is None else tuple(clipped.amount for clipped in self.counts.amounts)
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
-        if self.grid is not None or self.sampling.least > 1 or self.known is not None:
+        if self.grid is not None or self.amounts or self.sampling.least > 1 or self.known is not None:
             return 5
         if self.discovery is not None:
             return 4
@@ -249,11 +255,17 @@ class Terms:
             ) from None
 
 
+def count_columns(amounts: Iterable[Amount] = ()) -> tuple[str, ...]:
+    """Return the columns of numbers of a release of counted users, with those of amounts."""
+    return (*COUNT_COLUMNS, *(name for amount in amounts for name in amount.columns))
+
+
 def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
     """Check the names of key columns: at least one, and none that is reserved."""
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     if not names or not all(isinstance(name, str) for name in names):
         raise InvalidValue("there is at least one key column, stated by name", "none", "name the key column")
+    reserved = [name.lower() for name in reserved]
     taken = [name for name in names if name.lower() in reserved]
     if taken:
         raise InvalidValue(

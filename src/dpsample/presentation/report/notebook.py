@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from dpsample.exact import shown_number
 from dpsample.presentation.explain import (
+    explain_amount,
     explain_counts,
     explain_discovery,
     explain_kept,
@@ -21,7 +22,7 @@ from dpsample.release.release import Release
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10
-_LEFT_OUT = ("measured", "standard_error")  # what estimates and their bounds follow from
+_LEFT_OUT = ("measured", "_error")  # what estimates and their bounds follow from
 _WIDTH, _HEIGHT = 300, 80
 
 
@@ -32,7 +33,7 @@ def display(release: Release) -> str:
     lines = [
         explain_privacy(terms.privacy, terms.max_keys, terms.unit),
         *([explain_discovery(terms.discovery)] if terms.discovery else []),
-        *([explain_counts(terms.counts)] if terms.counts else []),
+        *([explain_counts(terms.counts), *map(explain_amount, terms.counts.amounts)] if terms.counts else []),
         *([explain_kept(terms.max_keys)] if terms.max_keys and not terms.keys_only else []),
         explain_reporting(terms),
     ]
@@ -46,7 +47,7 @@ def _top(release: Release) -> Markup:
         title = "Keys with the largest estimates"
         by = "estimate" if release.grid is None else "token"  # the same order, and finer
         table = table.take(pc.select_k_unstable(table, _ROWS, [(by, "descending")]))
-    numbers = [name for name in release.terms.numbers if name not in _LEFT_OUT]
+    numbers = [name for name in release.terms.numbers if not name.endswith(_LEFT_OUT)]
     table = table.slice(0, _ROWS).select([*release.keys, *numbers])
     columns = [readable(table[name]) for name in release.keys]
     columns += [[shown_number(v) for v in table[name].to_pylist()] for name in numbers]

@@ -12,6 +12,7 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.exact import shown_number, text
 from dpsample.presentation.charts import Panel, page_chart
 from dpsample.presentation.explain import (
+    explain_amount,
     explain_counts,
     explain_kept,
     explain_protected,
@@ -447,7 +448,7 @@ def _user_limits(content: Content) -> list[str]:
     given = "A key of many users may have been given by few of them, and then it is not reported."
     if terms.counts is None:
         return [given]
-    return [given, sentence(explain_counts(terms.counts))]
+    return [given, sentence(explain_counts(terms.counts)), *(sentence(explain_amount(c)) for c in terms.counts.amounts)]
 
 
 def _sums(content: Content) -> str:

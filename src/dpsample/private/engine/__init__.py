@@ -107,7 +107,7 @@ class Engine(Protocol):
         """Put the users of just these distinct keys aside, to be read more than once, until they are forgotten.
 
         Rows of one user and one key count once. What `bounded` refuses is refused. Pairs of this source that were put
-        aside with `after` are not read again.
+        aside with `after` are not read again. The amounts of a source are added up for each pair.
         """
 
     def summed(self, pairs: "Pairs", kernel: "Kernel") -> "Ints":
@@ -115,7 +115,8 @@ class Engine(Protocol):
 
         The kernel reads batches of user numbers, which only say who is who within this call, and of positions of keys
         in the table of wanted keys. Rows of a user follow one another, in one batch. It is called at least once, and
-        where the pairs are: on each worker for its own users. All vectors have the same length.
+        where the pairs are: on each worker for its own users. All vectors have the same length. If the source has
+        amounts, batches also have marks of users, which follow from the user alone, and each amount in whole units.
         """
 
     def forget_pairs(self, pairs: "Pairs") -> None:

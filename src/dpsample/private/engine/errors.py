@@ -70,6 +70,11 @@ def nobody_refusal() -> DpsampleError:
     return InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
 
 
+def amount_refusal(name: str, shown: str) -> DpsampleError:
+    """Return the refusal of the type of a column that is to be summed."""
+    return InvalidValue(f"the column {name!r} that is summed must be of numbers", shown, "name another, or cast it")
+
+
 def type_refusal(name: str, shown: str, what: str, role: str = "key") -> DpsampleError:
     """Return the refusal of the type of a column, of the key or the user."""
     why = {

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dpsample.private.assignment import Assigned, Assignment, Flags, Sizes, salts
+from dpsample.private.assignment import Assigned, Assignment, Sizes, salts
 from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.duckdb.pairs import AllPairs, write_pairs
 from dpsample.private.engine.duckdb.sorting import code_sql, in_parts, order_sql, ranges_sql, sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
+from dpsample.private.pairs import Batch
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -46,23 +47,26 @@ def assigned(
         every = AllPairs(table, codes, keys, engine.file()) if keep_pairs else None
         if every is not None:
             undo.callback(every.path.unlink, missing_ok=True)
-        rows = f"SELECT u, {code_sql('code', keys)} AS code FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
-        units, sizes = _placed(sorted_pairs(engine, rows, table.objects, user_salt, keys), keys, cap, every)
+        amounts = table.amounts if keep_pairs else ()
+        chosen = ", ".join(["u", f"{code_sql('code', keys)} AS code", *table.amount_names[: len(amounts)]])
+        rows = f"SELECT {chosen} FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
+        pairs = sorted_pairs(engine, rows, table.objects, user_salt, keys, amounts)
+        units, sizes = _placed(pairs, keys, cap, every)
         made = _source_of(engine, source, table, codes, units)
         if every is not None:
             engine.tables.open(made).forget_more = undo.pop_all().close
         return Assigned(made, sizes[0], sizes[1], every)
 
 
-def _placed(pairs: Iterator[tuple[Flags, Ints]], keys: int, cap: int, every: AllPairs | None) -> tuple[Ints, Ints]:
+def _placed(pairs: Iterator[Batch], keys: int, cap: int, every: AllPairs | None) -> tuple[Ints, Ints]:
     """The units of each key, and the sizes of users, from sorted pairs, which are put aside on the way."""
     room, sizes, assignment = np.full(keys, cap, np.int64), Sizes(), Assignment()
     with nullcontext() if every is None else every.path.open("wb") as file:
-        for begins, codes in pairs:
+        for begins, codes, *more in pairs:
             sizes.add(begins)
             assignment.place(begins, codes, room)
             if file is not None:
-                write_pairs(file, begins, codes, keys)
+                write_pairs(file, begins, codes, keys, *more)
     return cap - room, sizes.counts()
 
 

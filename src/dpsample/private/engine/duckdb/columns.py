@@ -1,14 +1,15 @@
-"""Columns in SQL: key types, users in canonical form, and the faults of frequencies."""
+"""Columns in SQL: key types, users in canonical form, the faults of frequencies, and amounts in whole units."""
 
 from typing import Any
 
 import pyarrow as pa
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family
-from dpsample.private.engine.errors import type_refusal
+from dpsample.private.engine.errors import amount_refusal, type_refusal
 from dpsample.private.formats import Form
 from dpsample.sql import quoted_text
 
@@ -103,6 +104,21 @@ def number_family(name: str, kind: str) -> str:
     if kind == "decimal":
         return "decimal"
     raise InvalidValue(f"the frequency column {name!r} must be of numbers", f"type {kind}", "name another, or cast it")
+
+
+def amount_sql(amount: Amount, column: str, kind: Any, form: Form) -> str:
+    """SQL of a row's amount in whole units, so that sums do not depend on the order of rows.
+
+    NULL, NaN, infinite values and text that is no number count 0: an error would tell of them.
+    """
+    family = str(kind.id)
+    if form == "typed" and family not in _INTEGERS | {"hugeint", "uhugeint", "float", "double", "decimal", "boolean"}:
+        raise amount_refusal(str(amount.column), f"type {family}")
+    value = f"{column} ->> '$'" if form == "json" else column
+    number = f"TRY_CAST({value} AS DOUBLE)"
+    most = amount.most_of_row
+    units = f"least(greatest(floor({number} * '{amount.scale!r}'::DOUBLE + 0.5), -{most}), {most})::BIGINT"
+    return f"CASE WHEN isfinite({number}) THEN {units} ELSE 0 END"
 
 
 def numbered(table: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ from dpsample.accounting.parts import Part
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.private.engine.columns import part_family, require_plain, shaped
 from dpsample.private.engine.duckdb.columns import frequency_faults, number_family
-from dpsample.private.engine.errors import FREQUENCY_FAULTS, refusal_of_code, type_refusal
+from dpsample.private.engine.errors import FREQUENCY_FAULTS, amount_refusal, refusal_of_code, type_refusal
 from dpsample.private.source import Source
 from dpsample.sql import quoted_name, quoted_text
 
@@ -47,6 +47,7 @@ class Database:
             require_plain(name, kind, self._role(name))
         self.types = [kind for kind, _ in kinds]
         self._keys = [sql for _, sql in kinds]  # compared byte by byte, whatever the column's own collation
+        self._sums = [self._summed(schema.field(a.column)) for a in source.amounts if a.column is not None]
         if source.part is not None:
             self._item = f"(SELECT * FROM {self._item} WHERE {self._in_part(source.part, schema)}) AS part_rows"
         if self._sqlite:
@@ -74,9 +75,23 @@ class Database:
         return schema, self._batches(f"SELECT {chosen} FROM {self._item} GROUP BY {places}", schema)
 
     def pairs(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return each pair of a key and a user once."""
-        schema = pa.schema(list(zip(self._names, self.types, strict=True)))
-        return schema, self._batches(f"SELECT DISTINCT {', '.join(self._keys)} FROM {self._item}", schema)
+        """Return each pair of a key and a user once; with amounts, that of each row, and columns as floats."""
+        fields = [
+            *zip(self._names, self.types, strict=True),
+            *((f"amount {i}", pa.float64()) for i in range(len(self._sums))),
+        ]
+        schema = pa.schema(fields)
+        chosen = ", ".join([*self._keys, *self._sums])
+        distinct = "" if self._source.amounts else "DISTINCT "
+        return schema, self._batches(f"SELECT {distinct}{chosen} FROM {self._item}", schema)
+
+    def _summed(self, column: pa.Field) -> str:
+        """SQL of a column that is summed."""
+        declared = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
+        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or declared == "numeric"
+        if not self._sqlite and not plain:
+            raise amount_refusal(column.name, f"type {column.type}")
+        return f"CAST({quoted_name(column.name)} AS DOUBLE PRECISION)"
 
     def _in_part(self, part: Part, schema: pa.Schema) -> str:
         """The condition that a row is in a part. Text is written by its bytes: a server may read escapes in text."""

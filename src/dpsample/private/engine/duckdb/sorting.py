@@ -3,7 +3,7 @@
 Pairs are divided by the hashes of their users, in a file, until a part fits into memory. There, integers are sorted.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample.accounting.amounts import Amount
 from dpsample.private.assignment import Flags
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
 from dpsample.private.formats import Objects
+from dpsample.private.pairs import Batch, added_up
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ _T = TypeVar("_T")
 
 _MOST_PARTS = 1024  # of keys
 _HELD = 24 << 20  # bytes of pairs that are sorted at once; to sort them takes about four times as many
-_ROWS = 1 << 18  # that are divided at once: fewer make more pieces, which take time; 10**7 pairs, 1.7 s, not 2.6
+_ROWS = 1 << 18  # that are divided at once: batches as DuckDB has them make more pieces, and take a fifth more time
 _BITS = 8  # of hashes by which pairs are divided at once
 _DIVISIONS = 2  # at most: more than 10**10 pairs, or users with millions, are held as they are
 
@@ -63,18 +65,36 @@ def ranges_sql(column: str, parts: int) -> list[str]:
     return [f"{low} AND {high}" for low, high in zip(above, below, strict=True)]
 
 
-def sorted_pairs(engine: "DuckDB", rows: str, objects: Objects, salt: int, codes: int) -> Iterator[tuple[Flags, Ints]]:
+def sorted_pairs(
+    engine: "DuckDB", rows: str, objects: Objects, salt: int, codes: int, amounts: Sequence[Amount] = ()
+) -> Iterator[Batch]:
     """Sort rows of u and code, below `codes`, by user and code; yield whether a row begins a user, and its code.
 
-    Each pair comes once, and no batch cuts a user.
+    Each pair comes once. If rows have amounts, marks of users and the amounts of each pair follow.
     """
-    hashed = f"SELECT {order_sql(['u'], salt)} AS h, u, code FROM ({rows})"
+    hashed = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
     for pairs, known in _parts(engine, engine.stream(hashed, objects), 0):
-        yield _sorted(pairs, known, codes)
+        if amounts:
+            yield from added_up([_sorted_amounts(pairs, known, codes)], amounts)
+        else:
+            numbers, code = _numbered(pairs, known, codes)[0], codes.bit_length()
+            numbers.sort()
+            numbers = numbers[_changes(numbers)]
+            yield _changes(numbers >> code), numbers & (1 << code) - 1
 
 
-def _sorted(pairs: pa.Table, known: int, codes: int) -> tuple[Flags, Ints]:
-    """Sort pairs in memory: rows by the hashes of users, of which the first `known` bits are equal, then codes.
+def _sorted_amounts(pairs: pa.Table, known: int, codes: int) -> tuple[Flags, Batch]:
+    """Sort rows, not pairs: whether they begin a pair; whether they begin a user, codes, marks and amounts."""
+    numbers, order = _numbered(pairs, known, codes)
+    code, by = codes.bit_length(), np.argsort(numbers)
+    numbers, rows = numbers[by], np.asarray(order)[by]
+    marks = (pairs["h"].to_numpy()[rows] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    values = (column.to_numpy()[rows] for column in pairs.columns[3:])
+    return _changes(numbers), (_changes(numbers >> code), numbers & (1 << code) - 1, marks, *values)
+
+
+def _numbered(pairs: pa.Table, known: int, codes: int) -> tuple[Ints, Any]:
+    """Number pairs in memory: rows by the hashes of users, of which the first `known` bits are equal, then codes.
 
     Both are integers: what is left of a hash and the number of a row, then the number of a user and a code.
     """
@@ -89,10 +109,7 @@ def _sorted(pairs: pa.Table, known: int, codes: int) -> tuple[Flags, Ints]:
     ):  # two users, and one hash, or what is left
         order = pc.sort_indices(pairs, sort_keys=[("h", "ascending"), ("u", "ascending")])
         begins = _begins(pairs, order)
-    numbers = np.cumsum(begins, dtype=np.int64) << code | pairs["code"].to_numpy()[order]
-    numbers.sort()
-    numbers = numbers[_changes(numbers)]
-    return _changes(numbers >> code), numbers & (1 << code) - 1
+    return np.cumsum(begins, dtype=np.int64) << code | pairs["code"].to_numpy()[order], order
 
 
 def _begins(pairs: pa.Table, order: Any) -> Flags:
@@ -116,7 +133,10 @@ def _parts(engine: "DuckDB", batches: Iterator[pa.RecordBatch], divided: int) ->
         if divided < _DIVISIONS:
             yield from _divided(engine, chain(held, batches), divided)
             return
-        held = pa.Table.from_batches(held).group_by(["h", "u", "code"]).aggregate([]).to_batches()  # each pair once
+        table = pa.Table.from_batches(held)
+        names, amounts = table.column_names, [(name, "sum") for name in table.column_names[3:]]
+        grouped = table.group_by(names[:3]).aggregate(amounts)  # each pair once
+        held = grouped.select([*names[:3], *(f"{name}_sum" for name, _ in amounts)]).rename_columns(names).to_batches()
         size = sum(batch.nbytes for batch in held)
         most = max(most, 2 * size)
     if held:

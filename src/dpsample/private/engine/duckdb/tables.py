@@ -3,13 +3,17 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 
+from dpsample.accounting.amounts import Amount
 from dpsample.errors import InvalidValue
 from dpsample.private.engine.columns import require_plain
 from dpsample.private.engine.duckdb.columns import (
+    amount_sql,
     frequency_faults,
     is_json,
     json_faults,
@@ -49,6 +53,8 @@ class Table:
     part: str | None = None  # condition that a row is in the part that is read
     chosen: str | None = None  # condition that a row is one of those that are read, in a part or not
     forget_more: Callable[[], None] = lambda: None  # lets go of what was put aside with it
+    amounts: tuple[Amount, ...] = ()
+    units: list[str] = field(default_factory=list)  # of a row's amounts: SQL of whole numbers
 
     @property
     def item(self) -> str:
@@ -75,8 +81,16 @@ class Table:
 
     @property
     def all_pairs(self) -> str:
-        """The pairs of checked rows, with repetitions: u, then k0, k1, ..."""
-        return self._checked([f"{self.user} AS u", *(f"{sql} AS k{i}" for i, sql in enumerate(self.keys))])
+        """The pairs of checked rows, with repetitions: u, then k0, k1, ..., and the units of amounts, a0, a1, ..."""
+        chosen = [f"{self.user} AS u", *(f"{sql} AS k{i}" for i, sql in enumerate(self.keys))]
+        return self._checked(
+            [*chosen, *(f"{sql} AS {n}" for sql, n in zip(self.units, self.amount_names, strict=True))]
+        )
+
+    @property
+    def amount_names(self) -> list[str]:
+        """The names of the units in `all_pairs`."""
+        return [f"a{i}" for i in range(len(self.units))]
 
     def _checked(self, chosen: list[str]) -> str:
         cases = [
@@ -160,9 +174,9 @@ class Tables:
         scan = called(lambda: FORMATS[format].scan(source, paths, self._engine))
         table = self._table(source, scan.origin, scan.objects, scan.form)
         table = replace(table, unseen=list(scan.checks), text=scan.size)
-        count = scan.rows
-        if count is not None and source.part is None:
-            table.size = lambda: int(self._engine.run(count)[0][0])
+        rows = scan.rows
+        if rows is not None and source.part is None:
+            table.size = lambda: int(self._engine.run(rows)[0][0])
         return table
 
     def _table(self, source: Source, origin: str, objects: Objects | None = None, form: Form = "typed") -> Table:
@@ -188,7 +202,13 @@ class Tables:
         if source.part is not None:
             place = source.columns.index(source.part.name)
             part = part_sql(source.part, f"c{place}", types[place], form)
-        return Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {}, part=part)
+        places = [None if a.column is None else source.columns.index(a.column) for a in source.amounts]
+        units = [
+            "1::BIGINT" if place is None else amount_sql(amount, f"c{place}", types[place], form)
+            for amount, place in zip(source.amounts, places, strict=True)
+        ]
+        made = Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {}, part=part)
+        return replace(made, amounts=source.amounts, units=units)
 
     def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
         chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(keys))
@@ -206,6 +226,7 @@ class Tables:
         keys = [f"c{i}" for i in range(len(source.key))]
         if source.user is not None:
             schema, batches = database.pairs()
+            places = count(len(keys) + 1)  # columns that are summed follow the user
             empty = pa.schema(list(zip(keys, database.types, strict=False))).empty_table()
             return Table(
                 origin=self._engine.name(),
@@ -214,6 +235,13 @@ class Tables:
                 user=f"c{len(keys)}",
                 drop_null=source.drop_null,
                 pending=(schema, batches),
+                amounts=source.amounts,
+                units=[
+                    "1::BIGINT"
+                    if amount.column is None
+                    else amount_sql(amount, f"c{next(places)}", duckdb.sqltypes.DOUBLE, "typed")
+                    for amount in source.amounts
+                ],
             )
         frequency, fault = f"c{len(keys)}", f"c{len(keys) + 1}"
         empty = pa.schema(list(zip(keys, database.types, strict=True))).empty_table()

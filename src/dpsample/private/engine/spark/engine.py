@@ -37,6 +37,9 @@ MESSAGES: Final = "message binary, rows bigint"
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _COALESCE = "spark.sql.adaptive.coalescePartitions.enabled"
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# whether what is kept on the workers is in fewer partitions too, where they are small: 200 would take 20 CPU seconds
+# for each kernel, however few the rows
+_KEPT = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 
 
 class Spark:
@@ -285,7 +288,8 @@ class Spark:
 
     def _named(self, what: str, work: Callable[[], _T], large: bool) -> _T:
         session = self.session()
-        settings = {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
+        settings = {_KEPT: "true"}
+        settings |= {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
         if large and session.conf.get(_BATCH) == "10000":  # the default of Spark
             settings[_BATCH] = "65536"
         before = {name: session.conf.get(name) for name in settings}

@@ -8,11 +8,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family, require_plain
-from dpsample.private.engine.errors import MARK, type_refusal
+from dpsample.private.engine.errors import MARK, amount_refusal, type_refusal
 from dpsample.private.engine.spark.errors import translated
 from dpsample.private.inputs import identity_of_uri, require_distinct
 from dpsample.private.source import Source
@@ -45,6 +46,8 @@ class Frame:
     drop_null: bool
     user: tuple[Any, T.DataType] | None = None  # a column, and its type
     part: Any | None = None  # a column: whether a row is in the part that is read; other rows are not in `data`
+    amounts: tuple[Amount, ...] = ()
+    units: tuple[Any, ...] = ()  # of a row's amounts: columns of whole numbers
 
     @property
     def names(self) -> list[str]:
@@ -77,6 +80,13 @@ class Frame:
         """The pairs of users and keys, with repetitions: u, k0, k1, ..."""
         assert self.user is not None
         return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named)
+
+    def amount_pairs(self) -> Any:
+        """The pairs with repetitions, marks of users, and the units of amounts: u, k0, k1, ..., mark, a0, a1, ..."""
+        assert self.user is not None
+        units = [column.alias(f"a{i}") for i, column in enumerate(self.units)]
+        marks = F.xxhash64(self.user[0]).alias("mark")
+        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named, marks, *units)
 
     def total(self) -> Any:
         """The number of elements, as the only row."""
@@ -163,6 +173,9 @@ def frame(source: Source, session: Any) -> Frame:
     if source.part is not None:
         part = _in_part(source.part, f"c{source.columns.index(source.part.name)}", fields[source.part.name])
         data = data.filter(part)
+    named = {name: f"c{i}" for i, name in enumerate(source.columns)}
+    one = F.lit(1).cast("bigint")
+    units = [one if a.column is None else _units(a, named[a.column], fields[a.column]) for a in source.amounts]
     return Frame(
         data,
         pa.schema([pa.field(name, kind) for name, (_, _, kind) in zip(source.key, keys, strict=True)]),
@@ -172,6 +185,8 @@ def frame(source: Source, session: Any) -> Frame:
         source.drop_null,
         user,
         part,
+        source.amounts,
+        tuple(units),
     )
 
 
@@ -260,6 +275,15 @@ def _in_part(part: Part, place: str, kind: T.DataType) -> Any:
     family = part_family(part, _PLAIN[kind.simpleString()])
     types = {"integer": "bigint", "date": "date", "boolean": "boolean"}
     return F.col(place) == F.lit(part.value).cast(types[family])
+
+
+def _units(amount: Amount, place: str, kind: T.DataType) -> Any:
+    """Return a row's amount in whole units, as a column; NULL, NaN and infinite values count 0."""
+    if not isinstance(kind, T.IntegralType | T.DecimalType | T.FloatType | T.DoubleType | T.BooleanType):
+        raise amount_refusal(str(amount.column), f"type {kind.simpleString().partition('<')[0]}")
+    number, most = F.col(place).cast("double"), float(amount.most_of_row)
+    within = F.least(F.greatest(number * F.lit(amount.scale) + F.lit(0.5), F.lit(-most)), F.lit(most))
+    return F.when(F.abs(number) < F.lit(float("inf")), F.floor(within)).otherwise(F.lit(0)).cast("bigint")
 
 
 def _frequency(name: str, place: str, kind: T.DataType) -> Any:

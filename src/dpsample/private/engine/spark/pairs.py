@@ -1,15 +1,16 @@
 """Users and their wanted keys: divided by user, sorted, kept on the workers, and read there by kernels."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample.accounting.amounts import Amount
 from dpsample.private.engine.spark.frames import Frame, small
-from dpsample.private.pairs import Kernel, of_complete_users
+from dpsample.private.pairs import Batch, Flags, Kernel, added_up, of_complete_users
 from dpsample.scheme.sampling import Ints
 
 Batches = Iterator[pa.RecordBatch]
@@ -19,17 +20,22 @@ def pairs_of(made: Frame, wanted: Any, keys: int) -> Any:
     """Find each user's wanted keys, once each: a DataFrame of numbers of users, within a partition, and positions.
 
     u, k0, k1, ... -> u, position, divided by u and sorted -> user, position, without repetition
+
+    With amounts, the mark of the user and each amount follow.
     """
-    found = made.all_pairs().join(small(wanted, keys), on=made.names).select("u", "position")
+    rows = made.amount_pairs() if made.amounts else made.all_pairs()
+    more = ["mark", *(f"a{i}" for i in range(len(made.amounts)))] if made.amounts else []
+    found = rows.join(small(wanted, keys), on=made.names).select("u", "position", *more)
     ordered = found.repartition("u").sortWithinPartitions("u", "position")
-    return ordered.mapInArrow(_number_users, "user long, position long")
+    kernel = _add_up(made.amounts) if made.amounts else _number_users
+    return ordered.mapInArrow(kernel, ", ".join(f"{name} long" for name in ("user", "position", *more)))
 
 
 def vectors_of(pairs: Any, kernel: Kernel) -> list[Ints]:
     """Return the vectors that a kernel makes of the partitions."""
 
     def apply_kernel(batches: Batches) -> Batches:
-        columns = ((batch.column(0).to_numpy(), batch.column(1).to_numpy()) for batch in batches)
+        columns = (tuple(column.to_numpy() for column in batch.columns) for batch in batches)
         vector = np.asarray(kernel(of_complete_users(columns)), "<i8")
         yield pa.record_batch({"vector": [zlib.compress(vector.tobytes(), 1)]})  # most of many numbers are small
 
@@ -38,16 +44,40 @@ def vectors_of(pairs: Any, kernel: Kernel) -> list[Ints]:
 
 
 def _number_users(batches: Batches) -> Batches:
-    held: pa.RecordBatch | None = None  # the last row
+    for numbers, first, batch in _numbered(batches):
+        yield pa.record_batch({"user": numbers[first], "position": batch.column(1).to_numpy()[first]})
+
+
+def _add_up(amounts: tuple[Amount, ...]) -> Callable[[Batches], Batches]:
+    """Return what numbers users, and adds up the amounts of each pair."""
+
+    def add_up(batches: Batches) -> Batches:
+        def rows() -> Iterator[tuple[Flags, Batch]]:
+            for numbers, first, batch in _numbered(batches):
+                positions, marks, *values = (column.to_numpy() for column in batch.columns[1:])
+                yield first, (numbers, positions, marks & 0xFFFFFFFF, *values)
+
+        for user, position, mark, *values in added_up(rows(), amounts):
+            columns = {f"a{i}": value for i, value in enumerate(values)}
+            yield pa.record_batch({"user": user, "position": position, "mark": mark, **columns})
+
+    return add_up
+
+
+def _numbered(batches: Batches) -> Iterator[tuple[Ints, Flags, pa.RecordBatch]]:
+    """Numbers of users, from 0 on, whether a row begins a pair, and the row, of rows that are sorted by pairs."""
+    last: pa.RecordBatch | None = None  # row
     number = -1
     for batch in batches:
         if not batch.num_rows:
             continue
-        if held is not None:
-            [batch] = pa.Table.from_batches([held, batch]).combine_chunks().to_batches()
-        users, positions = batch.column(0), batch.column(1).to_numpy()
-        begins = np.append(held is None, pc.not_equal(users[1:], users[:-1]).to_numpy(zero_copy_only=False))
-        kept = begins | np.append(held is None, positions[1:] != positions[:-1])
+        begins, positions = (_changes(batch.column(i), None if last is None else last.column(i)) for i in (0, 1))
         numbers = number + np.cumsum(begins)
-        yield pa.record_batch({"user": numbers[kept], "position": positions[kept]})
-        held, number = batch.slice(batch.num_rows - 1), int(numbers[-1])
+        yield numbers, begins | positions, batch
+        last, number = batch.slice(batch.num_rows - 1), int(numbers[-1])
+
+
+def _changes(column: pa.Array, before: pa.Array | None) -> Flags:
+    """Whether each value differs from the one before."""
+    first = True if before is None else column[0] != before[0]
+    return np.append(first, pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)).astype(bool)

@@ -1,0 +1,166 @@
+"""Amounts of users: sums of rows or of columns for each key that was discovered, beside the numbers of users.
+
+The weights of keys and the factors by which users are scaled down are those of the counts. An amount is at most 1 in
+units of its clip, so it makes no vector longer. For each amount there are three parts, each with its own noise:
+
+    sums     amounts, clipped, weighted and scaled down as users are       -> the estimates
+    clipped  what scaling down takes away, by groups of keys               -> the share that is put back
+    beyond   what amounts have beyond the clip, by sign                    -> by how much intervals are longer
+
+Sums are rounded to whole numbers by a threshold that follows from user and key alone, so that roundings cancel out; a
+user whose rounded vector would be too long is rounded toward zero (docs/theory.md, section 10).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from dpsample.accounting.amounts import LOOKED_AT, Amount, Clipped
+from dpsample.private.pairs import Kernel
+from dpsample.private.user_vectors import FINE, SCALE_BITS, Batches, Lost, Weighing, factors_of, starts_of
+from dpsample.scheme.sampling import Floats, Ints
+
+_APART = 0.5  # by how much the share of an amount may differ from that of users, relative to it
+_UNEVEN = 0.3  # by how much the share of a key may differ from that of its group, as for users
+_MARGIN = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True)
+class MeasuredAmount:
+    """Sums of an amount for each key, with errors and 95 % intervals, and the public record of its clipping."""
+
+    values: Floats
+    errors: Floats
+    lows: Floats
+    highs: Floats
+    record: Clipped
+
+
+def amount_sums(weighing: Weighing, amounts: Sequence[Amount]) -> Kernel:
+    """Sum all parts of all amounts: for each its sums, what was clipped, by groups, and what is beyond, by sign."""
+    head, weights, groups, clip = weighing.head, weighing.weights, weighing.groups, weighing.clip
+    squares, tail = np.where(head, 0, weights**2), weighing.tail
+    keys, keys_each = len(head), weighing.keys_each
+    edges = [0, keys, keys + clip.groups, keys + clip.groups + 2]
+
+    def kernel(batches: Batches) -> Ints:
+        totals = np.zeros((len(amounts), edges[-1]), np.int64)
+        for users, places, marks, *values in batches:
+            starts, sizes = starts_of(users)
+            factors = np.repeat(factors_of(np.add.reduceat(squares[places], starts), weighing.most), sizes)
+            scaled = np.where(head[places], weights[places] << SCALE_BITS, weights[places] * factors)
+            square = np.add.reduceat(tail[places], starts)
+            lost = np.repeat(_share_of_square(square, clip.square, clip.lost), sizes) * tail[places]
+            within = np.repeat(np.minimum(1 / keys_each, 1 / sizes), sizes)  # those of a user sum to at most 1
+            thresholds = thresholds_of(marks, places)
+            for total, amount, value in zip(totals, amounts, values, strict=True):
+                one = amount.whole
+                clipped = np.clip(value, -one, one)
+                added = rounded(scaled, clipped, one, thresholds, starts, sizes, weighing.length)
+                np.add.at(total[: edges[1]], places, added)
+                if clip.lost > 0:
+                    units = np.trunc(lost * clipped / one / clip.lost * (FINE - 1)).astype(np.int64)
+                    np.add.at(total[edges[1] : edges[2]], groups[places], units)
+                over = np.flatnonzero(value != clipped)
+                excess = np.minimum((np.abs(value[over]) / one - 1) / (LOOKED_AT - 1), 1.0)
+                units = np.floor(within[over] * excess * (FINE - 1)).astype(np.int64)
+                np.add.at(total[edges[2] :], (value[over] > 0).astype(np.int64), units)
+        return totals.reshape(-1)
+
+    return kernel
+
+
+def thresholds_of(marks: Ints, places: Ints) -> Ints:
+    """Return a number below 2**16 for each user and key, which follows from the user's mark and the key's position.
+
+    A user's threshold must not depend on other users: numbers of users in a batch would.
+    """
+    mixed = (marks.astype(np.uint64) << np.uint64(32) | places.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ mixed >> np.uint64(29)) * np.uint64(0xBF58476D1CE4E5B9)
+    return (mixed >> np.uint64(48)).astype(np.int64)
+
+
+def rounded(scaled: Ints, clipped: Ints, one: int, thresholds: Ints, starts: Ints, sizes: Ints, length: int) -> Ints:
+    """Return ``scaled / 2**16 * clipped / one``, rounded: squares of a user sum to at most length**2.
+
+    They are rounded down after a threshold below 1 is added; toward zero for users for whom that is too long.
+    """
+    whole = one << SCALE_BITS
+    product = scaled * clipped
+    added: Ints = (product + thresholds * one) // whole
+    long = np.repeat(np.add.reduceat(added**2, starts) > length**2, sizes)
+    if long.any():
+        added[long] = np.sign(product[long]) * (np.abs(product[long]) // whole)
+    return added
+
+
+def _share_of_square(squares: Floats, square: float, most: float) -> Floats:
+    """The share that clipping takes away from users with these squares of lengths, up to a loss of `most`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        taken = np.minimum((1 - np.sqrt(np.minimum(square / squares, 1))) * squares, most)
+        return np.where(squares > 0, taken / squares, 0.0)
+
+
+def estimated_amount(
+    amount: Amount,
+    weighing: Weighing,
+    kept: Floats,
+    errors: Floats,
+    lost: Lost,
+    beyond: Lost,
+    share: tuple[Floats, Floats],
+    users: Floats,
+) -> MeasuredAmount:
+    """Put back what scaling down took away, and make the intervals longer by what is beyond the clip.
+
+    `share` is that of users, by group, with its error. All is in units of the clip, until the end.
+    """
+    ratio, ratio_error, unexplained = _lost_ratio(weighing, kept, errors, lost, share)
+    groups, head = weighing.groups, weighing.head
+    of_key, its_error, apart = (np.where(head, 0.0, values[groups]) for values in (ratio, ratio_error, unexplained))
+    values = kept * (1 + of_key)
+    common = np.hypot(its_error, _UNEVEN * of_key * (1 + of_key))
+    errors = np.sqrt((errors * (1 + of_key)) ** 2 + (kept * common) ** 2 + (weighing.popularity * apart) ** 2)
+    unit = float(amount.clip)
+    # users with many keys are put back; no user has a negative number of rows
+    each = unit * (LOOKED_AT - 1) / (1 - weighing.over) / float(np.maximum(users, 1.0).sum())
+    below, above = (0.0 if amount.column is None else each), each
+    relative = [float(ratio_error[n] / (1 + ratio[n])) for n in weighing.present] + [0.0] * bool(head.any())
+    record = Clipped(
+        amount,
+        round(float(np.mean(of_key / (1 + of_key))), 6),
+        tuple(round(error, 6) for error in relative),
+        (_figures(below * beyond.values[0]), _figures(above * beyond.values[1])),
+        (_figures(below * beyond.noise), _figures(above * beyond.noise)),
+    )
+    values, errors = unit * values, unit * errors
+    down, up = (side.max(axis=1) for side in record.beyond_keys(users, values))
+    lows = values - down[0] - _MARGIN * np.sqrt(errors**2 + down[1] ** 2 + down[2] ** 2)
+    highs = values + up[0] + _MARGIN * np.sqrt(errors**2 + up[1] ** 2 + up[2] ** 2)
+    return MeasuredAmount(values, errors, lows, highs, record)
+
+
+def _lost_ratio(
+    weighing: Weighing, kept: Floats, errors: Floats, lost: Lost, share: tuple[Floats, Floats]
+) -> tuple[Floats, Floats, Floats]:
+    """What was lost over what was kept, by group, with its error, and what that does not explain for each user.
+
+    The ratio of users is the prior, from which that of an amount may differ by half. What was measured is combined with
+    it by precision: it tells much of amounts of one sign, and nothing of amounts that cancel out.
+    """
+    total, total_error = weighing.by_group(kept, errors)
+    before = share[0] / (1 - share[0])
+    spread = np.hypot(share[1] / (1 - share[0]) ** 2, _APART * before)
+    noise = lost.noise**2 + (before * total_error) ** 2
+    gain = spread**2 * total / np.maximum(spread**2 * total**2 + noise, 1e-300)
+    ratio = np.clip(before + gain * (lost.values - before * total), -0.25, 9.0)
+    left = np.maximum((lost.values - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
+    keys = np.bincount(weighing.groups[~weighing.head], minlength=weighing.clip.groups)
+    return ratio, spread * np.sqrt(np.clip(1 - gain * total, 0, 1)), np.sqrt(left) / np.maximum(keys, 1)
+
+
+def _figures(value: float) -> float:
+    """Four figures: more would say nothing."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,187 @@
+"""What one user adds to each part of the counts: vectors of whole numbers, whose lengths are bounded.
+
+The functions that make kernels return what is sent to where the pairs are. What they sum depends on each user's own
+rows, and on numbers that were published before (docs/theory.md, section 10).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsample.private.pairs import Batch
+from dpsample.scheme.sampling import Floats, Ints
+
+Batches = Iterator[Batch]
+Flags = NDArray[np.bool_]
+
+FINE = 1 << 30  # in which what is lost is added up
+SCALE_BITS = 16  # of the factor by which a vector is scaled down
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Where vectors are clipped: squares of lengths in units of 1 / n, what one user may lose, numbers of groups."""
+
+    square: float
+    longest: float
+    lost: float
+    groups: int
+
+
+@dataclass(frozen=True, eq=False)
+class Weighing:
+    """How users' vectors are weighted and scaled down, by the first counts of keys.
+
+    `length` is that of a vector, at most; `most` is what keys outside of the head have of its square.
+    """
+
+    popularity: Floats
+    head: Flags
+    weights: Ints
+    length: int
+    most: int
+    clip: Clip
+    groups: Ints
+    keys_each: float  # the most keys with which a user counts fully in what is beyond a clip
+    over: float  # the share of all pairs that is beyond these
+
+    @property
+    def tail(self) -> Floats:
+        """The weights 1 / n of the keys outside of the head, 0 in it."""
+        return np.where(self.head, 0.0, 1 / self.popularity)
+
+    @property
+    def present(self) -> list[int]:
+        """The groups that have keys."""
+        return [n for n in range(self.clip.groups) if (~self.head & (self.groups == n)).any()]
+
+    def by_group(self, values: Floats, errors: Floats) -> tuple[Floats, Floats]:
+        """Sum values of keys by group, weighted by 1 / n; and their errors."""
+        tail, groups = self.tail, self.clip.groups
+        squares = np.bincount(self.groups, (errors * tail) ** 2, groups)
+        return np.bincount(self.groups, values * tail, groups).astype(np.float64), np.sqrt(squares)
+
+
+@dataclass(frozen=True, eq=False)
+class Lost:
+    """What was lost, by groups or signs, and the deviation of its noise."""
+
+    values: Floats
+    noise: float
+
+
+def most_lost(square: float, longest: float) -> float:
+    """What clipping takes from the square of a user's length, at most, up to the longest."""
+    return (1 - math.sqrt(min(square / longest, 1.0))) * longest
+
+
+def head_of(popularity: Floats, keys_each: float) -> Flags:
+    """The most popular keys, as many as add up to a quarter of a typical user's length: these are never clipped."""
+    weights = 1 / popularity
+    order = np.argsort(weights, kind="stable")
+    within = np.cumsum(weights[order]) <= keys_each * float(np.median(weights)) / 4
+    within[-1] = False  # so that there are others
+    head = np.zeros(len(popularity), bool)
+    head[order[within]] = True
+    return head
+
+
+def groups_of(popularity: Floats, head: Flags, groups: int) -> Ints:
+    """The group of each key that is not in the head, by the logarithm of its popularity; 0 for those in the head."""
+    logs = np.log(popularity)
+    low, high = float(logs[~head].min()), float(logs[~head].max())
+    place = (logs - low) / max(high - low, 1e-9) * groups
+    return np.where(head, 0, np.clip(place, 0, groups - 1)).astype(np.int64)
+
+
+# ---- what is summed over users; sent to where the pairs are
+
+
+def users_by_keys(rows: int) -> Callable[[Batches], Ints]:
+    """Count users by their number m of keys: row ``(m - 1).bit_length()``. A user changes one number, by one."""
+
+    def kernel(batches: Batches) -> Ints:
+        counts = np.zeros(rows, np.int64)
+        for users, *_ in batches:
+            _, sizes = starts_of(users)
+            row = np.frexp((sizes - 1).astype(np.float64))[1]
+            counts += np.bincount(np.minimum(row, rows - 1), minlength=rows)
+        return counts
+
+    return kernel
+
+
+def users_by_length(weights: Floats, base: float, rows: int) -> Callable[[Batches], Ints]:
+    """Count users by the sum of the weights of their keys: row b has those up to ``base 2**b``; 0 is not counted."""
+    edges = base * 2.0 ** np.arange(rows - 1) * (1 + 1e-9)
+
+    def kernel(batches: Batches) -> Ints:
+        counts = np.zeros(rows, np.int64)
+        for users, keys, *_ in batches:
+            starts, _ = starts_of(users)
+            squares = np.add.reduceat(weights[keys], starts)
+            counts += np.bincount(np.searchsorted(edges, squares[squares > 0]), minlength=rows)
+        return counts
+
+    return kernel
+
+
+def weighted_counts(weights: Ints, head: Flags, most: int) -> Callable[[Batches], Ints]:
+    """Sum the weights of users' keys; those outside of the head are scaled down where their squares exceed `most`.
+
+    Whole numbers, rounded down: what one user adds has squares that sum to at most `most`, and those of the head.
+    """
+    squares = np.where(head, 0, weights**2)
+
+    def kernel(batches: Batches) -> Ints:
+        counts = np.zeros(len(weights), np.int64)
+        for users, keys, *_ in batches:
+            starts, sizes = starts_of(users)
+            factors = np.repeat(factors_of(np.add.reduceat(squares[keys], starts), most), sizes)
+            added = np.where(head[keys], weights[keys], weights[keys] * factors >> SCALE_BITS)
+            np.add.at(counts, keys, added)
+        return counts
+
+    return kernel
+
+
+def lost_by_groups(weights: Floats, clip: Clip, groups: Ints) -> Callable[[Batches], Ints]:
+    """Sum what clipping takes away of users' squares, by groups of keys, in fine units of what one user may lose.
+
+    The numbers of one user are not negative, and sum to at most `FINE`.
+    """
+    count, most = clip.groups, max(clip.lost, 1e-300)
+
+    def kernel(batches: Batches) -> Ints:
+        lost = np.zeros(count, np.int64)
+        for users, keys, *_ in batches:
+            starts, sizes = starts_of(users)
+            squares = np.add.reduceat(weights[keys], starts)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                taken = np.minimum((1 - np.sqrt(np.minimum(clip.square / squares, 1))) * squares, clip.lost)
+                shares = np.where(squares > 0, taken / squares, 0.0)
+            units = np.floor(weights[keys] * np.repeat(shares, sizes) / most * (FINE - 1))
+            np.add.at(lost, groups[keys], units.astype(np.int64))
+        return lost
+
+    return kernel
+
+
+def starts_of(users: Ints) -> tuple[NDArray[np.intp], Ints]:
+    """Where each user begins, and with how many rows."""
+    starts = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
+    return starts, np.diff(np.append(starts, len(users)))
+
+
+def factors_of(squares: Ints, most: int) -> Ints:
+    """The largest whole numbers f, up to 2**16, with ``f**2 squares <= most 2**32``."""
+    limit, one = most << 2 * SCALE_BITS, 1 << SCALE_BITS
+    factors = np.full(len(squares), one, np.int64)
+    long = np.flatnonzero(squares > most)
+    found = np.sqrt(limit / squares[long]).astype(np.int64)
+    found -= found * found * squares[long] > limit
+    factors[long] = found
+    return factors
