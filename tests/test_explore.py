@@ -15,6 +15,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -31,6 +32,7 @@ from dpsample.cli import cli
 from dpsample.cli.explore import ONE_THREAD
 from dpsample.comparison.reporting_curve import curve
 from dpsample.planning.explore import Choices, Explorer, Place, Server
+from dpsample.planning.explore.choices import SAMPLING
 from dpsample.planning.explore.page import page
 from dpsample.planning.explore.state import LINES, PARTS
 from dpsample.planning.forecast import forecast
@@ -92,7 +94,14 @@ def get(server: Server) -> Get:
 
 
 def asked(place: Place, **changes: object) -> str:
-    return urlencode({**place._asdict(), **changes})
+    return urlencode({**place.texts(), **changes})
+
+
+def placed(choices: Choices, epsilon: int, delta: int, how: int, tau: int, size: int, users: int) -> Place:
+    """The place at these positions of the sliders."""
+    schemes = [f"{scheme} {by}".strip() for scheme, by in SAMPLING.values()]
+    found = choices.epsilon[epsilon], choices.delta[delta], schemes[how], choices.tau[tau], choices.size[size]
+    return choices.relevant(Place(*found, choices.users[users]))
 
 
 # choices
@@ -101,17 +110,17 @@ def asked(place: Place, **changes: object) -> str:
 def test_sliders_stand_at_the_numbers_they_show() -> None:
     choices = explorer().choices
     labels = choices.labels()
-    for name, most in (("epsilon", "10"), ("delta", "0.001"), ("tau", "1"), ("size", "10,000"), ("users", "200")):
+    for name, most in (("epsilon", "10"), ("delta", "0.001"), ("tau", "1"), ("size", "10000"), ("users", "200")):
         assert labels[name][-1] == most
         numbers = getattr(choices, name)[1:]
         assert list(numbers) == sorted(set(numbers))
-    place = choices.place(2, 3, 2, 0, 4, 1)
+    place = placed(choices, 2, 3, 2, 0, 4, 1)
     setting = choices.setting(place)
     assert setting.privacy == Privacy(labels["epsilon"][2], labels["delta"][3])
     assert (setting.size, setting.max_keys_per_user) == (SampleSize(int(labels["size"][4]), "ppswor"), 2)
-    assert choices.setting(choices.place(0, 0, 3, 5, 0, 0)).sampling == Priority(labels["tau"][5])
-    assert choices.setting(choices.place(0, 0, 1, 5, 0, 0)).sampling == Ppswor(labels["tau"][5])
-    assert choices.setting(choices.place(0, 0, 0, 5, 0, 0)).sampling == KeepAll()
+    assert choices.setting(placed(choices, 0, 0, 3, 5, 0, 0)).sampling == Priority(labels["tau"][5])
+    assert choices.setting(placed(choices, 0, 0, 1, 5, 0, 0)).sampling == Ppswor(labels["tau"][5])
+    assert choices.setting(placed(choices, 0, 0, 0, 5, 0, 0)).sampling == KeepAll()
 
 
 def test_what_is_asked_for_is_where_they_stand_at_first() -> None:
@@ -127,17 +136,27 @@ def test_what_is_asked_for_is_where_they_stand_at_first() -> None:
 
 def test_places_nearby_are_places_and_the_next_step_is_among_them() -> None:
     choices = explorer().choices
-    start = choices.place(*choices.start)
-    for before, place in [(start, start), (start, start._replace(delta=start.delta - 1)), (start, Place(*[0] * 6))]:
+    start = choices.relevant(choices.start)
+    below = choices.delta[choices.delta.index(start.delta) - 1]
+    typed = start._replace(epsilon=Fraction("0.7"))
+    for before, place in [(start, start), (start, start._replace(delta=below)), (start, typed)]:
         near = list(choices.nearby(place, before))
         assert len(set(near)) == len(near)
-        assert all(choices.place(*each) == each for each in near)
+        assert all(choices.place(**each.texts()) == each for each in near)
         for name in ("epsilon", "delta", "users"):
-            assert place._replace(**{name: getattr(place, name) + 1}) in near
-            every = {place._replace(**{name: at}) for at in range(len(getattr(choices, name)))}
+            every = {place._replace(**{name: value}) for value in getattr(choices, name)}
             assert every <= {place, *near}
-    onward = start._replace(delta=start.delta - 1)
-    assert next(choices.nearby(onward, start)) == start._replace(delta=start.delta - 2)
+    onward = start._replace(delta=below)
+    assert next(choices.nearby(onward, start)).delta == choices.delta[choices.delta.index(below) - 1]
+    assert {place.epsilon for place in list(choices.nearby(typed, start))[:2]} == {Fraction("0.6"), Fraction("0.8")}
+
+
+@pytest.mark.parametrize("typed", ["0.7", "0.05", "10", "7e-1", "1/3", " 0.7 ", "0.123456789"])
+def test_a_number_that_is_typed_is_used_exactly(typed: str) -> None:
+    choices = explorer().choices
+    place = choices.place(**{**choices.start.texts(), "epsilon": typed})
+    assert choices.setting(place).privacy.epsilon == Fraction(typed)
+    assert choices.place(**place.texts()) == place
 
 
 # answers
@@ -153,7 +172,7 @@ def number(text: str) -> float:
 @pytest.mark.parametrize("users", [0, 1])
 def test_every_number_is_the_librarys(how: int, users: int) -> None:
     made = explorer()
-    place = made.choices.place(20, 15, how, 10, 8, users)
+    place = placed(made.choices, 20, 15, how, 10, 8, users)
     setting = made.choices.setting(place)
     found = forecast(ZIPF, setting, 0.1, quick=True)
     seen, errors, others = (made.answer(part, place) for part in PARTS)
@@ -186,7 +205,7 @@ def test_every_number_is_the_librarys(how: int, users: int) -> None:
 
 def test_there_are_errors_however_small_epsilon_is() -> None:
     made = explorer()
-    place = made.choices.place(0, 0, 0, 0, 0, 2)  # 200 keys share an epsilon of 0.05
+    place = placed(made.choices, 0, 0, 0, 0, 0, 2)  # 200 keys share an epsilon of 0.05
     values = made.answer("errors", place)["values"]
     # no key is seen: all is missed, a selection's own elements included
     squares = sum(n * i**2 for i, n in zip(ZIPF.values.tolist(), ZIPF.keys.tolist(), strict=True))
@@ -298,18 +317,10 @@ def test_it_listens_on_this_machine_only(server: Server) -> None:
 
 def test_bad_questions_are_refused_in_one_line(server: Server, get: Get) -> None:
     start = server.explorer.choices.start
+    sampled = start._replace(how="ppswor size")
     bad = [
         "",
         "epsilon=1",
-        asked(start, epsilon=-1),
-        asked(start, epsilon=25),
-        asked(start, how=5),
-        asked(start, users=3),
-        asked(start, delta="1.0"),
-        asked(start, delta="x"),
-        asked(start, delta="٣"),
-        asked(start, delta="9" * 20),
-        asked(start, delta=""),
         f"{asked(start)}&epsilon=1",
         f"{asked(start)}&more=1",
         asked(start).replace("epsilon", "Epsilon"),
@@ -318,7 +329,25 @@ def test_bad_questions_are_refused_in_one_line(server: Server, get: Get) -> None
     for query in bad:
         for part in PARTS:
             status, text, _ = get(f"/{server.token}/{part}?{query}")
-            assert (status, text) == (400, "the page has no such positions; load it again\n"), query
+            assert (status, text) == (400, "the page has no such setting; load it again\n"), query
+    wrong = {
+        asked(start, epsilon="-1"): "epsilon is a number from 0.05 to 10",
+        asked(start, epsilon="10.1"): "epsilon is a number from 0.05 to 10",
+        asked(start, epsilon="0,7"): "epsilon is a number from 0.05 to 10",
+        asked(start, delta="x"): "delta is a number from 1e-12 to 0.001",
+        asked(start, delta="1/0"): "delta is a number",
+        asked(start, delta="1e-999999999"): "delta is a number",
+        asked(start, delta="0." + "0" * 50 + "1"): "delta is a number",
+        asked(start, delta=""): "delta is a number",
+        asked(sampled, size="1.5"): "sample size is a whole number from 1 to 10000",
+        asked(sampled, size="0"): "sample size is a whole number from 1 to 10000",
+        asked(start, how="some"): "a sampling is one of the page's",
+        asked(start, users="3"): "keys per user are those of the slider",
+    }
+    for query, rule in wrong.items():
+        status, text, _ = get(f"/{server.token}/seen?{query}")
+        assert status == 200, query
+        assert json.loads(text)["refused"].startswith(rule), query
 
 
 def test_what_goes_wrong_shows_nothing(
@@ -458,7 +487,7 @@ def test_as_a_user_runs_it(clicks: Path) -> None:
         assert text.count("NOT PRIVATE: this is computed") == 2
         assert "<title>NOT PRIVATE" in text
         assert "page 7" not in text
-        with urlopen(f"{address}seen?{asked(Place(5, 5, 0, 0, 0, 1))}") as reply:
+        with urlopen(f"{address}seen?epsilon=1&delta=1e-6&how=all&tau=&size=&users=5") as reply:
             assert "keys with 500 elements" in json.load(reply)["words"]["data"]  # 100 users keep 5 keys each
         process.send_signal(signal.SIGINT)
         told, errors = process.communicate(timeout=60)

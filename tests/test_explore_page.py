@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,13 @@ import pytest
 import dpsample
 from browser import PHONE, Tab, accessibility_problems, drawn, opened, scrolls_sideways
 from dpsample import Ppswor, Privacy, Source
+from dpsample.exact import text
 from dpsample.planning.explore import Choices, Explorer, Place, Server
 from dpsample.planning.forecast import forecast
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import PRIVATE
 from dpsample.private.count import count_frequencies
-from test_explore import ZIPF, explorer, number, serving
+from test_explore import ZIPF, explorer, number, placed, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -92,9 +94,10 @@ def test_numbers_follow_the_sliders_and_are_the_librarys(browser: Browser, serve
         tab.page.focus("#epsilon")
         for _ in range(3):
             tab.page.keyboard.press("ArrowRight")
-        expect(tab, choices.setting(start._replace(epsilon=start.epsilon + 3)))
-        label = choices.labels()["epsilon"][start.epsilon + 3]
-        assert tab.page.text_content("#value-epsilon") == label
+        third = choices.epsilon[choices.epsilon.index(start.epsilon) + 3]
+        expect(tab, choices.setting(start._replace(epsilon=third)))
+        label = text(third)
+        assert tab.page.input_value("#value-epsilon") == label
         assert tab.page.get_attribute("#epsilon", "aria-valuetext") == label
         assert not tab.page.is_visible("#tau")
         tab.page.select_option("#how", label="ppswor, by tau")
@@ -105,7 +108,7 @@ def test_numbers_follow_the_sliders_and_are_the_librarys(browser: Browser, serve
         assert "sampled with probability" in str(tab.page.text_content("#say-sampling"))
         tab.page.select_option("#how", label="priority, by sample size")
         put(tab, size=7, users=1)
-        expect(tab, choices.setting(Place(9, 12, 4, 0, 7, 1)))
+        expect(tab, choices.setting(placed(choices, 9, 12, 4, 0, 7, 1)))
         assert "one user" in str(tab.page.text_content("#say-epsilon"))
         assert tab.page.is_visible("#size")
         assert not tab.page.is_visible("#tau")
@@ -135,7 +138,7 @@ def test_an_older_answer_never_replaces_a_newer_one(
 
     def slow(part: str, place: Place) -> dict[str, Any]:
         found = answer(part, place)
-        if part == "errors" and place.epsilon == 5:
+        if part == "errors" and place.epsilon == server.explorer.choices.epsilon[5]:
             reached.set()
             wait.wait(60)
         return found
@@ -150,7 +153,49 @@ def test_an_older_answer_never_replaces_a_newer_one(
         put(tab, epsilon=16)
         tab.page.wait_for_function("() => document.body.dataset.seen === document.body.dataset.asked")
         wait.set()
-        expect(tab, server.explorer.choices.setting(server.explorer.choices.start._replace(epsilon=16)))
+        choices = server.explorer.choices
+        expect(tab, choices.setting(choices.start._replace(epsilon=choices.epsilon[16])))
+
+
+def test_a_number_can_be_typed_and_the_address_restores_it(browser: Browser, server: Server) -> None:
+    choices = server.explorer.choices
+    typed = choices.start._replace(epsilon=Fraction("0.7"), how="ppswor tau", tau=Fraction("0.03"))
+    with opening(browser, server) as tab:
+        tab.page.select_option("#how", label="ppswor, by tau")
+        tab.page.fill("#value-tau", "0.03")
+        tab.page.fill("#value-epsilon", " 0.7")
+        tab.page.keyboard.press("Enter")
+        expect(tab, choices.setting(typed))
+        assert "--epsilon 0.7" in str(tab.page.text_content("#command"))
+        assert choices.epsilon[int(tab.page.input_value("#epsilon"))] == Fraction("0.6")  # the one below
+        tab.page.wait_for_function("() => location.hash.includes('epsilon=0.7')")
+        tab.page.reload()
+        expect(tab, choices.setting(typed))
+        assert (tab.page.input_value("#value-epsilon"), tab.page.input_value("#value-tau")) == ("0.7", "0.03")
+        tab.page.focus(".skip")
+        tab.page.keyboard.press("Enter")  # a link within the page is no other setting
+        tab.page.wait_for_function("() => location.hash.includes('epsilon=0.7')")
+        expect(tab, choices.setting(typed))
+        tab.page.evaluate("() => { location.hash = 'epsilon=2'; }")
+        tab.page.wait_for_function("() => document.getElementById('value-epsilon').value === '2'")
+        expect(tab, choices.setting(choices.start._replace(epsilon=Fraction(2))))
+        tab.page.fill("#value-epsilon", "77")
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_function("() => document.getElementById('trouble').textContent.includes('from 0.05 to 10')")
+        assert tab.page.text_content("#command") == ""
+
+
+@pytest.mark.parametrize("size", [(1280, 900), PHONE], ids=["desktop", "phone"])
+def test_sliders_stay_in_sight(size: tuple[int, int], browser: Browser, server: Server) -> None:
+    with opening(browser, server, size=size) as tab:
+        settled(tab)
+        tab.page.evaluate("() => window.scrollTo(0, document.getElementById('others').offsetTop)")
+        box = tab.page.locator("#epsilon").bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] < size[1] / 4
+        form = tab.page.locator("#setting form").bounding_box()
+        assert form is not None
+        assert size == (1280, 900) or form["height"] < size[1] / 3  # the numbers are in sight as well
 
 
 def test_what_is_copied_runs(browser: Browser, tmp_path: Path) -> None:

@@ -1,28 +1,48 @@
-// Shows what Python answers for the positions of the sliders. Nothing is computed here.
-const { start, labels, by, parts } = window.dpsample.data("choices");
+// Shows what Python answers for a setting. Nothing is computed here.
+const { start, labels, parts } = window.dpsample.data("choices");
 const at = (id) => document.getElementById(id);
 const sliders = Object.keys(labels).map(at).filter(Boolean);
-const controls = [...sliders, at("how")];
 
-// An answer is requested in parts, the quick one first. Each part has one request at a time, always for the newest
-// positions. While the sliders move on, only the first part is shown, and always a newer one than before.
-let newest = 0;
-const busy = {};
+// The setting, as texts. It is also in the address, after the #, so that a link or a reload restores it.
+let setting;
 
-function place() {
-  const positions = { ...start };
-  for (const control of controls) positions[control.id] = control.value;
-  return new URLSearchParams(positions);
+function restore() {
+  const given = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => name in start);
+  if (setting && !given.length) return address(); // a link within the page
+  setting = { ...start, ...Object.fromEntries(given) };
+  at("how").value = setting.how;
+  sliders.forEach(slide);
+  moved();
+}
+
+let addressing;
+function address() { // once a move has ended: browsers allow few changes a second
+  clearTimeout(addressing);
+  addressing = setTimeout(() => history.replaceState(null, "", `#${new URLSearchParams(setting)}`), 300);
+}
+
+function slide(slider) { // to the position of its number, or the one below
+  const value = Number(setting[slider.id]), numbers = labels[slider.id].map(Number);
+  const position = labels[slider.id].indexOf(setting[slider.id]);
+  slider.value = position >= 0 ? position : Math.max(0, numbers.findLastIndex((number) => number <= value));
 }
 
 function label() {
   for (const slider of sliders) {
-    const text = labels[slider.id][slider.value];
-    at(`value-${slider.id}`).textContent = text;
+    const text = setting[slider.id], place = at(`value-${slider.id}`);
+    if (place.tagName === "OUTPUT") place.textContent = text;
+    else place.value = text;
     slider.setAttribute("aria-valuetext", text);
-    if (slider.id === "tau" || slider.id === "size") slider.parentElement.hidden = by[at("how").value] !== slider.id;
+    if (slider.id === "tau" || slider.id === "size") slider.parentElement.hidden = by() !== slider.id;
   }
 }
+
+const by = () => at("how").selectedOptions[0]?.dataset.by;
+
+// An answer is requested in parts, the quick one first. Each part has one request at a time, always for the newest
+// setting. While the sliders move on, only the first part is shown, and always a newer one than before.
+let newest = 0;
+const busy = {};
 
 async function ask(part) {
   if (busy[part]) return;
@@ -30,7 +50,7 @@ async function ask(part) {
   const move = newest;
   let answer;
   try {
-    const reply = await fetch(`${part}?${place()}`, { cache: "no-store", credentials: "omit", redirect: "error" });
+    const reply = await fetch(`${part}?${new URLSearchParams(setting)}`, { cache: "no-store", credentials: "omit", redirect: "error" });
     answer = reply.ok ? await reply.json() : { refused: (await reply.text()).trim() };
   } catch {
     answer = { refused: "The server has stopped. Start it again with: dpsample explore" };
@@ -38,7 +58,7 @@ async function ask(part) {
   busy[part] = false;
   at("trouble").textContent = answer.refused ?? "";
   const good = answer.refused === undefined, next = parts[parts.indexOf(part) + 1];
-  if (!good) { // nothing that is shown belongs to these positions
+  if (!good) { // nothing that is shown belongs to this setting
     for (const fact of document.querySelectorAll("#numbers dd")) fact.classList.add("waiting");
     for (const name of ["command", "python"]) at(name).textContent = "";
   }
@@ -133,7 +153,23 @@ function moved() {
   label();
   ask(parts[0]);
 }
-for (const control of controls) control.addEventListener("input", moved);
+
+function change(name, text) {
+  setting[name] = text;
+  moved();
+  address();
+}
+
+at("how").addEventListener("input", () => change("how", at("how").value));
+for (const slider of sliders) {
+  slider.addEventListener("input", () => change(slider.id, labels[slider.id][slider.value]));
+  at(`value-${slider.id}`).addEventListener("change", (event) => {
+    setting[slider.id] = event.target.value.trim();
+    slide(slider);
+    change(slider.id, setting[slider.id]);
+  });
+}
+addEventListener("hashchange", restore);
 document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
 
 for (const button of document.querySelectorAll("[data-copies]")) {
@@ -150,4 +186,4 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   });
 }
 
-moved();
+restore();

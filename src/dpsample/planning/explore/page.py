@@ -6,18 +6,12 @@ from importlib.resources import files
 
 from dpsample import __version__
 from dpsample.comparison.reporting_curve import PWS
-from dpsample.planning.explore.choices import SAMPLING, Choices
+from dpsample.planning.explore.choices import NAMES, SAMPLING, Choices
 from dpsample.planning.explore.state import PARTS, Explorer
 from dpsample.planning.text import COLUMNS, EVENTS, KEY, METHODS, UNCOVERED, USER, columns
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 
-_SLIDERS = {
-    "epsilon": "Epsilon",
-    "delta": "Delta",
-    "tau": "Tau",
-    "size": "Sample size",
-    "users": "Keys per user",
-}
+_EXPLAINED = ("epsilon", "delta", "sampling", "users")  # in words, below the sliders
 _FACTS = {
     "keys": "keys reported",
     "elements": "of elements covered",
@@ -42,7 +36,7 @@ def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document
             ),
             tag(
                 "main",
-                tag("section", tag("h2", "Setting"), _controls(explorer.choices), id="setting"),
+                tag("section", tag("h2", "Setting"), _controls(explorer.choices), _words(), id="setting"),
                 tag("section", tag("h2", "What is to be expected"), _numbers(share), id="numbers"),
                 tag("section", tag("h2", "How likely a key is to be reported"), _curve(), id="curve"),
                 tag("section", tag("h2", "Next to other methods"), _methods(share), id="others"),
@@ -58,59 +52,44 @@ def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document
             ),
         ]
     )
-    data = {"start": explorer.choices.start._asdict(), "labels": explorer.choices.labels(), "by": _by(), "parts": PARTS}
+    choices = explorer.choices
+    data = {"start": choices.start.texts(), "labels": choices.labels(), "parts": PARTS}
     title = f"{'NOT PRIVATE: ' if notice else ''}What would a release contain?"
     return Document(title, body, {"choices": data}, {}, [_own("explore.js")], [_own("explore.css")], True, True)
 
 
-def _by() -> list[str]:
-    """The slider of each entry of `SAMPLING`, if any."""
-    return [by for _, by in SAMPLING.values()]
-
-
 def _controls(choices: Choices) -> Markup:
-    sliders = {name: _slider(name, len(getattr(choices, name)), getattr(choices.start, name)) for name in _SLIDERS}
-    options = [tag("option", name, value=n, selected=n == choices.start.how) for n, name in enumerate(SAMPLING)]
+    options = [
+        tag("option", label, value=f"{scheme} {by}".strip(), data_by=by) for label, (scheme, by) in SAMPLING.items()
+    ]
     how = tag(
         "div", tag("label", "Sampling", for_="how"), tag("select", *options, id="how", autocomplete="off"), class_="one"
     )
-    users = sliders["users"] if len(choices.users) > 1 else ""
-    return tag(
-        "form",
-        sliders["epsilon"],
-        sliders["delta"],
-        how,
-        sliders["tau"],
-        sliders["size"],
-        tag("p", id="say-sampling", class_="quiet"),
-        users,
-        "" if users else tag("p", id="say-users", class_="quiet"),
-        tag("p", id="trouble", role="alert", class_="bad"),
-        autocomplete="off",
-    )
+    names = ["epsilon", "delta", "", "tau", "size", *(["users"] if len(choices.users) > 1 else [])]
+    sliders = [_slider(name, len(getattr(choices, name))) if name else how for name in names]
+    return tag("form", *sliders, tag("p", id="trouble", role="alert", class_="bad"), autocomplete="off")
 
 
-def _slider(name: str, places: int, start: int) -> Markup:
-    explained = name in ("epsilon", "delta", "users")
+def _slider(name: str, places: int) -> Markup:
+    """A slider, and a field in which its number can be typed; keys per user are counted for those of the slider."""
+    described = f"say-{name}" if name in _EXPLAINED else "say-sampling"
+    typed = tag(
+        "input", type="text", id=f"value-{name}", aria_label=f"{NAMES[name]}, typed", size=8, maxlength=40,
+        inputmode="text", autocomplete="off", spellcheck="false",
+    )  # fmt: skip
     return tag(
         "div",
-        tag("label", _SLIDERS[name], for_=name),
-        tag("output", id=f"value-{name}", for_=name, aria_hidden="true"),
-        tag(
-            "input",
-            type="range",
-            id=name,
-            min=0,
-            max=places - 1,
-            step=1,
-            value=start,
-            autocomplete="off",
-            aria_describedby=f"say-{name}" if explained else "say-sampling",
-        ),
-        tag("p", id=f"say-{name}", class_="quiet") if explained else "",
+        tag("label", NAMES[name], for_=name),
+        tag("output", id=f"value-{name}", for_=name, aria_hidden="true") if name == "users" else typed,
+        tag("input", type="range", id=name, max=places - 1, autocomplete="off", aria_describedby=described),
         class_="one",
         hidden=name in ("tau", "size"),
     )
+
+
+def _words() -> Markup:
+    """Empty places for what the setting means."""
+    return tag("div", *(tag("p", id=f"say-{name}", class_="quiet") for name in _EXPLAINED), id="meaning")
 
 
 def _numbers(share: float) -> Markup:

@@ -94,25 +94,18 @@ class _Handler(BaseHTTPRequestHandler):
             if name not in PARTS:
                 return self._refuse(HTTPStatus.NOT_FOUND)
             try:
-                place = self._place(url.query)
-            except (InvalidValue, ValueError):
-                return self._refuse(HTTPStatus.BAD_REQUEST, "the page has no such positions; load it again")
-            answer = json.dumps(server.explorer.answer(name, place), allow_nan=False).encode()
+                place = server.explorer.choices.place(**_texts(url.query))
+                answer = server.explorer.answer(name, place)
+            except InvalidValue as error:
+                answer = {"refused": str(error)}
+            except ValueError:
+                return self._refuse(HTTPStatus.BAD_REQUEST, "the page has no such setting; load it again")
+            content = json.dumps(answer, allow_nan=False).encode()
         except OSError:
             raise
         except Exception:  # messages of other libraries may show data
             return self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "this could not be computed")
-        return self._send(HTTPStatus.OK, answer, "application/json")
-
-    def _place(self, query: str) -> Place:
-        """Read the positions of the sliders: each of them once, a whole number in plain digits."""
-        pairs = parse_qsl(query, strict_parsing=True, max_num_fields=len(Place._fields))
-        positions = dict(pairs)
-        if len(pairs) != len(Place._fields) or {*positions} != {*Place._fields}:
-            raise ValueError
-        if not all(value.isascii() and value.isdigit() and len(value) < 5 for value in positions.values()):
-            raise ValueError
-        return self.server.explorer.choices.place(*(int(positions[name]) for name in Place._fields))
+        return self._send(HTTPStatus.OK, content, "application/json")
 
     def _refuse(self, status: HTTPStatus, words: str = "") -> None:
         self._send(status, f"{words or status.phrase.lower()}\n".encode(), "text/plain")
@@ -135,3 +128,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Write no log: it would show the token."""
+
+
+def _texts(query: str) -> dict[str, str]:
+    """Read a setting: each of its parts once."""
+    pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True, max_num_fields=len(Place._fields))
+    texts = dict(pairs)
+    if len(pairs) != len(Place._fields) or {*texts} != {*Place._fields}:
+        raise ValueError
+    return texts

@@ -54,7 +54,7 @@ class Explorer:
         self._one = threading.Lock()
         self._requested = threading.Event()
         self._ended = False
-        self._place = self._before = choices.place(*choices.start)
+        self._place = self._before = choices.relevant(choices.start)
         self._when = time.monotonic()
 
     def prepare(self) -> None:
@@ -64,7 +64,7 @@ class Explorer:
 
     def answer(self, part: str, place: Place) -> dict[str, Any]:
         """Return one part of what is shown at a place, or why its setting is refused."""
-        self._when, place = time.monotonic(), self.choices.place(*place)
+        self._when, place = time.monotonic(), self.choices.relevant(place)
         if place != self._place:
             self._before, self._place = self._place, place
         try:
