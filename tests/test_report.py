@@ -36,11 +36,10 @@ from dpsample.accounting.proof import Proof
 from dpsample.cli import cli
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
-from dpsample.exact import shown_number
 from dpsample.presentation.charts import DARK, LIGHT, STYLES
 from dpsample.presentation.explain import Strength
 from dpsample.presentation.pages import Document, Markup, tag
-from dpsample.presentation.report import content_of, display, make_report
+from dpsample.presentation.report import Statement, content_of, display, make_report
 from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
 from dpsample.release.terms import Terms
@@ -166,7 +165,7 @@ def test_users_sizes_totals_and_ledgers_are_told(users: Release) -> None:
     for part in (users.terms.keys_privacy.epsilon, users.terms.size.weights.epsilon, users.total.epsilon):
         assert f" {dpsample.exact.text(part)} " in text
     other = users.other()
-    assert f"95 %: {shown_number(other.low)} to {shown_number(other.high)}" in text
+    assert f"95 %: {math.floor(other.low):,} to {math.ceil(other.high):,}" in text
     assert f"{users.total.value:,}" in text
     assert str(users.terms.ledger) in text
     assert "proved" in text
@@ -234,13 +233,14 @@ def test_the_search_has_the_numbers_of_each_key() -> None:
     found = data(make_report(release).html, "keys")
     places = [n for n, run in enumerate(found["runs"]) for _ in range(run)]
     every = dict(release.each_key())
-    tokens = dict(zip(release.table["word"].to_pylist(), release.table["token"].to_pylist(), strict=True))
     assert sorted(found["keys"][0]) == release.table["word"].to_pylist()
     for key, place in zip(found["keys"][0], places, strict=True):
-        assert found["tokens"][place] == tokens[key]
-        for name in ("value", "low", "high"):
-            assert shown_number(found[name][place]) == shown_number(getattr(every[key], name))
-    values = [found["value"][place] for place in places]
+        low, value, high = (int(found[name][place].replace(",", "")) for name in ("low", "value", "high"))
+        e = every[key]
+        assert low <= e.low < low + 1
+        assert high - 1 < e.high <= high
+        assert abs(value - e.value) <= 0.5
+    values = [int(found["value"][place].replace(",", "")) for place in places]
     assert values == sorted(values, reverse=True)
 
 
@@ -256,6 +256,29 @@ def test_a_large_release_shows_the_most_frequent_keys_and_says_so(monkeypatch: p
     assert max(left.values()) <= min(every[key].value for key in shown)
     monkeypatch.setattr(report_content, "_BYTES", 400)
     assert 0 < len(content_of(release).listing) < 50
+
+
+def test_the_publisher_states_title_description_date_and_contact() -> None:
+    about = "Of <2025>,\nwithout staff.\n\n \nSecond."
+    release = words(5)
+    page = release.report(title="Q & A", about=about, contact="a.b+c@d.org", date=datetime.date(2026, 11, 16)).html
+    assert "<title>Q &amp; A</title>" in page
+    assert "<p>Of &lt;2025&gt;, without staff.</p><p>Second.</p>" in page
+    assert "<time>2026-11-16</time>" in page
+    assert '<a href="mailto:a.b+c@d.org" rel="noreferrer">a.b+c@d.org</a>' in page
+    assert "Contact: javascript:a<" in release.report(contact="javascript:a").html
+    assert not re.search("Published|Contact", seen(release.report().html))
+    for wrong in ({"date": "16.11.2026"}, {"date": "2026-13-01"}, {"about": ""}, {"title": " "}, {"contact": 5}):
+        with refused("is a"):
+            release.report(**wrong)
+
+
+def test_a_page_has_no_words_of_the_interface() -> None:
+    """Where it is not about commands: the names of options and arguments mean nothing to its readers."""
+    release = words(40)
+    assert any("--at-least" in note for note in release.quantiles([0.5]).notes)  # which the page leaves out
+    page = re.sub(r"<(details|pre|code)\b.*?</\1>", "", release.report().html, flags=re.DOTALL)
+    assert re.findall(r"--\w[\w-]*|\b[a-z]+_[a-z_]+\b|`", seen(page)) == []
 
 
 def test_steps_are_few_and_in_range() -> None:
@@ -295,7 +318,7 @@ def test_the_proof_is_left_to_the_command_if_it_is_not_wanted() -> None:
 
 
 def test_hostile_keys_are_only_text() -> None:
-    page = make_report(RELEASES["hostile"](), title="<script>alert(9)</script>").html
+    page = make_report(RELEASES["hostile"](), Statement(title="<script>alert(9)</script>")).html
     ours = re.findall(r"<script[^>]*>", page)
     assert (
         ours
@@ -462,10 +485,16 @@ def test_a_notebook_shows_a_release_without_the_chart_library(monkeypatch: pytes
     view = release._repr_html_()
     assert "<script" not in view
     top = sorted(zip(release.table["token"].to_pylist(), release.table["word"].to_pylist(), strict=True))[-10:]
-    rows = re.findall(r"<tr><td>(w\d+)</td>", view)
+    rows = re.findall(r'<tr><td style="text-align:left">(w\d+)</td>', view)
     assert sorted(rows) == sorted(word for _, word in top)
     assert "epsilon 1, delta 1e-06" in view
     assert "<polyline" in view
+    assert re.findall(r"<text [^>]*>([^<]*)</text>", view)[:3] == ["0 %", "50 %", "100 %"]
+    assert ">14</text>" in view  # the detection threshold, on the axis of the frequencies
+    assert "token" not in view
+    answer = release.top(3)._repr_html_()
+    assert "'w" not in html.unescape(answer)
+    assert answer.count('<td style="text-align:left">w0') == 3
     with refused("drawn with Altair") as found:
         release.report()
     assert "pip install 'dpsample[report]'" in str(found.value)
@@ -500,7 +529,7 @@ def test_the_command_writes_the_page_of_the_file(tmp_path: Path, monkeypatch: py
     assert done.exit_code == 0
     page = Path("page.html").read_text(encoding="utf-8")
     assert "<title>My &lt;words&gt;</title>" in page
-    assert page == make_report(read_release("words.csv"), title="My <words>", name="words.csv", top=3).html
+    assert page == make_report(read_release("words.csv"), Statement("My <words>"), name="words.csv", top=3).html
     assert str(tmp_path) not in page
 
 

@@ -10,9 +10,12 @@ import click
 @click.option("--output", "-o", required=True, help="HTML file to write; its name ends with .html.")
 @click.option("--top", type=int, default=100, show_default=True, help="Number of keys in the top list.")
 @click.option("--title", help="Title of the page; by default, the key columns.")
+@click.option("--about", help="What the data are: a description; an empty line begins a new paragraph.")
+@click.option("--contact", help="Whom to ask; an address of mail or of the web becomes a link.")
+@click.option("--date", help="Day of publication, as YYYY-MM-DD; the page has no date unless it is stated.")
 @click.option("--prove/--no-prove", default=True, show_default=True, help="Run the proof of the privacy, or do not.")
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
-def report(release: str, output: str, top: int, title: str | None, prove: bool, force: bool) -> None:
+def report(release: str, output: str, top: int, prove: bool, force: bool, **stated: str | None) -> None:
     """Show a release as a page: its privacy in plain words, its keys with a search box, and its limits.
 
     The page is one HTML file that needs no network. It follows from the release alone, and is as private.
@@ -20,13 +23,15 @@ def report(release: str, output: str, top: int, title: str | None, prove: bool, 
     \b
     Example:
       dpsample report queries.private.parquet -o report.html
+      dpsample report q.private.parquet -o q.html --title Queries --about "Of 2025." --contact data@example.org
     """
     from dpsample.files import check_not_input
-    from dpsample.presentation.report import check_report, make_report
+    from dpsample.presentation.report import Statement, check_report, make_report
     from dpsample.release.release import read_release
 
+    statement = Statement(**stated)
     check_report(output, force)
     check_not_input(output, [release])
-    page = make_report(read_release(release), title=title, name=release, top=top, prove=prove)
+    page = make_report(read_release(release), statement, name=release, top=top, prove=prove)
     page.write(output, force=force)
     click.echo(f"Wrote {output}: {os.path.getsize(output) / 1e6:.1f} MB; open it in a browser")

@@ -27,14 +27,23 @@ def table_lines(table: pa.Table, formats: Formats | None = None, limit: int | No
     return [*aligned, *_rest(table, limit)]
 
 
-def html_table(table: pa.Table, formats: Formats | None = None) -> str:
-    """Return the same as HTML."""
-    names, *rows = _first_rows(table, formats or {}, _ROWS)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(v)}</td>' for v in row)}</tr>" for row in rows)
-    return (
-        f"<table><thead><tr>{''.join(f'<th>{html.escape(n)}</th>' for n in names)}</tr></thead>"
-        f"<tbody>{body}</tbody></table>{''.join(f'<p>{html.escape(line)}</p>' for line in _rest(table, _ROWS))}"
-    )
+def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "") -> str:
+    """Return the same as HTML for a notebook: texts without quotes, numbers aligned to the right.
+
+    >>> html_table(pa.table({"query": ["cat"]}))
+    '<table><thead><tr><th style="text-align:left">query</th></tr></thead><tbody><tr><td style="text-align:left">cat...
+    """
+    formats, first = formats or {}, table.slice(0, _ROWS)
+    columns = []
+    for name, column in zip(table.column_names, first.columns, strict=True):
+        values = [formats[name](value) for value in column.to_pylist()] if name in formats else readable(column)
+        side = "right" if name in formats or pa.types.is_integer(column.type) else "left"
+        cells = [f'<td style="text-align:{side}">{html.escape(value)}</td>' for value in values]
+        columns.append([f'<th style="text-align:{side}">{html.escape(printable(name))}</th>', *cells])
+    head, *rows = (f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True))
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    rest = "".join(f"<p>{html.escape(line)}</p>" for line in _rest(table, _ROWS))
+    return f"<table>{title}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{rest}"
 
 
 def printable(text: str, longest: int = _LONGEST) -> str:

@@ -5,6 +5,7 @@ by key, together with its terms. This module imports nothing that can see privat
 post-processing.
 """
 
+import datetime
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import ModuleType
@@ -477,6 +478,9 @@ class Release:
         *,
         force: bool = False,
         title: str | None = None,
+        about: str | None = None,
+        contact: str | None = None,
+        date: str | datetime.date | None = None,
         name: str | None = None,
         top: int = 100,
         prove: bool = True,
@@ -485,19 +489,23 @@ class Release:
 
         force   replace a file of this name
         title   the title of the page; by default, the key columns
+        about   what the data are; an empty line begins a new paragraph
+        contact whom to ask; an address of mail or of the web becomes a link
+        date    the day of publication, as YYYY-MM-DD; the page has no date unless it is stated
         name    the name of the release's file, for the commands that the page shows
         top     the number of keys in the top list
         prove   run the proof of its privacy, or do not
 
         >>> from dpsample.release.example import release
-        >>> release.report(title="Words", top=3)
+        >>> release.report(title="Words", about="Words of a story.", date="2026-11-16", top=3)
         Report: a page of ... MB; write(path) puts it into a file
         """
-        from dpsample.presentation.report import check_report, make_report
+        from dpsample.presentation.report import Statement, check_report, make_report
 
+        statement = Statement(title, about, contact, date)
         if path is not None:
             check_report(path, force)
-        report = make_report(self, title=title, name=name, top=top, prove=prove)
+        report = make_report(self, statement, name=name, top=top, prove=prove)
         if path is not None:
             report.write(path, force=force)
         return report

@@ -1,5 +1,6 @@
 """A release as a page that anybody can read: from the release alone.
 
+    statement   what only the publisher knows: title, description, date, contact
     content     the content of the page, as values
     page        the same as HTML
     report.js   the search box and the folded lists, in the browser
@@ -18,9 +19,10 @@ from dpsample.presentation.charts import check_drawing
 from dpsample.presentation.report.content import TOP, Content, content_of
 from dpsample.presentation.report.notebook import display
 from dpsample.presentation.report.page import page
+from dpsample.presentation.report.statement import Statement
 from dpsample.release.release import Release
 
-__all__ = ["Content", "Report", "check_report", "content_of", "display", "make_report"]
+__all__ = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,8 +58,13 @@ def check_report(path: PathLike, force: bool = False) -> None:
 
 
 def make_report(
-    release: Release, *, title: str | None = None, name: str | None = None, top: int = TOP, prove: bool = True
+    release: Release,
+    statement: Statement | None = None,
+    *,
+    name: str | None = None,
+    top: int = TOP,
+    prove: bool = True,
 ) -> Report:
     """Make the page of a release. `Release.report` describes the arguments."""
     check_drawing()
-    return Report(page(content_of(release, title=title, name=name, top=top, prove=prove)))
+    return Report(page(content_of(release, statement, name=name, top=top, prove=prove)))

@@ -14,6 +14,7 @@ from dpsample.comparison.reporting_curve import Curve, curve
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
 from dpsample.presentation.explain import visibility
+from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import readable
 from dpsample.questions.result import Estimates
 from dpsample.release.release import Release
@@ -39,8 +40,7 @@ class Listing:
 
     columns: dict[str, list[str]]  # texts
     runs: list[int]  # number of keys of equal numbers
-    tokens: Floats  # empty if there are none
-    numbers: dict[str, Floats]  # value, low, high, and of counted users the standard error; empty for keys only
+    numbers: dict[str, Floats]  # value, low, high; empty for keys only
     left_out: int  # number of keys that are not listed
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class Listing:
 class Content:
     """The content of a report."""
 
-    title: str
+    statement: Statement
     name: str
     release: Release
     proof: Proof | PrivacyViolation | None  # None: not run
@@ -63,6 +63,11 @@ class Content:
     curve: Curve
     other: Estimate | None
     listing: Listing
+
+    @property
+    def title(self) -> str:
+        """The title that the publisher states, or the key columns."""
+        return self.statement.title or f"Private release: {', '.join(self.release.keys)}"
 
     @property
     def terms(self) -> Terms:
@@ -88,8 +93,8 @@ FILE = object()
 
 def content_of(
     release: Release,
+    statement: Statement | None = None,
     *,
-    title: str | None = None,
     name: str | None = None,
     top: int = TOP,
     prove: bool = True,
@@ -102,7 +107,7 @@ def content_of(
     both = release.terms.known is not None and release.grid is not None  # such tokens have no quantiles and remainder
     has_quantiles = numbers and len(release) and detection_threshold is not None and not both
     return Content(
-        title=title or f"Private release: {', '.join(release.keys)}",
+        statement=statement or Statement(),
         name=PurePath(name).name if name else "release.private.parquet",
         release=release,
         proof=_proof(release.terms, prove),
@@ -166,11 +171,9 @@ def _listing(release: Release, listed: Estimates | None) -> Listing:
     columns = {name: texts[:n] for name, texts in columns.items()}
     runs = np.diff(first, append=n).tolist()
     if listed is None:
-        return Listing(columns, [n], np.zeros(0), {}, len(release) - n)
-    names = ("value", "low", "high", *(("standard_error",) if release.grid is None else ()))
-    numbers = {name: listed.numbers[name].to_numpy()[order[first]] for name in names}
-    tokens = np.zeros(0) if release.grid is None else alike[first]
-    return Listing(columns, runs, tokens, numbers, len(release) - n)
+        return Listing(columns, [n], {}, len(release) - n)
+    numbers = {name: listed.numbers[name].to_numpy()[order[first]] for name in ("value", "low", "high")}
+    return Listing(columns, runs, numbers, len(release) - n)
 
 
 def _alike(release: Release, listed: Estimates | None) -> Floats:

@@ -17,13 +17,13 @@ from dpsample.presentation.explain import (
     frequency_words,
 )
 from dpsample.presentation.pages.markup import Markup, join, tag
-from dpsample.presentation.tables import printable, readable
+from dpsample.presentation.tables import html_table
 from dpsample.release.release import Release
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10
-_LEFT_OUT = ("measured", "_error")  # what estimates and their bounds follow from
-_WIDTH, _HEIGHT = 300, 80
+_LEFT_OUT = ("token", "measured", "_error")  # ends of names: what estimates and their bounds follow from
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 320, 100, 48, 36, 8  # of the curve, and of the room for its axes
 
 
 def display(release: Release) -> str:
@@ -49,26 +49,49 @@ def _top(release: Release) -> Markup:
         table = table.take(pc.select_k_unstable(table, _ROWS, [(by, "descending")]))
     numbers = [name for name in release.terms.numbers if not name.endswith(_LEFT_OUT)]
     table = table.slice(0, _ROWS).select([*release.keys, *numbers])
-    columns = [readable(table[name]) for name in release.keys]
-    columns += [[shown_number(v) for v in table[name].to_pylist()] for name in numbers]
-    names = tag("tr", *(tag("th", printable(name), scope="col") for name in table.column_names))
-    rows = [tag("tr", *(tag("td", value) for value in row)) for row in zip(*columns, strict=True)]
-    more = len(release) - len(rows)
+    shown = html_table(table, dict.fromkeys(numbers, shown_number), title)
+    more = len(release) - len(table)
     rest = [tag("p", f"... and {more:,} more; release.report() shows all of it")] if more > 0 else []
-    return join([tag("table", tag("caption", title), tag("thead", names), tag("tbody", *rows)), *rest])
+    return join([Markup(shown), *rest])
 
 
 def _curve(release: Release) -> Markup:
     """Draw the reporting probability, from the frequency at which it is 1 % to the one at which it is 99 %."""
-    low, high = (frequency_reaching(level, release.sampling, release.per_key) for level in (0.01, 0.99))
-    if low is None or high is None:
+    reached = [frequency_reaching(level, release.sampling, release.per_key) for level in (0.01, 0.5, 0.99)]
+    if None in reached:
         return Markup()
+    low, half, high = map(int, filter(None, reached))
     i = np.unique(np.geomspace(max(low - 1, 1), high + 1, 60).astype(np.int64))
     pi = reporting_probabilities(i, release.sampling, release.per_key)
-    x = np.log(i / i[0]) / np.log(i[-1] / i[0]) * _WIDTH
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, 2 + (1 - pi) * (_HEIGHT - 4), strict=True))
-    caption = f"Reporting probability by {frequency_words(release.terms)}, from {i[0]:,} (left) to {i[-1]:,} (right)"
-    line = tag("polyline", points=points, fill="none", stroke="#0072B2", stroke_width="2")
-    base = tag("path", d=f"M0 {_HEIGHT - 1}H{_WIDTH}", stroke="#888888", fill="none")
-    image = tag("svg", tag("title", caption), line, base, width=_WIDTH, height=_HEIGHT, role="img", aria_label=caption)
-    return tag("figure", image, tag("figcaption", caption))
+
+    def x(frequency: int) -> float:
+        return round(_LEFT + float(np.log(frequency / i[0]) / np.log(i[-1] / i[0])) * _WIDTH, 1)
+
+    def y(probability: float) -> float:
+        return round(_TOP + (1 - probability) * _HEIGHT, 1)
+
+    points = " ".join(f"{x(a)},{y(b)}" for a, b in zip(i.tolist(), pi.tolist(), strict=True))
+    line = tag("polyline", points=points, fill="none", stroke="#0072B2", stroke_width="2", stroke_linejoin="round")
+    levels = {0.0: "0 %", 0.5: "50 %", 1.0: "100 %"}
+    grid = "".join(f"M{_LEFT} {y(level)}h{_WIDTH}" for level in levels) + f"M{x(half)} {y(0)}v-{_HEIGHT}"
+    words = frequency_words(release.terms)
+    marks = [
+        *(tag("text", text, x=_LEFT - 6, y=y(level) + 4, text_anchor="end") for level, text in levels.items()),
+        tag("text", f"{i[0]:,}", x=_LEFT, y=y(0) + 15),
+        tag("text", f"{half:,}", x=x(half), y=y(0) + 15, text_anchor="middle"),
+        tag("text", f"{i[-1]:,}", x=_LEFT + _WIDTH, y=y(0) + 15, text_anchor="end"),
+        tag("text", words, x=_LEFT + _WIDTH / 2, y=y(0) + 31, text_anchor="middle"),
+    ]
+    caption = f"Reporting probability by {words}"
+    image = tag(
+        "svg",
+        tag("title", caption),
+        tag("path", d=grid, stroke="currentColor", opacity="0.25", fill="none"),
+        line,
+        tag("g", *marks, fill="currentColor", font_size="12", font_family="sans-serif"),
+        width=_LEFT + _WIDTH + 8,
+        height=_TOP + _HEIGHT + _BOTTOM,
+        role="img",
+        aria_label=f"{caption}: one half at {half:,}",
+    )
+    return tag("figure", tag("figcaption", caption), image)

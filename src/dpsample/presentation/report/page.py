@@ -1,6 +1,8 @@
 """The report as HTML: sections of words, tables and charts. `content` computes the values."""
 
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
@@ -25,10 +27,12 @@ from dpsample.presentation.explain import (
 from dpsample.presentation.label import label_of
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 from dpsample.presentation.report.content import FILE, SHARES, Content, Listing
+from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import printable, readable
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, KeepAll
 
+_ADVICE = re.compile(r"--\w|\w_\w")  # names of options and arguments
 _FIRST = 15  # rows of the top list, while it is folded
 _BAR = 120  # width of the largest bar in the top list
 
@@ -52,9 +56,10 @@ def page(content: Content) -> str:
             tag(
                 "header",
                 tag("h1", printable(content.title)),
+                *_stated(content.statement),
                 tag(
                     "p",
-                    "This page follows from the private release alone. It shows nothing else of the data.",
+                    "All numbers follow from the private release alone. This page shows nothing else of the data.",
                     class_="quiet",
                 ),
                 tag("nav", tag("ul", *links), aria_label="Sections"),
@@ -71,6 +76,19 @@ def page(content: Content) -> str:
     if content.counts:
         charts["chart-frequencies"] = _frequencies_chart(content)
     return Document(printable(content.title), body, {"keys": _data(content.listing)}, charts, [_script()]).html()
+
+
+def _stated(statement: Statement) -> list[Markup]:
+    """What the publisher says about the data, when, and whom to ask."""
+    lines = [tag("p", printable(text, len(text))) for text in statement.paragraphs]
+    facts = []
+    if statement.date is not None:
+        facts.append(join(["Published: ", tag("time", str(statement.date)), ". "]))
+    if statement.contact is not None:
+        contact = printable(statement.contact)
+        link = tag("a", contact, href=statement.link, rel="noreferrer") if statement.link else contact
+        facts.append(join(["Contact: ", link]))
+    return [*lines, tag("p", *facts)] if facts else lines
 
 
 def _privacy(content: Content) -> Markup:
@@ -92,7 +110,7 @@ def _privacy(content: Content) -> Markup:
     ]
     definition = terms.privacy.definition
     amount, caption = ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
-    numbers = "numbers of users" if content.counted else "tokens"
+    numbers = "numbers of users" if content.counted else "frequencies"
     parts: list[Sequence[object]] = [
         ["keys" if terms.keys_only else f"keys and their {numbers}", *_spent(terms.keys_privacy)]
     ]
@@ -154,8 +172,8 @@ def _top(content: Content) -> Markup | None:
         [
             n + 1,
             *(tag("span", column[n], class_="key") for column in keys),
-            shown_number(value[n]),
-            f"{shown_number(low[n])} to {shown_number(high[n])}",
+            _whole(value[n]),
+            _interval(low[n], high[n]),
             _share(probability[n]),
             _bar(value[n], low[n], high[n], max(high)),
         ]
@@ -199,11 +217,23 @@ def _share(probability: float) -> str:
 
 
 def _bar(value: float, low: float, high: float, largest: float) -> Markup:
-    """Draw a bar of the estimate with its interval; screen readers have the numbers."""
-    x = [round(_BAR * n / largest, 2) for n in (value, low, high)]
-    bar = tag("rect", x="0", y="3", width=x[0], height="8", fill="currentColor", opacity="0.55")
-    line = tag("line", x1=x[1], x2=x[2], y1="7", y2="7", stroke="var(--ink)", stroke_width="2")
-    return tag("svg", bar, line, width=_BAR, height="14", aria_hidden="true", class_="range")
+    """Draw a bar of the estimate, and its interval as an error bar; screen readers have the numbers."""
+    value, low, high = (round(_BAR * n / largest, 2) for n in (value, low, high))
+    bar = tag("rect", x="0", y="3", width=value, height="8", fill="currentColor", opacity="0.55")
+    ends = tag(
+        "path", d=f"M{low} 2V12M{low} 7H{high}M{high} 2V12", stroke="var(--ink)", stroke_width="1.5", fill="none"
+    )
+    return tag("svg", bar, ends, width=_BAR + 2, height="14", aria_hidden="true", class_="range")
+
+
+def _whole(number: float, rounded: Callable[[float], int] = round) -> str:
+    """Write a frequency, or a number of keys: a whole number."""
+    return f"{rounded(number):,}" if math.isfinite(number) else shown_number(number)
+
+
+def _interval(low: float, high: float) -> str:
+    """Write an interval of whole numbers that has all of it."""
+    return f"{_whole(low, math.floor)} to {_whole(high, math.ceil)}"
 
 
 def _search(content: Content) -> Markup:
@@ -215,16 +245,11 @@ def _search(content: Content) -> Markup:
     if not len(release):
         return tag("p", "No key was reported. The data may have no key above the detection threshold.")
     names = [printable(name) for name in listing.columns]
-    last, about = (
-        ("standard error", " The number of users of each key was measured with noise of this standard error.")
-        if content.counted
-        else ("token", " The token of a key is its published, noisy frequency. The frequency is estimated from it.")
-    )
-    numbers = [] if release.keys_only else [_column(content), "95 % interval", last]
+    numbers = [] if release.keys_only else [_column(content), "95 % interval"]
     heads = [tag("th", name, scope="col") for name in names]
     heads += [tag("th", name, scope="col", class_="number") for name in numbers]
     inner = [
-        tag("p", scope, about) if numbers else tag("p", scope, " This release has keys without frequencies."),
+        tag("p", scope, "" if numbers else " This release has keys without frequencies."),
         tag(
             "div",
             tag("label", "Find keys that contain", for_="query"),
@@ -258,15 +283,10 @@ def _search(content: Content) -> Markup:
 
 
 def _data(listing: Listing) -> dict[str, object]:
-    """Return the data of the search; numbers are rounded as they are shown."""
-    numbers = {name: [_rounded(value) for value in column] for name, column in listing.numbers.items()}
-    keys = list(listing.columns.values())
-    return {"keys": keys, "runs": listing.runs, "tokens": [_rounded(t, 9) for t in listing.tokens], **numbers}
-
-
-def _rounded(value: float, digits: int = 1) -> float | int:
-    n = float(f"{value:.{digits}f}" if abs(value) >= 1000 or digits > 1 else f"{value:.5g}")
-    return int(n) if n == int(n) else n
+    """Return the data of the search; numbers are as they are shown."""
+    whole: dict[str, Callable[[float], int]] = {"value": round, "low": math.floor, "high": math.ceil}
+    numbers = {name: [_whole(n, whole[name]) for n in column] for name, column in listing.numbers.items()}
+    return {"keys": list(listing.columns.values()), "runs": listing.runs, **numbers}
 
 
 def _frequencies(content: Content) -> Markup | None:
@@ -285,39 +305,36 @@ def _frequencies(content: Content) -> Markup | None:
     )
     first, (last, _) = content.counts[0], content.counts[-1]
     described = (
-        f"Line chart: about {shown_number(first[1].value)} {keys} have {_frequency(content)} {first[0]:,} or more. "
+        f"Line chart: about {_whole(first[1].value)} {keys} have {_frequency(content)} {first[0]:,} or more. "
         f"The number falls up to {last:,}. The table below has all points."
     )
     calls = [f"for at_least in {[i for i, _ in content.counts]}:", "    print(release.count_keys(at_least=at_least))"]
     at_least = content.counts[0][0]
     parts = [
         figure("chart-frequencies", f"Number of {keys} of {of} or more, with 95 % intervals.", described, counted),
-        *_notes(f"of some of these numbers: {note}" for _, estimate in content.counts for note in estimate.notes),
+        *_notes(f"for some of these numbers, {note}" for _, estimate in content.counts for note in estimate.notes),
         _again(content, calls, ["query", FILE, "--of", f"at-least:{at_least}"]),
     ]
     if content.quantiles is not None:
         q = content.quantiles
-        columns = [q.numbers[name].to_pylist() for name in ("value", "low", "high")]
-        rows = [
-            [f"{100 * share:g} %", shown_number(v), f"{shown_number(low)} to {shown_number(high)}"]
-            for share, v, low, high in zip(SHARES, *columns, strict=True)
-        ]
+        rows = [[f"{100 * share:g} %", *_numbers(estimate)] for share, (_, estimate) in zip(SHARES, q, strict=True)]
         parts += [
             tag("h3", "Quantiles"),
             table(
-                f"{_frequency(content).capitalize()} that this share of keys does not exceed, {'; '.join(q.notes)}",
-                ["share of keys", _column(content), "95 % interval"],
+                f"{_frequency(content).capitalize()} that this share of keys does not exceed",
+                ["share of keys", _column(content), "95 % interval", ""],
                 rows,
-                [False, True, True],
+                [False, True, True, False],
             ),
+            *_notes(q.notes),
             _again(content, [f"print(release.quantiles({list(SHARES)}))"], ["quantiles", FILE, *SHARES]),
         ]
     return join(parts)
 
 
 def _numbers(estimate: Estimate) -> list[str]:
-    interval = f"{shown_number(estimate.low)} to {shown_number(estimate.high)}"
-    return [shown_number(estimate.value), interval, "" if estimate.guaranteed else "not guaranteed"]
+    interval = _interval(estimate.low, estimate.high)
+    return [_whole(estimate.value), interval, "" if estimate.guaranteed else "not guaranteed"]
 
 
 def _frequencies_chart(content: Content) -> dict[str, object]:
@@ -329,7 +346,7 @@ def _frequencies_chart(content: Content) -> dict[str, object]:
             "low": max(e.low, 0.5),
             "high": e.high if e.high < 1e15 else e.value,
             "at least": f"{i:,}",
-            "number of keys": shown_number(e.value),
+            "number of keys": _whole(e.value),
         }
         for i, e in content.counts
         if e.value > 0
@@ -480,7 +497,9 @@ def _label(content: Content) -> Markup:
 
 
 def _notes(notes: Iterable[str]) -> list[Markup]:
-    return [tag("p", sentence(note), class_="quiet") for note in dict.fromkeys(notes)]
+    """Show notes, without advice on arguments and options: a reader of the page has none to set."""
+    lay = ["; ".join(part for part in note.split("; ") if not _ADVICE.search(part)) for note in notes]
+    return [tag("p", sentence(note), class_="quiet") for note in dict.fromkeys(lay) if note]
 
 
 def _again(

@@ -16,14 +16,13 @@ for (const rest of document.querySelectorAll("tbody.rest")) {
 // The search box: all keys whose text contains the query, most frequent first, a page of them at a time.
 const field = document.getElementById("query");
 if (field) {
-  const { keys, runs, tokens, standard_error: errors = [], value, low, high } = window.dpsample.data("keys");
-  const last = tokens.length ? tokens : errors; // the last column; none for keys only
+  const { keys, runs, value, low, high } = window.dpsample.data("keys"); // keys only have no numbers
   const count = keys[0].length;
   const places = runs.flatMap((n, place) => new Array(n).fill(place)); // where the numbers of each key are
   const texts = keys[0].map((_, n) => keys.map((column) => column[n].toLowerCase()).join("\n"));
   const [found, matches, more] = ["found", "matches", "more"].map((id) => document.getElementById(id));
   const FIRST = 10, PAGE = 100;
-  const written = (number) => number.toLocaleString("en-US", { maximumFractionDigits: 9 });
+  const written = (number) => number.toLocaleString("en-US");
   let hits = [], shown = 0;
 
   function cell(row, kind, text, style) {
@@ -42,11 +41,10 @@ if (field) {
         if (c === 0) made.scope = "row";
         cell(made, "span", column[n], "key");
       });
-      if (last.length) {
+      if (value) {
         const t = places[n];
-        cell(row, "td", written(value[t]), "number");
-        cell(row, "td", `${written(low[t])} to ${written(high[t])}`, "number");
-        cell(row, "td", written(last[t]), "number");
+        cell(row, "td", value[t], "number");
+        cell(row, "td", `${low[t]} to ${high[t]}`, "number");
       }
     }
     matches.append(rows);
