@@ -541,13 +541,12 @@ def test_the_page_of_counted_users(clipped: Release) -> None:
     for words in ("token", "No private scheme", "nan", "None", "element"):
         assert not re.search(rf"\b{words}\b", text.replace("Unit of privacy", "")), words
     found, each = data(page, "keys"), dict(clipped.each_key())
-    assert found["tokens"] == []
     assert found["runs"] == [1] * 60
     for n, key in enumerate(found["keys"][0]):
-        numbers = each[key].value, each[key].low, each[key].high, each[key].standard_error
-        for name, number in zip(("value", "low", "high", "standard_error"), numbers, strict=True):
-            assert found[name][n] == pytest.approx(number, rel=1e-4)
-    assert found["value"] == sorted(found["value"], reverse=True)
+        for name in ("value", "low", "high"):
+            assert int(found[name][n].replace(",", "")) == pytest.approx(getattr(each[key], name), abs=1)
+    values = [each[key].value for key in found["keys"][0]]
+    assert values == sorted(values, reverse=True)
 
 
 @pytest.mark.parametrize("release", [found_keys, many_keys], ids=["one key", "many keys"])
@@ -606,7 +605,7 @@ def test_the_page_opens_without_a_complaint(kind: str, clipped: Release, browser
     with opened(browser, (tmp_path / "page.html").as_uri()) as tab:
         drawn(tab)
         rows = tab.page.eval_on_selector_all("#matches tr", "rows => rows.map(row => row.cells.length)")
-        assert rows == ([4] * 10 if kind == "counted" else [1] * 2)
+        assert rows == ([3] * 10 if kind == "counted" else [1] * 2)
 
 
 @pytest.mark.chance("certain: whatever is reported, the release answers and has a page")

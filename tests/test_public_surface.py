@@ -100,7 +100,7 @@ PLANNING = [
 ]
 BASELINES = ["DpSips", "NonPrivate", "PolicyGaussian", "SampleAndThreshold", "StabilityHistogram", "WeightedGaussian"]
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
-REPORT = ["Content", "Report", "check_report", "content_of", "display", "make_report"]
+REPORT = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
 PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]
 EXPLORE = ["Choices", "Explorer", "Place", "Server"]
 ESTIMATORS = [

@@ -500,6 +500,34 @@ def test_a_notebook_shows_a_release_without_the_chart_library(monkeypatch: pytes
     assert "pip install 'dpsample[report]'" in str(found.value)
 
 
+def test_a_chart_has_the_top_keys_with_their_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    release = words()
+    drawn = release.plot(5, title="Mine", level=0.9).to_dict()
+    bars, intervals = drawn["layer"]
+    (rows,) = drawn["datasets"].values()
+    assert rows == [
+        {"key": f"{n}. {key}", "value": e.value, "low": e.low, "high": e.high}
+        for n, (key, e) in enumerate(release.top(5, level=0.9), 1)
+    ]
+    assert (intervals["encoding"]["x"]["field"], intervals["encoding"]["x2"]["field"]) == ("low", "high")
+    assert "90 % intervals" in bars["encoding"]["x"]["title"]
+    assert len(RELEASES["hostile"]().plot(50).to_json()) < 20_000  # a key of 10,000 characters is cut
+    release.write("w.parquet")
+    for name, head in (("a.svg", b"<svg"), ("a.png", b"\x89PNG")):
+        done = CliRunner().invoke(cli, ["plot", "w.parquet", "-k", "3", "-o", name, "--where", "word < 'w0300'"])
+        assert done.exit_code == 0, done.output
+        assert Path(name).read_bytes().startswith(head)
+    for arguments, rule in ((["-o", "a.pdf"], "ends with .svg"), (["-o", "a.svg"], "not overwritten")):
+        done = CliRunner().invoke(cli, ["plot", "w.parquet", *arguments])
+        assert rule in str(done.exception)
+    with refused("keys"):
+        RELEASES["keys only"]().plot()
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with refused("drawn with Altair"):
+        release.plot()
+
+
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
@@ -507,6 +535,7 @@ def test_a_notebook_shows_a_release_without_the_chart_library(monkeypatch: pytes
         (["words.parquet", "-o", "taken.html"], "not overwritten"),
         (["words.parquet", "-o", "none/page.html"], "folder must exist"),
         (["words.parquet", "-o", "page.html", "--top", "0"], "from 1 on"),
+        (["words.parquet", "-o", "page.html", "--date", "today"], "YYYY-MM-DD"),
     ],
 )
 def test_the_command_refuses_what_cannot_be(

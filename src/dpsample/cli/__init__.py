@@ -7,7 +7,7 @@ and 143 after SIGTERM.
     release   release, sample, sanitize
     inspect   info, verify, certify
     query     query, top, quantiles
-    report    report
+    report    report, plot
     ledger    ledger new, show, ...
     plan      plan
     explore   explore
@@ -36,7 +36,7 @@ from dpsample.cli.paper import paper
 from dpsample.cli.plan import plan
 from dpsample.cli.query import quantiles, query, top
 from dpsample.cli.release import release, sample, sanitize
-from dpsample.cli.report import report
+from dpsample.cli.report import plot, report
 from dpsample.cli.wording import in_options
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
@@ -81,6 +81,7 @@ for _command in (
     top,
     quantiles,
     report,
+    plot,
     ledger_commands,
     plan,
     explore,

@@ -1,6 +1,7 @@
-"""The command `report`."""
+"""dpsample report and plot: a release as a page, and its top keys as a chart."""
 
 import os
+from typing import Any
 
 import click
 
@@ -35,3 +36,29 @@ def report(release: str, output: str, top: int, prove: bool, force: bool, **stat
     page = make_report(read_release(release), statement, name=release, top=top, prove=prove)
     page.write(output, force=force)
     click.echo(f"Wrote {output}: {os.path.getsize(output) / 1e6:.1f} MB; open it in a browser")
+
+
+@click.command()
+@click.argument("release")
+@click.option("--output", "-o", required=True, help="File to write; its name ends with .svg or .png.")
+@click.option("-k", "--keys", "k", type=int, default=20, show_default=True, help="Number of keys.")
+@click.option("--title", help="Title of the chart.  [default: the number of keys]")
+@click.option("--where", help="SQL expression on the key columns and attributes. Selects keys.")
+@click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the intervals.")
+@click.option("--force", is_flag=True, help="Replace an output that exists.")
+def plot(release: str, output: str, force: bool, **options: Any) -> None:
+    """Draw the most frequent keys of a release, with intervals, as a bar chart.
+
+    \b
+    Example:
+      dpsample plot queries.private.parquet -k 20 -o queries.svg
+    """
+    from dpsample.files import check_not_input
+    from dpsample.presentation.plot import check_plot, write_plot
+    from dpsample.release.release import read_release
+
+    check_plot(output, force)
+    check_not_input(output, [release])
+    write_plot(read_release(release).plot(**options), output, force)
+    click.echo(f"Wrote {output}")

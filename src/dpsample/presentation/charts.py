@@ -1,4 +1,4 @@
-"""Line charts, described by Altair: panels as PNG and SVG, or single charts in a page.
+"""Line and bar charts, described by Altair: as PNG and SVG, or single line charts in a page.
 
 Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can distinguish,
 in an order in which neighbours also differ in grey. Axes are labelled in words. Charts in pages take their colours from
@@ -31,6 +31,7 @@ LIGHT = ("#0072B2", "#D55E00", "#A87400", "#000000", "#B5568C", "#2D8DC0", "#008
 DARK = ("#66B8F2", "#FF9A4D", "#F2C14E", "#F2F2F2", "#E8A3CB", "#9AD4F5", "#3DD6A5", "#A0A0A0")
 WIDTH, HEIGHT = 300, 210
 Span = tuple[float, float]
+_BAR_TOOLTIP = ("key:N", "value:Q", "low:Q", "high:Q")
 _WORDS = "datum.value < 1000000 ? format(datum.value, ',~g') : format(datum.value, '~s')"
 _POWERS = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '~g') : format(datum.value, '~e')"
 
@@ -82,7 +83,25 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
         for panel in panels
         for own in [[row for row in rows if row["panel"] == panel.title]]
     ]
-    chart = alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 28})
+    return _on_paper(alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 28}))
+
+
+def bar_chart(rows: Iterable[Mapping[str, Any]], title: str, x: str) -> Any:
+    """Draw rows of ``key, value, low, high``: a bar for each, from top to bottom, with its interval as an error bar."""
+    alt = _altair()
+    keys = alt.Y("key:N", sort=None, title=None, axis=alt.Axis(labelLimit=300))
+    base = alt.Chart(alt.InlineData(values=list(rows)), title=title)
+    bars = base.mark_bar(color=STYLES[0][0], opacity=0.55, size=12).encode(
+        x=alt.X("value:Q", title=x),
+        y=keys,
+        tooltip=[alt.Tooltip(name, format="" if name == "key:N" else ",.0f") for name in _BAR_TOOLTIP],
+    )
+    intervals = base.mark_errorbar(ticks={"size": 12}, color=INK).encode(x=alt.X("low:Q", title=x), x2="high:Q", y=keys)
+    return _on_paper(alt.layer(bars, intervals).properties(width=2 * WIDTH, height=alt.Step(20)))
+
+
+def _on_paper(chart: Any) -> Any:
+    """Dark on white."""
     words = {"labelFont": FONT, "titleFont": FONT, "labelColor": INK, "titleColor": INK, "labelFontSize": 11}
     return (
         chart.configure(background="white", font=FONT)

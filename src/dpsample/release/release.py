@@ -510,6 +510,27 @@ class Release:
             report.write(path, force=force)
         return report
 
+    def plot(
+        self,
+        k: int = 20,
+        where: Where = None,
+        *,
+        title: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Any:
+        """Return an Altair chart of the top k keys, with intervals. Notebooks show it; its `save` writes a file.
+
+        `title` is the title of the chart. The other arguments are those of `top`.
+
+        >>> from dpsample.release.example import release
+        >>> type(release.plot(3)).__name__
+        'LayerChart'
+        """
+        from dpsample.presentation.plot import plot
+
+        return plot(self, k, where, title=title, level=level, attributes=attributes)
+
     def registry_entry(self) -> str:
         """Return the entry for the public registry of deployments, as YAML; TODO marks what the publisher adds.
 
