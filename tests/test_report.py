@@ -260,14 +260,15 @@ def test_a_large_release_shows_the_most_frequent_keys_and_says_so(monkeypatch: p
 
 def test_the_publisher_states_title_description_date_and_contact() -> None:
     about = "Of <2025>,\nwithout staff.\n\n \nSecond."
-    release = words(5)
-    page = release.report(title="Q & A", about=about, contact="a.b+c@d.org", date=datetime.date(2026, 11, 16)).html
+    release = RELEASES["keys only"]()
+    page = release.report(
+        title="Q & A", about=about, contact="a.b+c@d.org", date=datetime.date(2026, 11, 16), prove=False
+    ).html
     assert "<title>Q &amp; A</title>" in page
     assert "<p>Of &lt;2025&gt;, without staff.</p><p>Second.</p>" in page
     assert "<time>2026-11-16</time>" in page
     assert '<a href="mailto:a.b+c@d.org" rel="noreferrer">a.b+c@d.org</a>' in page
-    assert "Contact: javascript:a<" in release.report(contact="javascript:a").html
-    assert not re.search("Published|Contact", seen(release.report().html))
+    assert not re.search("Published|Contact", seen(release.report(prove=False).html))
     for wrong in ({"date": "16.11.2026"}, {"date": "2026-13-01"}, {"about": ""}, {"title": " "}, {"contact": 5}):
         with refused("is a"):
             release.report(**wrong)

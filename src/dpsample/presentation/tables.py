@@ -31,7 +31,7 @@ def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "
     """Return the same as HTML for a notebook: texts without quotes, numbers aligned to the right.
 
     >>> html_table(pa.table({"query": ["cat"]}))
-    '<table><thead><tr><th style="text-align:left">query</th></tr></thead><tbody><tr><td style="text-align:left">cat...
+    '<table><thead><tr><th scope="col" style="text-align:left">query</th></tr></thead><tbody><tr><td style=...
     """
     formats, first = formats or {}, table.slice(0, _ROWS)
     columns = []
@@ -39,7 +39,7 @@ def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "
         values = [formats[name](value) for value in column.to_pylist()] if name in formats else readable(column)
         side = "right" if name in formats or pa.types.is_integer(column.type) else "left"
         cells = [f'<td style="text-align:{side}">{html.escape(value)}</td>' for value in values]
-        columns.append([f'<th style="text-align:{side}">{html.escape(printable(name))}</th>', *cells])
+        columns.append([f'<th scope="col" style="text-align:{side}">{html.escape(printable(name))}</th>', *cells])
     head, *rows = (f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True))
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     rest = "".join(f"<p>{html.escape(line)}</p>" for line in _rest(table, _ROWS))

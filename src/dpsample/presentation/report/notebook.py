@@ -22,7 +22,6 @@ from dpsample.release.release import Release
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10
-_LEFT_OUT = ("token", "measured", "_error")  # ends of names: what estimates and their bounds follow from
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 320, 100, 48, 36, 8  # of the curve, and of the room for its axes
 
 
@@ -47,7 +46,9 @@ def _top(release: Release) -> Markup:
         title = "Keys with the largest estimates"
         by = "estimate" if release.grid is None else "token"  # the same order, and finer
         table = table.take(pc.select_k_unstable(table, _ROWS, [(by, "descending")]))
-    numbers = [name for name in release.terms.numbers if not name.endswith(_LEFT_OUT)]
+    amounts = [amount.name for amount in release.terms.amounts]
+    shown_of = {f"{name}{end}" for name in amounts for end in ("", "_low", "_high")} | {"estimate", "low", "high"}
+    numbers = [name for name in release.terms.numbers if name in shown_of]  # not what these follow from
     table = table.slice(0, _ROWS).select([*release.keys, *numbers])
     shown = html_table(table, dict.fromkeys(numbers, shown_number), title)
     more = len(release) - len(table)
