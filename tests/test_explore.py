@@ -99,8 +99,7 @@ def asked(place: Place, **changes: object) -> str:
 
 def placed(choices: Choices, epsilon: int, delta: int, how: int, tau: int, size: int, users: int) -> Place:
     """The place at these positions of the sliders."""
-    schemes = [f"{scheme} {by}".strip() for scheme, by in SAMPLING.values()]
-    found = choices.epsilon[epsilon], choices.delta[delta], schemes[how], choices.tau[tau], choices.size[size]
+    found = choices.epsilon[epsilon], choices.delta[delta], list(SAMPLING)[how], choices.tau[tau], choices.size[size]
     return choices.relevant(Place(*found, choices.users[users]))
 
 

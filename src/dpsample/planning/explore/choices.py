@@ -29,14 +29,13 @@ NAMES = {
     "size": "Sample size",
     "users": "Keys per user",
 }  # of the sliders
-SAMPLING = {  # label on the page -> scheme, and the slider that sets it
-    "All keys, no sampling": ("all", ""),
-    "ppswor, by tau": ("ppswor", "tau"),
-    "ppswor, by sample size": ("ppswor", "size"),
-    "priority, by tau": ("priority", "tau"),
-    "priority, by sample size": ("priority", "size"),
+SAMPLING = {  # name in the address -> label on the page, scheme, and the slider that sets it
+    "all": ("All keys, no sampling", "all", ""),
+    "ppswor tau": ("ppswor, by tau", "ppswor", "tau"),
+    "ppswor size": ("ppswor, by sample size", "ppswor", "size"),
+    "priority tau": ("priority, by tau", "priority", "tau"),
+    "priority size": ("priority, by sample size", "priority", "size"),
 }
-_HOW = {f"{scheme} {by}".strip(): (scheme, by) for scheme, by in SAMPLING.values()}  # by its name in the address
 _LONGEST = 40  # characters of a number that is typed
 _COARSE = ("1", "2", "5")
 _FINE = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
@@ -94,7 +93,7 @@ class Choices:
         """Return choices that include a setting to start with, which is checked."""
         privacy, keys, elements = Privacy(epsilon, delta), frequencies.total, frequencies.elements
         how = scheme if scheme == "all" else f"{scheme} {'tau' if size is None else 'size'}"
-        if how not in _HOW:
+        if how not in SAMPLING:
             raise InvalidValue("a scheme is all, ppswor or priority", repr(scheme), "choose one")
         # a sample starts with about a tenth of the keys, by default
         sizes, first_size = _with(*_between(1, 10 ** len(str(keys)), _COARSE, keys / 10), size)
@@ -116,13 +115,13 @@ class Choices:
         >>> choices.setting(place).privacy
         Privacy(epsilon='0.7', delta='1e-06')
         """
-        if texts["how"] not in _HOW:
+        if texts["how"] not in SAMPLING:
             raise InvalidValue("a sampling is one of the page's", "another", "choose one")
         by = {_text(bound): bound for bound in self.users}
         if texts["users"] not in by:
             raise InvalidValue("keys per user are those of the slider", "another number", "move the slider")
         numbers: dict[str, Any] = {
-            name: self._number(name, texts[name]) for name in ("epsilon", "delta", _HOW[texts["how"]][1]) if name
+            name: self._number(name, texts[name]) for name in ("epsilon", "delta", SAMPLING[texts["how"]][2]) if name
         }
         return self.start._replace(how=texts["how"], users=by[texts["users"]], **numbers)
 
@@ -142,13 +141,13 @@ class Choices:
 
     def relevant(self, place: Place) -> Place:
         """Return a place in which what has no effect is as at the start, so that it is computed once."""
-        by = _HOW[place.how][1]
+        by = SAMPLING[place.how][2]
         idle = {name: getattr(self.start, name) for name in ("tau", "size") if name != by}
         return place._replace(**idle)
 
     def setting(self, place: Place) -> Setting:
         """Return the setting of a place."""
-        scheme, by = _HOW[place.how]
+        _, scheme, by = SAMPLING[place.how]
         kind = Ppswor if scheme == "ppswor" else Priority
         return Setting(
             Privacy(place.epsilon, place.delta),
@@ -167,7 +166,7 @@ class Choices:
         First come steps of the slider that was moved, onward and back; then steps of the other sliders; then all other
         positions of each slider, the nearest first.
         """
-        place, by = self.relevant(place), _HOW[place.how][1]
+        place, by = self.relevant(place), SAMPLING[place.how][2]
         names = ["epsilon", "delta", *([by] if by else []), *(["users"] if len(self.users) > 1 else [])]
         moved = next((name for name in names if getattr(place, name) != getattr(before, name)), "epsilon")
         onward = -1 if (getattr(place, moved) or 0) < (getattr(before, moved) or 0) else 1

@@ -50,7 +50,8 @@ async function ask(part) {
   const move = newest;
   let answer;
   try {
-    const reply = await fetch(`${part}?${new URLSearchParams(setting)}`, { cache: "no-store", credentials: "omit", redirect: "error" });
+    const query = new URLSearchParams(setting);
+    const reply = await fetch(`${part}?${query}`, { cache: "no-store", credentials: "omit", redirect: "error" });
     answer = reply.ok ? await reply.json() : { refused: (await reply.text()).trim() };
   } catch {
     answer = { refused: "The server has stopped. Start it again with: dpsample explore" };
@@ -164,9 +165,8 @@ at("how").addEventListener("input", () => change("how", at("how").value));
 for (const slider of sliders) {
   slider.addEventListener("input", () => change(slider.id, labels[slider.id][slider.value]));
   at(`value-${slider.id}`).addEventListener("change", (event) => {
-    setting[slider.id] = event.target.value.trim();
+    change(slider.id, event.target.value.trim());
     slide(slider);
-    change(slider.id, setting[slider.id]);
   });
 }
 addEventListener("hashchange", restore);

@@ -59,9 +59,7 @@ def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document
 
 
 def _controls(choices: Choices) -> Markup:
-    options = [
-        tag("option", label, value=f"{scheme} {by}".strip(), data_by=by) for label, (scheme, by) in SAMPLING.items()
-    ]
+    options = [tag("option", label, value=how, data_by=by) for how, (label, _, by) in SAMPLING.items()]
     how = tag(
         "div", tag("label", "Sampling", for_="how"), tag("select", *options, id="how", autocomplete="off"), class_="one"
     )
@@ -74,9 +72,15 @@ def _slider(name: str, places: int) -> Markup:
     """A slider, and a field in which its number can be typed; keys per user are counted for those of the slider."""
     described = f"say-{name}" if name in _EXPLAINED else "say-sampling"
     typed = tag(
-        "input", type="text", id=f"value-{name}", aria_label=f"{NAMES[name]}, typed", size=8, maxlength=40,
-        inputmode="text", autocomplete="off", spellcheck="false",
-    )  # fmt: skip
+        "input",
+        type="text",
+        id=f"value-{name}",
+        aria_label=f"{NAMES[name]}, typed",
+        size=8,
+        maxlength=40,
+        autocomplete="off",
+        spellcheck="false",
+    )
     return tag(
         "div",
         tag("label", NAMES[name], for_=name),

@@ -21,7 +21,7 @@ from dpsample.planning.explore.state import PARTS, Explorer
 from dpsample.presentation.pages import Document
 
 ADDRESS = "127.0.0.1"
-_LONGEST = 300  # characters of a request's path
+_LONGEST = 390  # characters of a request's path
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -95,11 +95,12 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._refuse(HTTPStatus.NOT_FOUND)
             try:
                 place = server.explorer.choices.place(**_texts(url.query))
-                answer = server.explorer.answer(name, place)
             except InvalidValue as error:
                 answer = {"refused": str(error)}
             except ValueError:
                 return self._refuse(HTTPStatus.BAD_REQUEST, "the page has no such setting; load it again")
+            else:
+                answer = server.explorer.answer(name, place)
             content = json.dumps(answer, allow_nan=False).encode()
         except OSError:
             raise
