@@ -169,6 +169,7 @@ def test_a_number_can_be_typed_and_the_address_restores_it(browser: Browser, ser
         assert "--epsilon 0.7" in str(tab.page.text_content("#command"))
         assert choices.epsilon[int(tab.page.input_value("#epsilon"))] == Fraction("0.6")  # the one below
         tab.page.wait_for_function("() => location.hash.includes('epsilon=0.7')")
+        assert "size=" not in tab.page.url  # it has no effect, and its default follows from the data
         tab.page.reload()
         expect(tab, choices.setting(typed))
         assert (tab.page.input_value("#value-epsilon"), tab.page.input_value("#value-tau")) == ("0.7", "0.03")

@@ -18,7 +18,10 @@ function restore() {
 let addressing;
 function address() { // once a move has ended: browsers allow few changes a second
   clearTimeout(addressing);
-  addressing = setTimeout(() => history.replaceState(null, "", `#${new URLSearchParams(setting)}`), 300);
+  addressing = setTimeout(() => {
+    const used = Object.entries(setting).filter(([name]) => at(name) && !at(name).parentElement.hidden);
+    history.replaceState(null, "", `#${new URLSearchParams(used)}`);
+  }, 300);
 }
 
 function slide(slider) { // to the position of its number, or the one below
