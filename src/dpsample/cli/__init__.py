@@ -112,7 +112,7 @@ def main() -> None:
         if issubclass(category, PrivacyWarning)
         else show(message, category, *where, **more)
     )
-    if sys.argv[1:2] == ["explore"]:
+    if sys.argv[1:2] in (["explore"], ["plan"]):
         with_one_thread()
     try:
         code = cli(prog_name="dpsample", standalone_mode=False)
