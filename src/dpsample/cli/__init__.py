@@ -5,6 +5,7 @@ for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify 
 and 143 after SIGTERM.
 
     release   release, sample, sanitize
+    run       run
     inspect   info, verify, certify
     query     query, top, quantiles
     report    report
@@ -37,6 +38,7 @@ from dpsample.cli.plan import plan
 from dpsample.cli.query import quantiles, query, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import report
+from dpsample.cli.run import run
 from dpsample.cli.wording import in_options
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
@@ -72,6 +74,7 @@ def completion(shell: str) -> None:
 
 for _command in (
     release,
+    run,
     sample,
     sanitize,
     info,
