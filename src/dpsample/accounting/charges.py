@@ -152,7 +152,7 @@ def scheme_form(scheme: Sampling | SampleSize) -> dict[str, Any]:
     """
     if isinstance(scheme, SampleSize):
         return {"scheme": scheme.scheme, "size": scheme.size, "power": text(scheme.power), "cap": scheme.cap}
-    if isinstance(scheme, CustomSampling):
+    if type(scheme) is CustomSampling:
         sha256 = None if scheme.values is None else sha256_of(canonical(scheme.to_json()))
         return {"scheme": scheme.name, "sha256": sha256}
     return scheme.to_json()
