@@ -111,7 +111,7 @@ def test_checksums_follow_from_the_page(files: Path) -> None:
         checksum = document.pop("checksum")
         assert checksum == sha256(canonical(document))
         count += 1
-    assert count == 12
+    assert count == 13
     for name in ("r.csv", "r.arrow", "plain.csv", "s.arrow"):
         assert json.loads((files / f"{name}.json").read_bytes())["file"]["sha256"] == sha256(
             (files / name).read_bytes()
