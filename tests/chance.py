@@ -36,6 +36,7 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "budget.md": "odds 3e-9: a user shows, at delta 1e-10, in four releases; 45 scales; three full keys hide",
     "python.md": "odds 4e-10: keys of one element show, at delta 1e-10; exp(-40) of 4,000; a count off by 20 errors",
     "report.md": "certain: all 199 keys are reported, and tokens change the page by less than a percent",
+    "dpsample.planning.earlier.estimated_frequencies": "certain: both keys are reported",
     "dpsample.private.bounding.choose": "certain: the number of kept keys does not depend on which",
     "dpsample.private.count.count_frequencies": "certain: nothing is drawn about elements",
     "dpsample.private.derived_coins.Secret": "certain: coins are compared with themselves",

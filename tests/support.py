@@ -40,7 +40,7 @@ def run(*arguments: str, cwd: Path, **environment: str) -> Completed:
         contextlib.chdir(cwd),
         mock.patch.object(sys, "argv", ["dpsample", *arguments]),
         mock.patch.object(signal, "signal"),
-        mock.patch.dict(os.environ, environment),
+        mock.patch.dict(os.environ, {"OPENBLAS_NUM_THREADS": "1", **environment}),  # else a plan would start anew
         warnings.catch_warnings(),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

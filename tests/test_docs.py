@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+import dpsample
 from dpsample.cli import cli
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +37,12 @@ def prose(path: Path) -> Iterator[str]:
         code ^= line.startswith("```")
         if not code and not line.startswith(("|", "    ", "```")):
             yield line
+
+
+def test_the_citation_is_of_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {dpsample.__version__}\n" in text
+    assert "arXiv:2010.13048" in text
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path.name != "CHANGELOG.md"], ids=ids)

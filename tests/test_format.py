@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commit_parts(folder / "parts", {"0.parquet": len(release)}, release.table.schema, release.metadata)
     plain = dpsample.release({1: 500, 2: 9}, privacy=Privacy(1, 1e-9), sampling=dpsample.CustomSampling(["0.5"] * 5000))
     plain.write(folder / "plain.csv")
+    named = dpsample.register_sampling("tests/format", lambda i: "0.5")
+    dpsample.release({1: 500, 2: 9}, privacy=Privacy(1, 1e-9), sampling=named).write(folder / "named.csv")
     dpsample.sample(USERS, "k", sampling=dpsample.Priority("0.1", cap=9), **users).write(folder / "s.arrow")
     for scheme in (dpsample.SampleSize(9), dpsample.KeepAll(), dpsample.CustomSampling(["0.5"])):
         charge = Charge(Privacy(1, 1e-9), "user", "r.csv", "clicks", ("k",), "who", 2, scheme_form(scheme), None)
+        charge = replace(charge, settings="0" * 64)
         reserve_budget(folder / "l", charge).confirm(release_sha256(folder / "r.csv")[1])
     reserve_budget(folder / "l", charge).cancel()
     dpsample.new_ledger(folder / "days", "clicks", Privacy(9, 1e-6), account="renyi", parts="day")
@@ -107,7 +111,7 @@ def test_checksums_follow_from_the_page(files: Path) -> None:
         checksum = document.pop("checksum")
         assert checksum == sha256(canonical(document))
         count += 1
-    assert count == 12
+    assert count == 13
     for name in ("r.csv", "r.arrow", "plain.csv", "s.arrow"):
         assert json.loads((files / f"{name}.json").read_bytes())["file"]["sha256"] == sha256(
             (files / name).read_bytes()

@@ -34,6 +34,7 @@ PACKAGE = [
     "read_ledger",
     "read_release",
     "read_sample",
+    "register_sampling",
     "release",
     "release_to_file",
     "sample",
@@ -94,7 +95,9 @@ PLANNING = [
     "Setting",
     "curve",
     "default_delta",
+    "estimated_frequencies",
     "forecast",
+    "recommended",
     "settings",
     "smallest_epsilon",
 ]
@@ -169,6 +172,7 @@ ALLOWED = {
     "decimal",
     "fractions",
     "functools",
+    "hashlib",
     "flint",  # ball arithmetic
     "itertools",
     "math",

@@ -36,6 +36,7 @@ from dpsample.private.run import release, release_to_file, sample, sanitize
 from dpsample.private.sample import Sample, read_sample
 from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
+from dpsample.scheme.registered import register_sampling
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 
 __version__ = "0.1.0"
@@ -63,6 +64,7 @@ __all__ = [
     "read_ledger",
     "read_release",
     "read_sample",
+    "register_sampling",
     "release",
     "release_to_file",
     "sample",

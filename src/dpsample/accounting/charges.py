@@ -40,6 +40,7 @@ class Charge:
     sample: str | None = None
     part: Part | None = None
     curve: RenyiCurve | None = None
+    settings: str | None = None  # the SHA-256 of the file of settings that it was run from
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a line."""
@@ -55,6 +56,7 @@ class Charge:
             "sample": self.sample,
             **({} if self.part is None else {"part": self.part.to_json()}),
             **({} if self.curve is None else {"curve": self.curve.to_json()}),
+            **({} if self.settings is None else {"settings": self.settings}),
         }
 
     @classmethod
@@ -72,6 +74,7 @@ class Charge:
             form.get("sample"),
             Part.from_json(form["part"]) if "part" in form else None,
             _curve(form["curve"]["delta"], tuple(form["curve"]["orders"].items())) if "curve" in form else None,
+            form.get("settings"),
         )
 
     def __str__(self) -> str:
@@ -84,6 +87,7 @@ class Charge:
             self.scheme and "sampled by " + ", ".join(f"{name} {value}" for name, value in self.scheme.items()),
             self.sample and f"sample {self.sample}",
             self.part and f"part: {self.part}",
+            self.settings and f"settings {shown(str(self.settings))}",
         ]
         return "; ".join(part for part in parts if part)
 
@@ -148,7 +152,7 @@ def scheme_form(scheme: Sampling | SampleSize) -> dict[str, Any]:
     """
     if isinstance(scheme, SampleSize):
         return {"scheme": scheme.scheme, "size": scheme.size, "power": text(scheme.power), "cap": scheme.cap}
-    if isinstance(scheme, CustomSampling):
+    if type(scheme) is CustomSampling:
         sha256 = None if scheme.values is None else sha256_of(canonical(scheme.to_json()))
         return {"scheme": scheme.name, "sha256": sha256}
     return scheme.to_json()

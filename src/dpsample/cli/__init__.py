@@ -5,6 +5,7 @@ for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify 
 and 143 after SIGTERM.
 
     release   release, sample, sanitize
+    run       run
     inspect   info, verify, certify
     query     query, top, quantiles
     report    report, plot
@@ -37,6 +38,7 @@ from dpsample.cli.plan import plan
 from dpsample.cli.query import quantiles, query, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report
+from dpsample.cli.run import run
 from dpsample.cli.wording import in_options
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
@@ -72,6 +74,7 @@ def completion(shell: str) -> None:
 
 for _command in (
     release,
+    run,
     sample,
     sanitize,
     info,
@@ -113,7 +116,7 @@ def main() -> None:
         if issubclass(category, PrivacyWarning)
         else show(message, category, *where, **more)
     )
-    if sys.argv[1:2] == ["explore"]:
+    if sys.argv[1:2] in (["explore"], ["plan"]):
         with_one_thread()
     try:
         code = cli(prog_name="dpsample", standalone_mode=False)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.plan import bounds_of, check_input, frequencies, frequencies_of, notice_of
+from dpsample.cli.plan import bounds_of, check_input, frequencies, frequencies_of, notice_of, release_delta
 from dpsample.cli.printing import progress_bar
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -65,17 +65,18 @@ def explore(**arguments: Any) -> None:
       dpsample explore events.parquet --key query --delta 1e-8
       dpsample explore clicks.parquet -k page --user user_id --max-keys-per-user 5,20,50
     """
-    if not arguments["source"] and arguments["zipf"] is None and arguments["histogram"] is None:
+    if not (arguments["source"] or arguments["zipf"] is not None or arguments["histogram"] or arguments["release"]):
         arguments |= {name: value for name, value in _EXAMPLE.items() if arguments[name] is None}
     check_input(arguments)
     _check_stated(arguments)
+    arguments["delta"] = arguments["delta"] or next(iter(release_delta(arguments)), None)
     idle = _seconds(arguments["idle"])
     from dpsample.planning.explore import Server
     from dpsample.planning.explore.page import page
     from dpsample.planning.text import origin
 
     explorer, notice = _explorer(arguments), notice_of(arguments)
-    described = origin(explorer.source, arguments["histogram"], arguments["zipf"])
+    described = origin(explorer.source, arguments["histogram"], arguments["zipf"], arguments["release"])
     server = Server(explorer, page(explorer, described, notice), arguments["port"], idle)
     explorer.prepare()
     for line in [
@@ -117,11 +118,9 @@ def _explorer(arguments: dict[str, Any]) -> Any:
     # refuses bad options before anything is read
     choices(Frequencies.zipf(0, 1), delta=arguments["delta"] or ANY_DELTA)
     with progress_bar() as progress:
-        first = frequencies_of(arguments, progress, bounds[0])
-        by_bound = {bounds[0]: first}
-        for bound in bounds[1:]:
-            by_bound[bound] = first if source is None else frequencies_of(arguments, progress, bound)
-    delta = arguments["delta"] or default_delta(first)
+        by_bound = frequencies_of(arguments, progress, bounds)
+    first = by_bound[bounds[0]]
+    delta = arguments["delta"] or default_delta(first.base)
     return Explorer(by_bound, choices(first, delta=delta), arguments["share"], source)
 
 

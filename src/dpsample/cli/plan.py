@@ -1,7 +1,6 @@
 """dpsample plan."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import click
@@ -28,6 +27,7 @@ frequencies = options.together(
         "--histogram",
         help="Use no data: a Parquet, CSV, Arrow or JSON file with the columns frequency and keys.",
     ),
+    click.option("--release", help="Use no data: an earlier release. Keys below its detection threshold are unknown."),
     options.columns,
 )
 
@@ -69,18 +69,20 @@ frequencies = options.together(
 def plan(form: str, **arguments: Any) -> None:
     """Forecast a release before any budget is spent. Plans a grid of settings, or the smallest epsilon for a goal.
 
-    Frequencies come from SOURCE, from --zipf or from --histogram. The output for a SOURCE is NOT private.
+    Frequencies come from SOURCE, --zipf, --histogram or --release. The output for a SOURCE is NOT private.
     Options with one or more values take them separated by commas, or repeated.
 
     \b
     Examples:
       dpsample plan --zipf 1 --keys 100000
       dpsample plan --zipf 1 --keys 100000 --delta 1e-8 --goal "nrmse<=0.25"
+      dpsample plan --release queries.private.parquet --goal "elements>=0.9"
       dpsample plan events.parquet --key query --epsilon 0.5,1 --scheme ppswor --sample-size 1000,10000
       dpsample plan clicks.parquet -k page --user user_id
       dpsample plan clicks.parquet -k page --user user_id --max-keys-per-user 5,20 --goal "keys>=1000"
     """
     check_input(arguments)
+    arguments["delta"] = arguments["delta"] or release_delta(arguments)
     unbounded = arguments["user"] and not arguments["max_keys_per_user"]
     result = _plan_of_users(arguments) if unbounded else _plan(arguments)
     show(result.to_json(), result.lines(), form)
@@ -98,8 +100,8 @@ def _plan(arguments: dict[str, Any]) -> Any:
     goal = None if arguments["goal"] is None else Goal.of(arguments["goal"])
     share, grid = check_selection(arguments["share"]), _grid(arguments)
     with progress_bar() as progress:
-        users = _all_users(arguments, progress) if arguments["user"] else None
-        forecasts = grid.forecasts(partial(frequencies_of, arguments, progress), share, goal, progress, users)
+        by_bound = frequencies_of(arguments, progress, grid.max_keys_per_user)
+        forecasts = grid.forecasts(by_bound.__getitem__, share, goal, progress)
     source = options.source_of(arguments) if arguments["source"] else None
     return Plan(forecasts, share, goal, not grid.delta, notice_of(arguments), source)
 
@@ -138,14 +140,6 @@ def _users_settings(arguments: dict[str, Any], deltas: Sequence[Any]) -> list[An
     return list(settings(epsilons, deltas, _samplings(arguments), total=total, discover="ask"))
 
 
-def _all_users(arguments: dict[str, Any], progress: Any) -> Any:
-    """Return the number of users of each key, whatever number of keys users have."""
-    from dpsample.private.count import CountedUsers
-
-    with options.engine_of(arguments) as engine:
-        return CountedUsers(options.source_of(arguments), engine, progress).users
-
-
 def _total(arguments: dict[str, Any]) -> Any:
     return arguments["total_share"] if arguments["with_total"] else False
 
@@ -180,11 +174,12 @@ def check_input(arguments: dict[str, Any]) -> None:
         "SOURCE": bool(arguments["source"]),
         "--zipf": arguments["zipf"] is not None,
         "--histogram": arguments["histogram"],
+        "--release": arguments["release"],
     }
     named = [name for name, present in places.items() if present]
     if len(named) != 1:
         raise click.UsageError(
-            f"frequencies come from one of SOURCE, --zipf and --histogram; found {' and '.join(named) or 'none'}; "
+            f"frequencies come from one of {', '.join(places)}; found {' and '.join(named) or 'none'}; "
             "give one, such as --zipf 1 --keys 100000"
         )
     if arguments["source"] and not arguments["key"]:
@@ -206,8 +201,32 @@ def listed(values: Iterable[str]) -> list[str]:
 
 
 def bounds_of(arguments: dict[str, Any]) -> list[int | None]:
-    """Return the numbers of keys per user."""
-    return [_integer(value, "--max-keys-per-user") for value in listed(arguments["max_keys_per_user"])]
+    """Return the numbers of keys per user; that of an earlier release is known."""
+    bounds: list[int | None] = [
+        _integer(value, "--max-keys-per-user") for value in listed(arguments["max_keys_per_user"])
+    ]
+    if arguments["release"] is None:
+        return bounds
+    own = _earlier(arguments).terms.max_keys
+    if bounds not in ([], [own]):
+        raise click.UsageError(
+            f"the frequencies of a release are those of its own contribution bound, {own or 'none'}; found "
+            "--max-keys-per-user; leave it out"
+        )
+    return [own]
+
+
+def release_delta(arguments: dict[str, Any]) -> tuple[str, ...]:
+    """Return the delta of the earlier release, if there is one."""
+    from dpsample.exact import text
+
+    return () if arguments["release"] is None else (text(_earlier(arguments).privacy.delta),)
+
+
+def _earlier(arguments: dict[str, Any]) -> Any:
+    from dpsample.release.release import read_release
+
+    return read_release(arguments["release"])
 
 
 def _integer(value: str, option: str) -> int:
@@ -227,19 +246,22 @@ def _samplings(arguments: dict[str, Any]) -> list[Any]:
     return [options.sampling_of({**arguments, "tau": tau}) for tau in taus] + sizes
 
 
-def frequencies_of(arguments: dict[str, Any], progress: Any, max_keys: int | None) -> Any:
-    """Return the frequencies: from a file, by a formula, or counted in the data."""
+def frequencies_of(arguments: dict[str, Any], progress: Any, bounds: Sequence[int | None]) -> dict[int | None, Any]:
+    """Return the frequencies for each number of keys per user: from a file, by a formula, or counted in the data."""
+    from dpsample.planning.earlier import estimated_frequencies
     from dpsample.planning.frequencies import Frequencies
-    from dpsample.private.count import count_frequencies
+    from dpsample.private.count import count_by_bound
 
-    if arguments["histogram"] is not None:
-        return Frequencies.read(arguments["histogram"])  # counts as private, since its origin is unknown
-    if arguments["zipf"] is not None:
-        return Frequencies.zipf(arguments["zipf"], arguments["keys"], arguments["elements"])
-    with options.engine_of(arguments) as engine:
-        return count_frequencies(
-            options.source_of(arguments), max_keys_per_user=max_keys, engine=engine, progress=progress
-        )
+    if arguments["source"]:
+        with options.engine_of(arguments) as engine:
+            return count_by_bound(options.source_of(arguments), bounds, engine, progress)
+    if arguments["release"] is not None:
+        same = estimated_frequencies(_earlier(arguments))
+    elif arguments["histogram"] is not None:
+        same = Frequencies.read(arguments["histogram"])  # counts as private, since its origin is unknown
+    else:
+        same = Frequencies.zipf(arguments["zipf"], arguments["keys"], arguments["elements"])
+    return dict.fromkeys(bounds, same)
 
 
 def notice_of(arguments: dict[str, Any]) -> str | None:

@@ -24,7 +24,7 @@ from dpsample.presentation.explain import explain_sampling
 @options.output
 @options.machine
 @options.output_format
-def release(output: str, force: bool, form: str, show_private: bool, **given: Any) -> None:
+def release(**given: Any) -> None:
     """Read elements, sample keys, sanitize them, and write a release that may be published.
 
     SOURCE is one or more files, folders or globs (Parquet, CSV, JSON lines, Arrow), or a database.
@@ -43,16 +43,38 @@ def release(output: str, force: bool, form: str, show_private: bool, **given: An
       dpsample release events.parquet -k query -e 1 -d 1e-8 --part day=2026-11-14 --ledger days.ledger -o 14.parquet
       dpsample release hdfs:///events -k query -e 1 -d 1e-8 --engine spark --master yarn -o queries.private/
     """
+    carry_out(**given)
+
+
+def carry_out(
+    output: str,
+    force: bool,
+    form: str,
+    show_private: bool,
+    settings: str | None = None,
+    dry_run: bool = False,
+    **given: Any,
+) -> None:
+    """Make a release by its options, and print what was released; a dry run only checks them.
+
+    `settings` is the SHA-256 of the file that they come from.
+    """
     options.check_engine(given, show_private)
+    wanted = {**options.release_options(given), "settings": settings}
     if given["engine"] == "spark":
-        written, source = _release_by_spark(output, force, given)
+        if dry_run:
+            return
+        written, source = _release_by_spark(output, force, given, wanted)
         print_release(source, output, written.keys, written.terms, form, None)
         return
     from dpsample.private.request import Request
-    from dpsample.private.run import write_release_to
+    from dpsample.private.run import check_release_to, write_release_to
 
-    request = Request.of(options.source_of(given), **options.release_options(given))
+    request = Request.of(options.source_of(given), **wanted)
     with options.engine_of(given) as engine, progress_bar() as progress:
+        if dry_run:
+            check_release_to(output, request, engine, force)
+            return
         written = write_release_to(output, request, force=force, engine=engine, progress=progress)
     source = f"{request.source}, strategy: {written.strategy}"
     print_release(source, output, written.keys, written.terms, form, progress.seen if show_private else None)
@@ -166,7 +188,7 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
     print_release(f"the sample {sample!r}", output, written.keys, written.terms, form, None)
 
 
-def _release_by_spark(output: str, force: bool, given: dict[str, Any]) -> tuple[Any, str]:
+def _release_by_spark(output: str, force: bool, given: dict[str, Any], wanted: dict[str, Any]) -> tuple[Any, str]:
     """Release on a cluster; return what was written, and say what was read."""
     from dpsample import spark
     from dpsample.files import check_folder, check_output
@@ -175,7 +197,7 @@ def _release_by_spark(output: str, force: bool, given: dict[str, Any]) -> tuple[
 
     check_folder(output) if output.endswith("/") else check_output(output, force=force)
     with spark.session(given["master"]) as session:
-        request = Request.of(options.spark_source_of(session, given), **options.release_options(given))
+        request = Request.of(options.spark_source_of(session, given), **wanted)
         divided = spark.Spark(session, given["partitions"]).partitions
         written = write_release_to(output, request, force, given["partitions"])
     return written, f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"

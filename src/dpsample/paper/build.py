@@ -83,7 +83,7 @@ def _verdicts(drawn: Sequence[Drawn], claims: dict[str, tuple[Claim, Finding]]) 
     """Return one row for each figure and claim."""
     stated = [("figure", item.figure.name, item.figure.says, item.finding) for item in drawn]
     stated += [("claim", claim.name, claim.says, finding) for claim, finding in claims.values()]
-    rows = [(kind, name, says, finding.text, finding.verdict) for kind, name, says, finding in stated]
+    rows = [(kind, name, says, finding.text, finding.conclusion) for kind, name, says, finding in stated]
     names = ("kind", "name", "paper", "found", "verdict")
     return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 

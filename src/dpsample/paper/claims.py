@@ -23,15 +23,25 @@ from dpsample.scheme.reporting import Reporting, closed_form, reporting_probabil
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.tokens import token_laws
 
-HOLDS, CORRECTED, FAILS = "holds", "holds with a correction", "does not hold"
+HOLDS, CORRECTED, FAILS = "holds", "false as stated", "false"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was measured, in words with numbers, and what follows for the claim."""
+    """What was measured, in words with numbers, and what follows for the claim.
+
+    >>> Finding("a ratio of 3", CORRECTED, "the limit is 3").conclusion
+    'false as stated; holds if the limit is 3'
+    """
 
     text: str
     verdict: str
+    holds_if: str = ""  # the correction with which the claim holds, if it is false as stated
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict in words."""
+        return f"{self.verdict}; holds if {self.holds_if}" if self.verdict == CORRECTED else self.verdict
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ def gains_unsampled() -> Finding:
     return Finding(
         f"{low:.1f} to {high:.0f} % over δ = 1, 0.1, … 1e-8 (n = 10⁵)",
         HOLDS if low >= 20 and high <= 300 else CORRECTED,
+        f"the range is {low:.1f} to {high:.0f} %",
     )
 
 
@@ -66,7 +77,7 @@ def gains_sampled() -> Finding:
             f"α = {alpha}: {whole:.1f} % without sampling, at least {least:.1f} % for τ ≥ δ, {tight:.0f} % "
             "over the tight cutoff"
         )
-    return Finding("; ".join(parts), HOLDS if held else CORRECTED)
+    return Finding("; ".join(parts), HOLDS if held else CORRECTED, "(nearly) all keys are sampled (τ = 10)")
 
 
 def ratio_limits() -> Finding:
@@ -81,7 +92,8 @@ def ratio_limits() -> Finding:
             f"ε = {epsilon}: {ratio.min():.2f} to {ratio.max():.2f}, 2/ε = {2 / float(epsilon):.0f}, "
             f"2/(1 − exp(−ε)) = {2 / -math.expm1(-float(epsilon)):.2f}"
         )
-    return Finding("; ".join(parts), HOLDS if below else CORRECTED)
+    limit = "the upper limit is 2/(1 − exp(−ε))"
+    return Finding("; ".join(parts), HOLDS if below else CORRECTED, limit)
 
 
 def certain_from() -> Finding:
@@ -95,6 +107,7 @@ def certain_from() -> Finding:
         f"at (0.01, 1e-6): π* = 1 from {ours} = 2⌈L⌉ + 1 (L = {L:.1f}), φ > 1 − δ from {theirs}; the approximation is "
         f"(2/ε) ln(ε/(2δ)) = {2 / e * math.log(e / 2e-6):.0f}, while (2/ε) ln(ε/δ) = {2 / e * math.log(e / 1e-6):.0f}",
         CORRECTED if ours == 2 * math.ceil(L) + 1 else FAILS,
+        "2L + 2 is replaced by 2⌈L⌉ + 1, and ln(ε/δ) by ln(ε/(2δ))",
     )
 
 
@@ -106,6 +119,7 @@ def few_positions() -> Finding:
     return Finding(
         f"{binding} at ε = 1.6, δ = 0.0031, where L = {L:.2f} and 2L + 1 = {2 * L + 1:.2f}; 2⌈L⌉ in every case",
         HOLDS if binding <= 2 * L + 1 else CORRECTED,
+        "2L + 1 is replaced by 2⌈L⌉",
     )
 
 
@@ -133,6 +147,7 @@ def closed_form_of_pi() -> Finding:
     return Finding(
         f"as printed off by up to {off:.2f}; with 2L + 1 − i, by less than {_power(fixed)}",
         CORRECTED if off > 1e-9 > fixed else HOLDS,
+        "2L + 2 is replaced by 2L + 1",
     )
 
 
@@ -194,6 +209,7 @@ def lower_frequencies() -> Finding:
     return Finding(
         f"bias within 10 % from {sbh} on for SbH; PWS (MLE), times lower: {each} (ε = 0.1, δ = 2⁻²⁰)",
         HOLDS if all(2 <= t <= 8 for t in times.values()) else CORRECTED,
+        "τ is " + " or ".join(f"{float(tau):g}" for tau in TAUS if 2 <= times[tau] <= 8),
     )
 
 
@@ -235,7 +251,9 @@ def printed_algorithm() -> Finding:
     as_printed = ", ".join(f"{spent[e, True]:.2f} δ at ε = {e}" for e in ("0.5", "1", "2"))
     right = max(spent[e, False] for e in ("0.5", "1", "2"))
     return Finding(
-        f"as printed it spends {as_printed}; corrected, {right:.3f} δ", CORRECTED if right < 1 + 1e-9 else FAILS
+        f"as printed it spends {as_printed}; corrected, {right:.3f} δ",
+        CORRECTED if right < 1 + 1e-9 else FAILS,
+        "its condition on b_i has max{0, f_{i−1}(0) − exp(ε) f_i(0)} (docs/errata.md)",
     )
 
 
@@ -246,6 +264,7 @@ def cutoff() -> Finding:
     return Finding(
         f"a key of one element is reported with {spent[0]:.3f} δ; with the tight cutoff {spent[1]:.3f} δ",
         HOLDS if spent[0] > 1 - 1e-9 else CORRECTED,
+        "“needs” is replaced by “may have”: the tight cutoff is lower, and as private",
     )
 
 
@@ -261,8 +280,9 @@ def best_order() -> Finding:
     return Finding(
         f"without sampling no other method orders a pair up to frequency 60 better by more than "
         f"{max(most['keep all'], 0):.0e}; with ppswor (τ = 0.01) sampled SbH does, by up to {most['ppswor']:.3f}; "
-        f"smallest case, {where}. It holds among schemes with the same reporting probabilities",
+        f"smallest case, {where}",
         HOLDS if less <= ours else CORRECTED,
+        "all methods compared have the same reporting probabilities",
     )
 
 
@@ -287,6 +307,7 @@ def never_decreasing() -> Finding:
         f"estimates of the first two tokens are {a[0]:,.0f} and {a[1]:,.0f} under priority sampling with "
         "τ = 2.99e-6, ε = 0.201, δ = 1.86e-6, steps of 1/4",
         HOLDS if a[1] >= a[0] else CORRECTED,
+        "the second half is left out",
     )
 
 

@@ -77,7 +77,8 @@ def _gains(table: pa.Table) -> Finding:
     ends = [100 * (f - 1) for y in ratios.values() for f in (y.min(), y.max())]
     each = "; ".join(f"{name}: {100 * (y.min() - 1):.1f} to {100 * (y.max() - 1):.0f} %" for name, y in ratios.items())
     text = f"Gain of PWS over SbH as δ falls from 1 to 1e-8: {each}."
-    return Finding(text, HOLDS if min(ends) >= 20 and max(ends) <= 300 else CORRECTED if min(ends) > -1e-6 else FAILS)
+    verdict = HOLDS if min(ends) >= 20 and max(ends) <= 300 else CORRECTED if min(ends) > -1e-6 else FAILS
+    return Finding(text, verdict, f"the range is {min(ends):.1f} to {max(ends):.0f} %")
 
 
 def _meets_q(table: pa.Table) -> Finding:
@@ -99,7 +100,7 @@ def _gains_sampled(table: pa.Table) -> Finding:
         least.append(gain[tau >= 0.001].min())
         parts.append(f"{name}: {gain[0]:.1f} % ({tight[0]:.0f} %) at τ = 10, at least {least[-1]:.1f} % for τ ≥ δ")
     text = f"Gain over sampled SbH (with the tight cutoff): {'; '.join(parts)}."
-    return Finding(text, CORRECTED if min(least) > -1e-6 else FAILS)
+    return Finding(text, CORRECTED if min(least) > -1e-6 else FAILS, "the gain is at least the one that we find")
 
 
 def _bias(table: pa.Table) -> Finding:
@@ -139,7 +140,8 @@ def _variances(table: pa.Table) -> Finding:
         parts.append(
             f"{panel.split(', ')[1]}: {f'{times:.2f} times that of the sample' if len(open_) else f'{y.max():.2f}'}"
         )
-    return Finding(f"Largest normalised variance of PWS (MLE): {'; '.join(parts)}.", HOLDS if good else CORRECTED)
+    text = f"Largest normalised variance of PWS (MLE): {'; '.join(parts)}."
+    return Finding(text, HOLDS if good else CORRECTED, "the variance is at most the one that we find")
 
 
 def _order(table: pa.Table) -> Finding:
@@ -158,7 +160,8 @@ def _order(table: pa.Table) -> Finding:
         "is the best of the schemes with its reporting probabilities. Integer tokens (Algorithm 4) lose up to "
         f"{loss[0]:.1e} of a pair at ε = {epsilon[0]:g} and {loss[-1]:.1e} at ε = {epsilon[-1]:g}."
     )
-    return Finding(text, FAILS if free > 1e-3 else CORRECTED if sampled > 1e-3 else HOLDS)
+    verdict = FAILS if free > 1e-3 else CORRECTED if sampled > 1e-3 else HOLDS
+    return Finding(text, verdict, "all methods compared have the same reporting probabilities")
 
 
 def _yes(value: bool) -> str:

@@ -10,7 +10,7 @@ from dpsample import __version__
 from dpsample.paper.claims import CORRECTED, FAILS, HOLDS, Claim, Finding
 from dpsample.paper.figures import Figure
 
-SIGNS = {HOLDS: "✓", CORRECTED: "≈", FAILS: "✗"}
+SIGNS = {HOLDS: "✓", CORRECTED: "✗", FAILS: "✗"}
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff }
 body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
@@ -21,8 +21,8 @@ th { background: #f5f5f5 }
 table { table-layout: fixed; width: 100% }
 th:nth-child(1) { width: 11% }
 th:nth-child(2) { width: 21% }
-th:nth-child(4) { width: 10% }
-th:nth-child(5) { width: 22% }
+th:nth-child(4) { width: 15% }
+th:nth-child(5) { width: 20% }
 code { font-size: 85%; overflow-wrap: anywhere }
 img { max-width: 100%; height: auto }
 """
@@ -41,7 +41,8 @@ def markdown(drawn: Sequence[Drawn], claims: Mapping[str, tuple[Claim, Finding]]
     """Return the page."""
     parts = [
         "# The paper, reproduced and corrected",
-        "*Differentially Private Weighted Sampling* (Cohen, Geri, Sarlos, Stemmer, 2020): its figures and claims, "
+        "*Differentially Private Weighted Sampling* (Cohen, Geri, Sarlos, Stemmer, AISTATS 2021, "
+        "[arXiv:2010.13048](https://arxiv.org/abs/2010.13048)): its figures and claims, "
         f"computed by dpsample {__version__}"
         + (" on coarse grids (`--quick`)." if quick else ".")
         + " All numbers are exact expectations, not simulations, unless stated otherwise. SbH is the paper's baseline, "
@@ -94,7 +95,7 @@ def as_html(text: str, images: Mapping[str, str]) -> str:
 
 
 def _verdict(finding: Finding) -> str:
-    return f"{SIGNS[finding.verdict]} {finding.verdict}"
+    return f"{SIGNS[finding.verdict]} {_cell(finding.conclusion)}"
 
 
 def _cell(text: str) -> str:

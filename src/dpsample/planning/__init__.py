@@ -1,6 +1,7 @@
 """Before a release: what a setting would report, and which epsilon reaches a goal. No budget is spent.
 
     frequencies  how many keys have each frequency: by a formula, from a histogram, or counted
+    earlier      the frequencies that an earlier release lets estimate
     setting      the parameters of a planned release, without its data
     forecast     frequencies and a setting -> what is to be expected of that release
     errors       the error of the default estimator, predicted without simulation
@@ -16,9 +17,10 @@ frequencies where you can.
 """
 
 from dpsample.comparison.reporting_curve import Curve, curve
+from dpsample.planning.earlier import estimated_frequencies
 from dpsample.planning.forecast import Expected, Forecast, forecast
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.goals import Goal, default_delta, settings, smallest_epsilon
+from dpsample.planning.goals import Goal, default_delta, recommended, settings, smallest_epsilon
 from dpsample.planning.setting import Setting
 
 __all__ = [
@@ -30,7 +32,9 @@ __all__ = [
     "Setting",
     "curve",
     "default_delta",
+    "estimated_frequencies",
     "forecast",
+    "recommended",
     "settings",
     "smallest_epsilon",
 ]

@@ -12,19 +12,21 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.comparison.accuracy import Coverage, Method, Pws, covered, selected
+from dpsample.comparison.accuracy import Accuracy, Coverage, Method, Pws, covered, selected
 from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold
 from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH, detection_threshold_of, histograms
 from dpsample.errors import InvalidValue
 from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
+from dpsample.planning.users import possible_keys
 from dpsample.presentation.explain import explain_per_key
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
-from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
+from dpsample.scheme.sampling import KeepAll, Sampling
 
 # Sample-and-threshold is left out where its parameters take long to find: if certainty needs more frequencies than
 # this, or if epsilon is outside this range.
@@ -34,7 +36,7 @@ _EPSILONS = Fraction(1, 200), Fraction(20)
 
 @dataclass(frozen=True)
 class Expected:
-    """What is to be expected of one method; an NRMSE that was not computed is None."""
+    """What is to be expected of one method, relative to `Frequencies.base`; an NRMSE not computed is None."""
 
     method: str
     keys: float  # that are reported
@@ -64,6 +66,11 @@ class Forecast:
         return self.methods[0]
 
     @property
+    def covered(self) -> float:
+        """The expected share of all elements whose key is reported."""
+        return self.pws.share_of_elements
+
+    @property
     def private(self) -> bool:
         """Whether it was computed from private data."""
         return self.frequencies.private
@@ -84,7 +91,11 @@ class Forecast:
             "sample_size": setting.size.size if setting.size else None,
             "keys": self.frequencies.total,
             "elements": self.frequencies.elements,
-            **({} if self.possible is None else {"possible_keys": self.possible}),
+            **(
+                {}
+                if (uncut := self.frequencies.uncut) is None
+                else {"uncut_keys": uncut.total, "uncut_elements": uncut.elements, "possible_keys": self.possible}
+            ),
             "share": self.share,
             "methods": [asdict(method) for method in self.methods],
             "notes": list(self.notes),
@@ -108,6 +119,9 @@ def forecast(
     quickly (`Budget.predicted_per_key`). With the baselines, each key has the epsilon and delta that composition gives
     to any method (`Budget.composed_per_key`).
 
+    With frequencies that were cut (`Frequencies.uncut`), shares and errors are relative to the data before the cut.
+    The error of a total is then exact as before; that of a selection is computed as if each key lost the same share.
+
     >>> result = forecast(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), errors=False)
     >>> for method in result.methods:
     ...     print(f"{method.method:20} {method.keys:6,.0f} {method.share_of_elements:.1%} {method.detection_threshold}")
@@ -121,39 +135,62 @@ def forecast(
     privacy = setting.budget.predicted_per_key if quick else setting.per_key
     i, keys = checked.thinned if quick else (checked.values, checked.counts)
     notes = [] if setting.privacy.definition is None else [str(setting.privacy)]
+    if checked.known_from > 1:
+        notes.append(f"keys below frequency {checked.known_from:,} are unknown: all numbers leave them out")
 
     reported = covered(checked.values, checked.counts, Pws(sampling, privacy).reported(checked.values))
-    pws = _expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy))
+    pws = _expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy), checked)
     if errors:
         (total, estimator), (selection, _) = (predicted(i, keys, sampling, privacy, s, quick) for s in (1.0, share))
-        pws = replace(pws, nrmse=total.nrmse, selection_nrmse=selection.nrmse, estimator=estimator)
+        pws = replace(_with_errors(pws, total, selection, share, checked), estimator=estimator)
         if estimator == "mle":
             notes.append("epsilon is too small for calibrated estimates: answers are by mle, and have no error bars")
     methods = [pws]
     if baselines:
         peers = dict(_peers(sampling, setting.budget.composed_per_key))
-        methods += [
-            _peer(name, method, i, keys, share if errors else None, sampling.largest) for name, method in peers.items()
-        ]
+        for name, method in peers.items():
+            threshold = detection_threshold_of(method, sampling.largest)
+            if not errors:
+                methods.append(_expected(name, covered(i, keys, method.reported(i)), threshold, checked))
+                continue
+            by_frequency = method.errors(i)
+            total, selection = (selected(by_frequency, keys, s) for s in (1.0, share))
+            expected = _expected(name, total.coverage, threshold, checked)
+            methods.append(_with_errors(expected, total, selection, share, checked))
         if SBH not in peers:
             notes.append("the stability-based histogram is not stated for this sampling")
         if privacy != (composed := setting.budget.composed_per_key):
             notes.append(f"with the other methods, each key has {explain_per_key(composed)}, by composition")
-    return Forecast(setting, sampling, checked, share, tuple(methods), tuple(notes))
+    possible = None if checked.uncut is None else possible_keys(checked.uncut, setting.privacy)
+    return Forecast(setting, sampling, checked, share, tuple(methods), tuple(notes), possible)
 
 
-def _expected(name: str, coverage: Coverage, threshold: int | None) -> Expected:
+def _expected(name: str, coverage: Coverage, threshold: int | None, frequencies: Frequencies) -> Expected:
+    if (uncut := frequencies.uncut) is not None:
+        coverage = replace(coverage, keys=uncut.total, elements=uncut.elements)
     return Expected(name, coverage.reported_keys, coverage.share_of_keys, coverage.share_of_elements, threshold)
 
 
-def _peer(name: str, method: Method, i: Ints, keys: Floats, share: float | None, largest: int) -> Expected:
-    """What is to be expected of a baseline; with errors if there is a share to select."""
-    threshold = detection_threshold_of(method, largest)
-    if share is None:
-        return _expected(name, covered(i, keys, method.reported(i)), threshold)
-    by_frequency = method.errors(i)
-    total, selection = (selected(by_frequency, keys, s) for s in (1.0, share))
-    return replace(_expected(name, total.coverage, threshold), nrmse=total.nrmse, selection_nrmse=selection.nrmse)
+def _with_errors(
+    expected: Expected, total: Accuracy, selection: Accuracy, share: float, frequencies: Frequencies
+) -> Expected:
+    """Add the errors of a total, and of a selection of a share of the keys, relative to the data before a cut."""
+    of_total, of_selection = (_before_cut(*of, frequencies).nrmse for of in ((total, 1.0), (selection, share)))
+    return replace(expected, nrmse=of_total, selection_nrmse=of_selection)
+
+
+def _before_cut(accuracy: Accuracy, share: float, frequencies: Frequencies) -> Accuracy:
+    """The accuracy of the same estimate for what the data had before the cut, of which each key lost the same share."""
+    if frequencies.uncut is None:
+        return accuracy
+    lost = frequencies.uncut.elements - frequencies.elements
+    squares = float(frequencies.counts @ frequencies.values.astype(np.float64) ** 2)
+    return replace(
+        accuracy,
+        truth=accuracy.truth + share * lost,
+        bias=accuracy.bias - share * lost,
+        variance=accuracy.variance + share * (1 - share) * (lost / frequencies.elements) ** 2 * squares,
+    )
 
 
 def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:

@@ -37,6 +37,8 @@ class Frequencies:
     values: Ints  # distinct, ascending, from 1
     keys: Ints  # of each
     private: bool = True
+    uncut: "Frequencies | None" = None  # what they were before users kept a bounded number of keys, if known
+    known_from: int = 1  # keys of a lower frequency are unknown, and left out
 
     def __repr__(self) -> str:
         return f"Frequencies({'private' if self.private else f'{self.total:,} keys, {self.elements:,} elements'})"
@@ -50,6 +52,11 @@ class Frequencies:
     def elements(self) -> int:
         """The number of elements."""
         return sum(i * n for i, n in zip(self.values.tolist(), self.keys.tolist(), strict=True))
+
+    @property
+    def base(self) -> "Frequencies":
+        """What shares and errors are relative to: the frequencies before the cut, if known."""
+        return self.uncut or self
 
     @cached_property
     def counts(self) -> Floats:

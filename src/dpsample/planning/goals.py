@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
-from typing import Literal
+from itertools import count, product
+from typing import Literal, Protocol, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -16,12 +16,12 @@ from dpsample.exact import Number, exact, text
 from dpsample.planning.forecast import Forecast, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Discover, Setting
-from dpsample.planning.users import possible_keys
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 SMALLEST, LARGEST = Fraction(1, 1000), Fraction(20)  # epsilons that are tried
 _FIGURES = 3  # of the epsilon that is returned
+ENOUGH = 0.9  # of the elements that the best setting covers: what is recommended covers as much
 ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check a grid
 
 Stated = Literal["epsilon", "zcdp", "gdp"]
@@ -31,6 +31,10 @@ _STATED: dict[Stated, Callable[[Number, Number], Privacy]] = {
     "gdp": Privacy.gdp,
 }
 Progress = Callable[[str, int, int | None], None]
+
+
+def no_progress(stage: str, done: int, total: int | None) -> None:
+    """Show nothing."""
 
 
 def default_delta(frequencies: Frequencies) -> Fraction:
@@ -124,13 +128,18 @@ class Goal:
 
 
 def smallest_epsilon(
-    frequencies: Frequencies | ArrayLike, setting: Setting, goal: Goal | str, share: float = 0.01
+    frequencies: Frequencies | ArrayLike,
+    setting: Setting,
+    goal: Goal | str,
+    share: float = 0.01,
+    progress: Progress = no_progress,
 ) -> Forecast:
     """Return the forecast for the smallest epsilon with which PWS reaches a goal.
 
     It lies between 0.001 and 20, and is rounded up to 3 figures. All else is as in the setting. A goal that no such
     epsilon reaches is refused. Coverage grows with epsilon. An NRMSE falls, but not always monotonically; the result is
-    then an epsilon that reaches the goal while the next smaller one does not.
+    then an epsilon that reaches the goal while the next smaller one does not. Quick forecasts find about where it is;
+    the result, and that the next smaller one does not reach the goal, are by full forecasts.
 
     >>> result = smallest_epsilon(Frequencies.zipf(1, 10**5), Setting(Privacy(1, 1e-8)), "keys>=5000")
     >>> float(result.setting.privacy.epsilon), round(result.pws.keys)
@@ -147,10 +156,20 @@ def smallest_epsilon(
     def with_epsilon(place: int) -> Setting:
         return replace(setting, privacy=Privacy(_epsilon(place), setting.privacy.delta))
 
-    def forecast_at(place: int) -> Forecast:
-        return forecast(checked, with_epsilon(place), share, errors=aim.about_errors, baselines=False)
+    tries = count(1)
 
-    low, high = _place(SMALLEST) - 1, _place(LARGEST)  # low does not reach the goal, or is not tried
+    def forecast_at(place: int, quick: bool = False) -> Forecast:
+        progress("trying epsilons", next(tries), None)
+        return forecast(checked, with_epsilon(place), share, errors=aim.about_errors, baselines=False, quick=quick)
+
+    def search(low: int, high: int, quick: bool = False) -> int:
+        """Return a place that reaches the goal after one that does not; `low` does not, or is not tried."""
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if aim.reached(forecast_at(middle, quick)) else (middle, high)
+        return high
+
+    low, high = _place(SMALLEST) - 1, _place(LARGEST)
     best = forecast_at(high)
     if not aim.reached(best):
         value = aim.value(best)
@@ -160,10 +179,57 @@ def smallest_epsilon(
             f"one that no epsilon up to {text(LARGEST)} reaches" if hidden else f"{value:.4g} at the best",
             "choose a lesser one",
         )
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if aim.reached(forecast_at(middle)) else (middle, high)
-    return forecast(checked, with_epsilon(high), share)
+    near = search(low, high, quick=True)
+    low, high = _bracket(near, low, high, lambda place: aim.reached(forecast_at(place)))
+    return forecast(checked, with_epsilon(search(low, high)), share)
+
+
+def _bracket(near: int, low: int, high: int, reaches: Callable[[int], bool]) -> tuple[int, int]:
+    """Narrow (low, high], around a place, by steps that double; `high` reaches the goal, `low` does not."""
+    up = not reaches(near)
+    low, high = (near, high) if up else (low, near)
+    for step in (2**n for n in count()):
+        place = near + step if up else near - step
+        if not low < place < high:
+            break
+        reached = reaches(place)
+        low, high = (low, place) if reached else (place, high)
+        if reached == up:
+            break
+    return low, high
+
+
+class Planned(Protocol):
+    """A forecast: its setting, and the expected share of all elements whose key is reported."""
+
+    @property
+    def setting(self) -> Setting: ...  # noqa: D102
+    @property
+    def covered(self) -> float: ...  # noqa: D102
+
+
+_Planned = TypeVar("_Planned", bound=Planned)
+
+
+def recommended(forecasts: Sequence[_Planned], goal: Goal | None = None) -> _Planned:
+    """Return the forecast to release by: of those that are good enough, the one that spends least.
+
+    With a goal, all are good enough. Else those are that cover at least 90 % of the elements that the best one covers.
+    The smallest epsilon (or rho, or mu) spends least, then the smallest delta. Of equal ones, the best is returned.
+
+    >>> zipf, grid = Frequencies.zipf(1, 10**5), settings(["0.1", "0.25", "0.5", "1", "2"], [1e-8])
+    >>> results = [forecast(zipf, setting, errors=False, baselines=False) for setting in grid]
+    >>> [round(100 * result.covered) for result in results], float(recommended(results).setting.privacy.epsilon)
+    ([59, 66, 71, 76, 82], 1.0)
+    """
+    least = 0.0 if goal is not None else ENOUGH * max(result.covered for result in forecasts)
+
+    def spent(result: _Planned) -> tuple[Fraction, Fraction, float]:
+        privacy = result.setting.privacy
+        stated = privacy.epsilon if privacy.definition is None else privacy.definition.value
+        return stated, privacy.delta, -result.covered
+
+    return min((result for result in forecasts if result.covered >= least), key=spent)
 
 
 @dataclass(frozen=True)
@@ -188,29 +254,25 @@ class Grid:
 
     def forecasts(
         self,
-        count: Callable[[int | None], Frequencies],
+        counted: Callable[[int | None], Frequencies],
         share: float = 0.01,
         goal: Goal | str | None = None,
-        progress: Progress = lambda stage, done, total: None,
-        users: Frequencies | None = None,
+        progress: Progress = no_progress,
     ) -> list[Forecast]:
         """Return the forecast of each setting; with a goal, of the smallest epsilon that reaches it.
 
-        `count` returns the frequencies for a number of keys per user. `users` are the numbers of users of each key
-        before users keep a bounded number of keys: with these, forecasts say what any method could report.
+        `counted` returns the frequencies for a number of keys per user.
         """
         results = []
         for bound in self.max_keys_per_user:
-            frequencies = count(bound)
-            todo = self._settings(bound, self.delta or [default_delta(frequencies)])
+            frequencies = counted(bound)
+            todo = self._settings(bound, self.delta or [default_delta(frequencies.base)])
             for done, setting in enumerate(todo, 1):
-                made = (
+                results.append(
                     forecast(frequencies, setting, share)
                     if goal is None
-                    else smallest_epsilon(frequencies, setting, goal, share)
+                    else smallest_epsilon(frequencies, setting, goal, share, progress)
                 )
-                possible = None if users is None else possible_keys(users, made.setting.privacy)
-                results.append(replace(made, possible=possible))
                 progress("planning", done, len(todo))
         return results
 

@@ -14,7 +14,7 @@ from dpsample.accounting.totals import SHARE, SampleSize
 from dpsample.comparison.reporting_curve import OPEN, PWS, SAMPLED, SBH, TIGHT
 from dpsample.exact import text
 from dpsample.planning.forecast import Expected, Forecast
-from dpsample.planning.goals import Goal
+from dpsample.planning.goals import ENOUGH, Goal, recommended
 from dpsample.planning.setting import Setting
 from dpsample.presentation.explain import explain_protected
 from dpsample.privacy import Privacy
@@ -52,12 +52,14 @@ def privacy_notice(has_source: bool, has_histogram: bool) -> str | None:
     return PRIVATE if has_source else HISTOGRAM if has_histogram else None
 
 
-def origin(source: Origin | None, histogram: str | None, alpha: float | None) -> str:
+def origin(source: Origin | None, histogram: str | None, alpha: float | None, release: str | None = None) -> str:
     """Say where the frequencies come from.
 
     >>> origin(None, None, 1.5)
     'A Zipf distribution with alpha 1.5'
     """
+    if release is not None:
+        return f"The release {os.path.basename(release)}"
     if source is not None:
         return str(source)
     if histogram is not None:
@@ -78,8 +80,8 @@ class Plan:
 
     @property
     def release(self) -> str:
-        """The command that makes the first of the releases."""
-        return command(self.forecasts[0].setting, self.source)
+        """The command that makes the recommended release."""
+        return command(recommended(self.forecasts, self.goal).setting, self.source)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -136,10 +138,20 @@ class Plan:
         yield from (f"{name:<20}  {words}" for name, words in meanings.items())
         if self.goal is not None:
             yield f"Each epsilon is the smallest, to 3 figures, with which PWS reaches {self.goal}."
+        if self._bounded:
+            yield "Shares and errors are relative to the data before users keep a bounded number of keys."
+        yield from next_rule(self.forecasts, self.goal)
         if self.default_delta:
             yield "delta was chosen by the number of elements: a power of ten, at most a tenth of 1 / that number."
         if self.notice:
             yield UNCOVERED
+
+
+def next_rule(forecasts: Sequence[Any], goal: Goal | None = None) -> Iterator[str]:
+    """Say by which rule the next command was chosen, if there was a choice."""
+    if len(forecasts) > 1:
+        enough = "" if goal is not None else f", of those that cover {100 * ENOUGH:.0f} % of what the best covers"
+        yield f"Next has the smallest epsilon{enough}; if equal, the smallest delta."
 
 
 def _title(forecast: Forecast) -> str:
@@ -150,9 +162,13 @@ def _title(forecast: Forecast) -> str:
         weight = [f"{name} {form[name]}" for name in ("power", "cap") if form.get(name) not in (None, "1")]
         scheme = ", ".join([f"{form['scheme']} with tau {form['tau']}", *weight])
     size = f" (for a sample of {setting.size.size:,} keys)" if setting.size else ""
+    data, uncut = forecast.frequencies, forecast.frequencies.uncut
+    left = ""
+    if uncut is not None:
+        left = f" left of {uncut.total:,} with {uncut.elements:,} ({percent(data.elements / uncut.elements)})"
     return (
         f"delta {text(setting.privacy.delta)}, for {explain_protected(setting.max_keys_per_user)}\n"
-        f"{forecast.frequencies.total:,} keys with {forecast.frequencies.elements:,} elements; {scheme}{size}"
+        f"{data.total:,} keys with {data.elements:,} elements{left}; {scheme}{size}"
     )
 
 

@@ -6,6 +6,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from dpsample.exact import text
+from dpsample.planning.goals import recommended
 from dpsample.planning.text import (
     POSSIBLE,
     POSSIBLE_WORDS,
@@ -14,6 +15,7 @@ from dpsample.planning.text import (
     Origin,
     aligned,
     command,
+    next_rule,
     number,
     percent,
 )
@@ -35,8 +37,8 @@ class UsersPlan:
 
     @property
     def release(self) -> str:
-        """The command that makes the first of the releases."""
-        return command(self.forecasts[0].setting, self.source)
+        """The command that makes the recommended release."""
+        return command(recommended(self.forecasts).setting, self.source)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -78,6 +80,9 @@ class UsersPlan:
         yield from (f"{name:<20}  {words}" for name, words in meanings.items())
         if self.default_delta:
             yield "delta was chosen by the number of users' keys: a power of ten, at most a tenth of 1 / that number."
+        yield from next_rule(self.forecasts)
+        if len(self.forecasts) > 1:
+            yield "For this, counted keys cover as much as an equal number of the keys with the most users."
         yield UNCOVERED
 
 

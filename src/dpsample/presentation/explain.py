@@ -15,6 +15,7 @@ from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.registered import RegisteredSampling
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 
@@ -33,6 +34,8 @@ def explain_sampling(sampling: Sampling) -> str:
     if isinstance(sampling, KeepAll):
         kept = f" of frequency {sampling.at_least:,} or more were kept, and no others"
         return f"all keys{kept if sampling.at_least > 1 else ' were kept'}"
+    if isinstance(sampling, RegisteredSampling):
+        return f"a key was sampled with a probability that the function {sampling.function_name!r} states"
     if isinstance(sampling, CustomSampling):
         return "a key was sampled with a probability that its user defined for each frequency"
     assert isinstance(sampling, Ppswor | Priority)

@@ -1,11 +1,13 @@
 """Count how many keys have each frequency, for a plan. What comes out is as private as the data.
 
 count_frequencies  the frequencies of keys; of users who keep a bounded number of keys
+count_by_bound     the same for several contribution bounds
 CountedUsers       what users without a contribution bound would give to a release
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -44,20 +46,35 @@ def count_frequencies(
     """Count how many keys of a source have each frequency. NOT private, and neither is what is planned by it.
 
     The arguments are those of `dpsample.release`. With `user`, frequencies are numbers of users, of whom each keeps
-    `max_keys_per_user` keys, drawn once: a release draws anew.
+    `max_keys_per_user` keys, drawn once: a release draws anew. `Frequencies.uncut` has the numbers before that.
 
     >>> count_frequencies({"weather": 5000, "news": 3000, "my rare disease": 1})
     Frequencies(private)
     """
     elements = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
-    limit = check_users(elements, max_keys_per_user)
     with engine_or_own(engine) as used:
-        used.check(elements)
-        counted = elements if limit is None else used.bounded(elements, limit, used.new_coins())
-        found = _frequencies(used, counted, progress)
-        if counted is not elements:
-            used.forget(counted)
-    return found
+        return count_by_bound(elements, [max_keys_per_user], used, progress)[max_keys_per_user]
+
+
+def count_by_bound(
+    source: Source, bounds: Iterable[int | None], engine: Engine, progress: Progress | None = None
+) -> dict[int | None, Frequencies]:
+    """Count the frequencies for each number of keys per user, and once what they are before users keep so many."""
+    limits = {bound: check_users(source, bound) for bound in bounds}
+    if source.user is None:
+        engine.check(source)
+        return {None: _frequencies(engine, source, progress)}
+    uncut = CountedUsers(source, engine, progress).users
+    coins = engine.new_coins()
+
+    def cut(limit: int) -> Frequencies:
+        kept = engine.bounded(source, limit, coins)
+        try:
+            return replace(_frequencies(engine, kept, progress), uncut=uncut)
+        finally:
+            engine.forget(kept)
+
+    return {bound: cut(limit) for bound, limit in limits.items() if limit is not None}
 
 
 def _frequencies(engine: Engine, source: Source, progress: Progress | None) -> Frequencies:

@@ -56,6 +56,7 @@ class Options(TypedDict, total=False):
     grid: int | None  # tokens are multiples of 1/grid; by default chosen by epsilon
     drop_null: bool  # leave out rows with a NULL key or user, instead of refusing them
     strategy: Strategy  # how a sample is drawn from raw elements; by default chosen by `strategy_of`
+    settings: str | None  # the SHA-256 of the file that these options come from, for the ledger alone
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Request:
     part: Part | None = None  # of the dataset; unless it is vouched for, the source reads its rows alone
     prior: Any = None  # a release, or the path of one, whose keys come first in the order of keys
     known: KnownKeys | None = None  # a public list of keys
+    settings: str | None = None  # the SHA-256 of the file that the options come from
 
     def __post_init__(self) -> None:
         if self.known is not None:
@@ -189,6 +191,7 @@ class Request:
             max_keys=setting.max_keys_per_user,
             scheme=scheme_form(setting.size or setting.sampling),
             part=self.part,
+            settings=self.settings,
             curve=setting.curve if by_curve else None,
         )
 

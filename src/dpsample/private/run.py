@@ -107,6 +107,16 @@ def release_to_file(
     return write_release_to(output, request, force, format, engine, progress).keys
 
 
+def check_release_to(
+    output: str | PathLike[str], request: Request, engine: Engine, force: bool = False, format: str | None = None
+) -> None:
+    """Refuse, before any cost, what can be refused without reading rows."""
+    check_not_input(output, request.inputs())
+    check_output(output, force=force, format=format)
+    request.setting.sampling.to_json()  # refuses a scheme that cannot be written
+    check_source(engine, request)
+
+
 def write_release_to(
     output: str | PathLike[str],
     request: Request,
@@ -116,11 +126,8 @@ def write_release_to(
     progress: Progress | None = None,
 ) -> Written:
     """Carry out a request into a file."""
-    check_not_input(output, request.inputs())
-    check_output(output, force=force, format=format)
-    request.setting.sampling.to_json()  # refuses a scheme that cannot be written
     with engine_or_own(engine) as used:
-        check_source(used, request)
+        check_release_to(output, request, used, force, format)
         with reserve(request.ledger, charge_of(request, fspath(output))) as payment:
             drawn = draw_release(used, request, used.new_coins(), progress)
             return drawn.to_file(output, payment, force, format)

@@ -17,6 +17,7 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey, per_key_from_json
+from dpsample.scheme.registered import RegisteredSampling
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll, Sampling
@@ -187,7 +188,8 @@ class Terms:
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
-        if self.grid is not None or self.amounts or self.sampling.least > 1 or self.known is not None:
+        own = isinstance(self.sampling, RegisteredSampling)
+        if self.grid is not None or self.amounts or self.sampling.least > 1 or self.known is not None or own:
             return 5
         if self.discovery is not None:
             return 4

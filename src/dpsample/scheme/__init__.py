@@ -1,6 +1,7 @@
 """The mathematics: frequencies in, probabilities out. No data, no files, no randomness.
 
 sampling        frequency -> q, the probability of being sampled
+registered      the same, by a function that files name
 reporting       q, privacy -> pi, the probability of being reported, end to end
 per_key         what each key of a user has of the privacy: one of the next three, or an (epsilon, delta)
 noise           bounded noise: the token law for many keys of one user

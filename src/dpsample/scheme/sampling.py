@@ -116,6 +116,10 @@ class Sampling(ABC):
         >>> Sampling.from_json(Ppswor(tau=1e-4).to_json())
         Ppswor(tau='0.0001')
         """
+        if isinstance(form, dict) and form.get("scheme") == "registered":
+            from dpsample.scheme.registered import registered
+
+            return registered(form)
         schemes: dict[str, type[Sampling]] = {c.name: c for c in (KeepAll, Ppswor, Priority, CustomSampling)}
         if not isinstance(form, dict) or not isinstance(form.get("scheme"), str) or form["scheme"] not in schemes:
             raise InvalidValue(
@@ -404,7 +408,7 @@ at 1; state the probabilities with which the sample was drawn
             raise InvalidValue(
                 "a scheme that travels with a sample must be written as values",
                 "a function",
-                "give CustomSampling the list [q_1, q_2, ...] up to the largest frequency",
+                "name the function with dpsample.register_sampling, or give CustomSampling the list [q_1, q_2, ...]",
             )
         return {"scheme": self.name, "q": [text(v) for v in self.values]}
 

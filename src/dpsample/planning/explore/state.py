@@ -126,7 +126,8 @@ class Explorer:
             "values": {"keys": keys, "elements": of_elements, "seen": threshold},
             "words": _words(expected, keys, of_keys, of_elements),
             "summary": f"Epsilon {text(setting.privacy.epsilon)}, delta {text(setting.privacy.delta)}: about {keys} "
-            f"of {expected.frequencies.total:,} keys, {of_elements} of the elements, detection threshold {threshold}.",
+            f"of {expected.frequencies.base.total:,} keys, {of_elements} of the elements, detection threshold "
+            f"{threshold}.",
             "command": command(setting, self.source),
             "python": python(setting, self.source),
             **_chart(drawn, threshold),
@@ -159,12 +160,13 @@ def _words(expected: Forecast, keys: str, of_keys: str, of_elements: str) -> dic
     sampled = expected.sampling.name != "keep all"
     sentences = {
         "data": f"{data.total:,} keys with {data.elements:,} elements"
-        + ("" if users is None else ", which are users, each once in a key"),
+        + ("" if users is None else ", which are users, each once in a key")
+        + ("" if data.uncut is None else f"; before the cut {data.uncut.total:,} with {data.uncut.elements:,}"),
         "epsilon": f"Whether {one} is in the data changes the probability of any outcome by at most a factor of "
         f"{round_up(strength.factor, 3):,.3f}. A guess whether it is, at even odds, is right with probability "
         f"{round_up(100 * strength.guess, 1):g} % at most, instead of 50 %.",
         "delta": f"With a probability of up to 1 in {strength.one_in:,}, an outcome may reveal more than that.",
-        "keys": f"About {keys} of {data.total:,} keys are expected to be in the release: {of_keys}.",
+        "keys": f"About {keys} of {data.base.total:,} keys are expected to be in the release: {of_keys}.",
         "elements": f"{of_elements} of all elements have a key that is reported. The keys of the others are too rare"
         + (", or were not sampled." if sampled else "."),
         "seen": "No key is reported with probability 1/2 or more, however frequent it is."

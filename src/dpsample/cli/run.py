@@ -1,0 +1,121 @@
+"""dpsample run: a release whose options are in a file, for releases that are made again and again."""
+
+import contextlib
+import difflib
+import os
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpsample.cli import options
+from dpsample.cli.release import carry_out, release
+from dpsample.errors import InvalidValue
+from dpsample.files.metadata import failures, sha256_of
+
+
+@click.command()
+@click.argument("settings")
+@click.option("--output", "-o", help="File to write, instead of the one that SETTINGS names.")
+@click.option("--part", metavar="COLUMN=VALUE", help="Part to read, instead of the one that SETTINGS names.")
+@click.option("--dry-run", is_flag=True, help="Check everything that costs nothing, and print the command. No release.")
+def run(settings: str, output: str | None, part: str | None, dry_run: bool) -> None:
+    """Make the release that SETTINGS describes, a TOML file with the options of `dpsample release` by their names.
+
+    Relative paths in the file are relative to its folder. If there is a ledger, the entry of the release has the
+    SHA-256 of the file.
+
+    \b
+    Example of a file:
+      source = "events.parquet"
+      key = "query"
+      epsilon = 1
+      delta = 1e-8
+      ledger = "events.ledger"
+      output = "queries.private.parquet"
+
+    \b
+    Examples:
+      dpsample run release.toml --dry-run
+      dpsample run release.toml
+      dpsample run release.toml --part day=2026-11-14 -o 14.private.parquet
+    """
+    path = Path(settings)
+    given, sha256 = read_settings(path)
+    if output is not None:
+        given["output"] = output if "://" in output or path.parent == Path() else os.path.join(os.getcwd(), output)
+    given |= {"part": part} if part is not None else {}
+    parsed = release.make_context("dpsample release", list(_words(given))).params
+    with contextlib.chdir(path.parent):
+        if not dry_run:
+            carry_out(**parsed, settings=sha256)
+            return
+        on_cluster = parsed["engine"] == "spark"
+        carry_out(**parsed, settings=sha256, dry_run=True)
+        paths = given["source"] if on_cluster else options.source_of(parsed).paths  # without a password
+    inside = "" if path.parent == Path() else f"cd {shlex.quote(str(path.parent))} && "
+    unseen = "; the source was not looked at, since that takes a cluster" if on_cluster else ""
+    click.echo(f"Checked {settings}: nothing was read or spent{unseen}.")
+    click.echo(f"{inside}dpsample release {shlex.join(_words(given | {'source': paths}))}")
+
+
+def read_settings(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the options of a settings file, by their names, and its SHA-256. Decimals stay as they are written."""
+    if not path.is_file():
+        raise InvalidValue("a settings file must exist to be read", f"no file at {str(path)!r}", "check the path")
+    with failures(path):
+        data = path.read_bytes()
+    try:
+        given = tomllib.loads(data.decode("utf-8"), parse_float=str)
+    except ValueError as error:  # of TOML or of UTF-8; the message may quote the file
+        place = str(error).rpartition(" (at ")[2].rstrip(")")
+        found = f"an error at {place}" if place.startswith("line ") else "something else"
+        raise InvalidValue("a settings file is TOML, in UTF-8", found, "write lines such as epsilon = 1") from None
+    for name, value in given.items():
+        _check(name, value)
+    return given, sha256_of(data)
+
+
+def _named() -> dict[str, click.Parameter]:
+    """The options of a release, by their names in a file: those of the command line, without dashes in front."""
+    return {max(one.opts, key=len).removeprefix("--"): one for one in release.params}
+
+
+def _check(name: str, value: Any) -> None:
+    """Refuse an unknown name, and a value that its option cannot have."""
+    named = _named()
+    if name not in named:
+        near = difflib.get_close_matches(name.replace("_", "-").lower(), named, 1)
+        remedy = f"write {near[0]}" if near else "see dpsample release --help"
+        raise InvalidValue("a settings file has the options of dpsample release", f"the name {name!r}", remedy)
+    option = named[name]
+    several = option.multiple if isinstance(option, click.Option) else True
+    if isinstance(option, click.Option) and option.is_flag:
+        form, right = "true or false", isinstance(value, bool)
+    elif several:
+        form = "a text, or a list of texts"
+        right = isinstance(value, str) or (isinstance(value, list) and value != [] and all(map(_is_text, value)))
+    else:
+        form, right = "a text or a number", _is_text(value) or type(value) is int
+    if not right:
+        raise InvalidValue(f"{name} in a settings file is {form}", "something else", "change it")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _words(given: dict[str, Any]) -> Iterator[str]:
+    """The same options as words of a command."""
+    for name, value in sorted(given.items(), key=lambda pair: pair[0] != "source"):  # which comes first
+        option = _named()[name]
+        values = value if isinstance(value, list) else [value]
+        if isinstance(option, click.Argument):
+            yield from values
+        elif isinstance(value, bool):
+            yield from [f"--{name}"] if value else option.secondary_opts
+        else:
+            yield from (word for one in values for word in (f"--{name}", str(one)))

@@ -1,0 +1,42 @@
+"""Earlier: the frequencies that a release lets estimate, to plan the next one from. Post-processing, so not private."""
+
+import numpy as np
+
+from dpsample.comparison.reporting_curve import LIKELY
+from dpsample.errors import InvalidValue
+from dpsample.estimators.spectrum import spectrum
+from dpsample.planning.frequencies import Frequencies
+from dpsample.questions.selection import Selection
+from dpsample.release.release import Release
+from dpsample.scheme.reporting import frequency_reaching
+
+
+def estimated_frequencies(release: Release) -> Frequencies:
+    """Return how many keys have each frequency, from the release's detection threshold on (`known_from`).
+
+    A reported key stands for 1/pi keys, and its token for the frequencies that it may come from. With a contribution
+    bound, frequencies are those of users who kept a key. Rarer keys are unknown, and left out.
+
+    >>> import dpsample
+    >>> release = dpsample.release({"weather": 5000, "news": 3000}, privacy=(1, 1e-8))
+    >>> estimated_frequencies(release).total
+    2
+    """
+    if release.grid is None:
+        raise InvalidValue(
+            "a plan needs the tokens of an earlier release", "one without tokens", "name another, or a --histogram"
+        )
+    threshold = frequency_reaching(LIKELY, release.sampling, release.per_key)
+    _, [tally] = Selection(release, None).tallies()
+    estimated = spectrum(tally, release.sampling, release.per_key, release.grid)
+    known = estimated.frequencies >= (threshold or np.inf)
+    # fractions of keys are added up and rounded together, so that no keys are lost
+    keys = np.diff(np.rint(np.cumsum(estimated.keys[known])), prepend=0.0).astype(np.int64)
+    if threshold is None or not keys.any():
+        raise InvalidValue(
+            "a plan needs keys at or above the detection threshold of the earlier release",
+            "none",
+            "name another, or use --zipf",
+        )
+    values = estimated.frequencies[known]
+    return Frequencies(values[keys > 0], keys[keys > 0], private=False, known_from=threshold)

@@ -1,0 +1,84 @@
+"""Registered: sampling by a function that files name. A file never makes a reader run code that it did not choose."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dpsample.errors import InvalidValue
+from dpsample.exact import MAX_FREQUENCY, Number, text
+from dpsample.scheme.sampling import CustomSampling
+
+# where a function is checked, and compared with that of a file: small frequencies, and all powers of two
+CHECKED = (*range(1, 257), *(1 << n for n in range(9, 63)), MAX_FREQUENCY)
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class RegisteredSampling(CustomSampling):
+    """q as a function that has a name; made by `register_sampling`, once for each name."""
+
+    name: ClassVar[str] = "registered"
+    function_name: str
+    sha256: str  # of q at `CHECKED`
+
+    def __init__(self, function_name: str, function: Callable[[int], Number]) -> None:
+        super().__init__(function)
+        lines = "".join(f"{i} {text(q)}\n" for i, q in zip(CHECKED, self._exact(CHECKED), strict=True))
+        object.__setattr__(self, "function_name", function_name)
+        object.__setattr__(self, "sha256", hashlib.sha256(lines.encode()).hexdigest())
+
+    def __repr__(self) -> str:
+        return f"RegisteredSampling({self.function_name!r})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name of the function, and the hash of some of its values."""
+        return {"scheme": self.name, "function": self.function_name, "sha256": self.sha256}
+
+
+_registered: dict[str, RegisteredSampling] = {}
+
+
+def register_sampling(name: str, function: Callable[[int], Number]) -> RegisteredSampling:
+    """Give a function of q a name, so that samples and releases by it can be written, and read where it is registered.
+
+    The function returns q for a frequency, from 1 to 2**63 - 1: an exact number (a Fraction, a text such as "1/3", an
+    integer, or a float, which is read as it is printed), in [0, 1], which does not decrease. This is checked at some
+    frequencies, before any data are read: 1 to 256, and powers of two. See to it that it holds at all others: there, a
+    function that fails ends a run with an error, which depends on the data. A file has the name, and a hash of these
+    values. A reader must have registered a function of that name with the same values; a file makes nobody run code.
+
+    >>> from fractions import Fraction
+    >>> rational = register_sampling("example/rational", lambda i: Fraction(i, i + 100))
+    >>> rational.q([1, 100])
+    array([0.00990099, 0.5       ])
+    >>> from dpsample import Sampling
+    >>> Sampling.from_json(rational.to_json()) is rational
+    True
+    """
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise InvalidValue("a sampling scheme is registered by a name", repr(name), "give one, such as 'org/my-scheme'")
+    if not callable(function):
+        raise InvalidValue("a sampling scheme is registered with a function", type(function).__name__, "give one")
+    made = RegisteredSampling(name, function)
+    if _registered.setdefault(name, made).sha256 != made.sha256:
+        raise InvalidValue(
+            "a name stands for one sampling scheme", "another function with this name", "choose another name"
+        )
+    return _registered[name]
+
+
+def registered(form: dict[str, Any]) -> RegisteredSampling:
+    """Return the scheme that a file names; refuse one that is not registered here, or has other values."""
+    fields = {name: form.get(name) for name in form if name != "scheme"}
+    if fields.keys() != {"function", "sha256"} or not isinstance(fields["function"], str):
+        raise InvalidValue(
+            "the JSON form of a registered scheme has its function and sha256", "others", "write it with to_json"
+        )
+    made = _registered.get(fields["function"])
+    if made is None or made.sha256 != fields["sha256"]:
+        raise InvalidValue(
+            "the sampling scheme of a file must be registered where it is read",
+            f"{fields['function']!r}, " + ("unknown here" if made is None else "with other values"),
+            "call dpsample.register_sampling with that name and the function of the writer, in Python",
+        )
+    return made
