@@ -108,11 +108,15 @@ def amounts_of(rows: int | None, sums: Mapping[str, Number] | None) -> tuple[Amo
         amounts.append(Amount(None, Fraction(rows)))
     if sums is not None and not isinstance(sums, Mapping):
         raise InvalidValue(
-            "sums are columns with their clips", type(sums).__name__, "write sums={'price': 100} (--sum price:100)"
+            "sums are columns with their clips",
+            type(sums).__name__,
+            "write a mapping such as {'price': 100} (--sum price:100)",
         )
     for column, clip in (sums or {}).items():
         if not isinstance(column, str) or not column:
-            raise InvalidValue("a sum is of a column", type(column).__name__, "write sums={'price': 100}")
+            raise InvalidValue(
+                "a sum is of a column", type(column).__name__, "name one, as in {'price': 100} (--sum price:100)"
+            )
         amounts.append(Amount(column, exact(clip, "the clip of a sum")))
     return check_amounts(amounts)
 
