@@ -28,10 +28,11 @@ from dpsample.cli import cli
 from dpsample.comparison.accuracy import Errors, Pws, accuracy, selection_accuracy
 from dpsample.comparison.reporting_curve import curve
 from dpsample.estimators import Tally, mle
-from dpsample.estimators.calibrated import estimate_sum, round_up_key_count
+from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.sum_functionals import round_up_key_count
 from dpsample.planning.earlier import estimated_frequencies
 from dpsample.planning.errors import predicted
 from dpsample.planning.forecast import Forecast, forecast

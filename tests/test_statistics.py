@@ -17,12 +17,12 @@ import dpsample
 import oracles
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.accounting.totals import Total
-from dpsample.estimators.calibrated import sum_functionals
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import Spectrum, spectrum
+from dpsample.estimators.sum_functionals import sum_functionals
 from dpsample.estimators.tally import Tally
 from dpsample.questions import quantiles, ranking, sums
 from dpsample.release.terms import Terms

@@ -6,6 +6,7 @@ tuning               every number that was chosen rather than derived
 calibration          the token laws of a scheme, and corrections of token values
 functional           token values without bias above the calibration threshold
 extrapolation        what keys below the calibration threshold add to a sum
+sum_functionals      the token values of a sum and of its error
 calibrated           the default: a tally -> a sum, above the threshold and below it
 intervals            the width of a confidence interval of a sum
 estimate             a tally -> a sum with its error, by any estimator

@@ -9,11 +9,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpsample.estimators.calibrated import round_up_key_count
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.intervals import student_quantile
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.sum_functionals import round_up_key_count
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.sampling import Floats, Ints
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpsample.estimators.calibration import Calibration, Function
 from dpsample.estimators.functional import Functional
-from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.sampling import Floats
 
 
 class Kernel(NamedTuple):
@@ -48,20 +48,6 @@ def _kernels(scheme: Calibration, keys: int) -> list[Kernel]:
         if inside.any() and width > 0:
             kernels.append(Kernel(functional, width, ratio, centre))
     return kernels if len(kernels) == len(tuning.kernel_centres) else []
-
-
-def extrapolated_sum(
-    total: Functional, kernels: list[Kernel], weights: Floats, squares: Floats, places: Ints
-) -> tuple[float, float]:
-    """Return the extrapolation of a tally and its standard error, by the places of its tokens in the table."""
-    if not kernels:
-        return 0.0, 0.0
-    density, error = np.zeros((2, len(kernels)))
-    for n, kernel in enumerate(kernels):
-        b = kernel.functional.table_values[places]
-        density[n], error[n] = float(weights @ b) / kernel.width, math.sqrt(float(squares @ b**2)) / kernel.width
-    addition, addition_error = extrapolate(total, kernels, density, error)
-    return float(addition), float(addition_error)
 
 
 def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error: Floats) -> tuple[Floats, Floats]:

@@ -29,6 +29,7 @@ class Measure:
     name: str
     function: Callable[[Floats], Any]
     kink: int | None = None  # where it jumps or bends, if it does
+    checked: bool = False  # whether it is known to be 0 at 0 and never to decrease
 
     @staticmethod
     def of(value: "Measure | str | Callable[[Floats], Any]") -> "Measure":
@@ -47,13 +48,13 @@ class Measure:
         >>> Measure.of("frequency").from_frequency(4)([3, 4, 5])
         array([0., 4., 5.])
         """
-        return Measure(f"{self.name} from {least}", _FromFrequency(self.function, least), kink=least)
+        return Measure(f"{self.name} from {least}", _FromFrequency(self.function, least), least, self.checked)
 
     def __call__(self, frequencies: ArrayLike) -> Floats:
         """Return g at each frequency; refuses a function that cannot be summed honestly."""
         i = as_frequencies(frequencies)
         g = self._values(i.reshape(-1).astype(np.float64))
-        ordered = self._values(np.append(0.0, np.unique(i)))
+        ordered = np.zeros(1) if self.checked else self._values(np.append(0.0, np.unique(i)))
         if ordered[0] != 0 or (np.diff(ordered) < 0).any():
             raise InvalidValue(
                 "a function of the frequency is 0 at 0 and never decreases",
@@ -97,7 +98,7 @@ def _named(name: str) -> Measure:
         "log1p": np.log1p,
     }
     if name in plain:
-        return Measure(name, plain[name])
+        return Measure(name, plain[name], checked=True)
     if kind not in ("power", "capped", "at-least") or not argument:
         raise _unknown(repr(name))
     bound = exact(argument, kind)
@@ -109,7 +110,8 @@ def _named(name: str) -> Measure:
         "capped": lambda i: np.minimum(i, number),
         "at-least": lambda i: (i >= number).astype(np.float64),
     }
-    return Measure(f"{kind}:{text(bound)}", forms[kind], None if kind == "power" else min(math.ceil(bound), 1 << 62))
+    kink = None if kind == "power" else min(math.ceil(bound), 1 << 62)
+    return Measure(f"{kind}:{text(bound)}", forms[kind], kink, checked=True)
 
 
 def _unknown(value: str) -> InvalidValue:

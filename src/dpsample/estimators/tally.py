@@ -1,5 +1,6 @@
 """Tally: what a question sees of the keys that it selects."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,3 +52,34 @@ class Tally:
 
     def __hash__(self) -> int:
         return hash(self._bytes())
+
+
+@dataclass(frozen=True, eq=False)
+class Tallies:
+    """The tallies of several groups, none of them empty, one after the other.
+
+    >>> Tallies.of([Tally.of([16, 40]), Tally.of([16])]).sums(np.array([1.0, 2.0, 4.0]))
+    array([3., 4.])
+    """
+
+    cells: Ints  # as in `Tally`, of each group
+    keys: Ints
+    weights: Floats
+    squares: Floats
+    starts: Ints  # where each group starts
+
+    @staticmethod
+    def of(tallies: Sequence[Tally]) -> "Tallies":
+        """Join tallies."""
+        lengths = np.array([len(tally.cells) for tally in tallies])
+        return Tallies(
+            np.concatenate([tally.cells for tally in tallies]),
+            np.concatenate([tally.keys for tally in tallies]),
+            np.concatenate([tally.weights for tally in tallies]),
+            np.concatenate([tally.squares for tally in tallies]),
+            np.cumsum(lengths) - lengths,
+        )
+
+    def sums(self, values: Floats | Ints) -> Floats:
+        """Return the sum of values, one for each token of each group, by group."""
+        return np.add.reduceat(values, self.starts)

@@ -23,12 +23,12 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
 
 from dpsample.comparison.accuracy import Accuracy, Coverage, Errors, Pws, covered, selected
-from dpsample.estimators.calibrated import round_up_key_count
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.extrapolation import extrapolate, kernels_of
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
+from dpsample.estimators.sum_functionals import round_up_key_count
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.coarsening import strided
 from dpsample.scheme.per_key import PerKey
