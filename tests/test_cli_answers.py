@@ -75,6 +75,19 @@ def test_quantiles(folder: Path) -> None:
     assert "frequency 20 or more" in ask("quantiles", "words.parquet", "0.5", "--at-least", "20").output
 
 
+def test_twins_of_the_library(folder: Path) -> None:
+    release = dpsample.read_release("words.parquet")
+    assert ask("mean", "words.parquet", "--at-least", "30").output.strip() == repr(release.mean(at_least=30))
+    assert ask("query", "words.parquet", "--at-least", "30").output.strip() == repr(release.sum(at_least=30))
+    assert ask("rank", "words.parquet", "cat").output.strip() == repr(release.rank("cat"))
+    assert "not reported: probably below" in ask("rank", "words.parquet", "unicorn").output
+    assert float(ask("compare", "words.parquet", "cow", "cat").output) == pytest.approx(release.compare("cow", "cat"))
+    assert ask("each-key", "words.parquet").output.splitlines() == release.each_key().lines(None)
+    assert ask("quantiles", "words.parquet").output.splitlines() == release.quantiles().lines(None)
+    [row] = csv.DictReader(io.StringIO(ask("query", "words.parquet", "--format", "csv").output))
+    assert (row["below"], row["at_least"]) == ("extrapolated", str(release.sum().at_least))
+
+
 def test_numbers_that_are_not_finite(folder: Path) -> None:
     arguments = ["query", "keys.parquet", "--of", "keys", "--format"]
     found = json.loads(ask(*arguments, "json").output)
@@ -111,7 +124,10 @@ def test_empty_answers(folder: Path) -> None:
         ["top", "words.parquet", "-k", "0"],
         ["top", "words.parquet", "-k", "many"],
         ["top", "keys.parquet"],
-        ["quantiles", "words.parquet"],
+        ["rank", "words.parquet", "cat", "dog"],
+        ["compare", "words.parquet", "cat"],
+        ["other", "words.parquet"],
+        ["mean", "keys.parquet"],
         ["quantiles", "words.parquet", "2"],
         ["quantiles", "words.parquet", "0.5", "--at-least", "0"],
         ["quantiles", "keys.parquet", "0.5"],

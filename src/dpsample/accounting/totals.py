@@ -63,7 +63,7 @@ class Total:
         The noise has the standard deviation ``unit sqrt(2 a) / (1 - a)``, with a as above.
 
         >>> Total(1_000_000, epsilon=Fraction(1, 20), sensitivity=Fraction(1)).estimate()
-        1,000,000 +- 28.281 (95 %: 999,940 to 1,000,060)
+        1,000,000 (95 %: 999,940 to 1,000,060)
         """
         step = float(self.unit / self.scale)
         error = float(self.unit) * math.sqrt(2 * math.exp(-step)) / -math.expm1(-step)

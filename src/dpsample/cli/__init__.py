@@ -35,7 +35,7 @@ from dpsample.cli.inspect import certify_command, info, verify
 from dpsample.cli.ledger import ledger_commands
 from dpsample.cli.paper import paper
 from dpsample.cli.plan import plan
-from dpsample.cli.query import quantiles, query, top
+from dpsample.cli.query import compare, each_key, mean, other, quantiles, query, rank, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report
 from dpsample.cli.run import run
@@ -81,8 +81,13 @@ for _command in (
     verify,
     certify_command,
     query,
+    mean,
     top,
+    each_key,
+    rank,
+    compare,
     quantiles,
+    other,
     report,
     plot,
     ledger_commands,

@@ -9,6 +9,21 @@ from typing import Any
 import click
 
 
+def key_of(release: Any, texts: tuple[str, ...]) -> Any:
+    """Read a key from the command line: a value for each key column, in the column's type."""
+    import pyarrow as pa
+
+    from dpsample.errors import InvalidValue
+
+    types = [release.table.schema.field(name).type for name in release.keys]
+    try:
+        values = [pa.array([t]).cast(type)[0].as_py() for t, type in zip(texts, types, strict=True)]
+    except (ValueError, pa.ArrowException):
+        names = ", ".join(release.keys)
+        raise InvalidValue(f"a key has a value for each of {names}", f"{len(texts)} values", "give these") from None
+    return values[0] if len(values) == 1 else tuple(values)
+
+
 def print_answer(answer: Any, form: str) -> None:
     """Print an `Estimate` or `Estimates`."""
     import pyarrow as pa
@@ -21,13 +36,15 @@ def print_answer(answer: Any, form: str) -> None:
             "rows": table.to_pylist(),
             "level": answer.level,
             "detection_threshold": answer.detection_threshold,
+            "at_least": answer.at_least,
             "notes": answer.notes,
         }
     else:
         lines, document = [repr(answer)], asdict(answer)
-        table = pa.Table.from_pylist(
-            [{name: math.nan if value is None else value for name, value in document.items() if name != "notes"}]
-        )
+        below = document["below"] or {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
+        row = {name: math.nan if value is None else value for name, value in document.items() if name != "notes"}
+        row |= {"below": below.pop("kind"), **{f"below_{name}": value for name, value in below.items()}}
+        table = pa.Table.from_pylist([row])
     if form == "csv":
         click.echo(_csv(table), nl=False)
     else:

@@ -8,6 +8,7 @@ functional           token values without bias above the calibration threshold
 extrapolation        what keys below the calibration threshold add to a sum
 sum_functionals      the token values of a sum and of its error
 calibrated           the default: a tally -> a sum, above the threshold and below it
+deviations           the error of a mean
 intervals            the width of a confidence interval of a sum
 estimate             a tally -> a sum with its error, by any estimator
 spectrum             a tally -> how many keys have each frequency: for ranks and quantiles

@@ -15,17 +15,18 @@ rests on enough keys for the normal approximation. `SumEstimate` says whether th
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from dpsample.estimators.calibration import Function, calibration
+from dpsample.estimators.calibration import Calibration, Function, calibration
 from dpsample.estimators.extrapolation import extrapolate
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.sum_functionals import SumFunctionals, round_up_key_count, sum_functionals
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.sampling import Floats, Sampling
 from dpsample.scheme.tokens import support_length
 
 _TINY = 1e-300  # keeps ratios of zeros defined
@@ -63,7 +64,7 @@ def estimate_sums(
     are made for: those of all groups by default.
     """
     groups = Tallies.of(tallies)
-    functionals = _functionals(groups, sampling, privacy, grid, of, tuning, keys)
+    functionals = functionals_of(groups, sampling, privacy, grid, of, tuning, keys)
     scheme, variance = functionals.scheme, functionals.variance
     cells, back = np.unique(groups.cells, return_inverse=True)
     places = scheme.places(cells)
@@ -85,35 +86,59 @@ def estimate_sums(
     squared = by_token(functionals.squared_variance, far[:, 1] ** 2)
     covariance = by_token(functionals.covariance.table_values, far[:, 2])
     # one more key, anywhere from the threshold on to the least reported frequency, that may not have been reported
-    least = groups.cells[groups.starts] // grid + support_length(privacy) // 2
-    unreported, unreported_slope = _unreported_moments(functionals, np.maximum(least, scheme.calibration_threshold))
+    unreported, unreported_slope = unreported_moments(
+        groups, scheme, [variance.function, functionals.covariance.function]
+    )
     weight = np.sqrt(groups.sums(squares) / groups.sums(groups.keys))
     unreported, unreported_slope = unreported * weight**2, unreported_slope * weight**3
-    by_posterior, by_functional = groups.sums(squares * posterior), groups.sums(squares * unbiased)
-    fourth = squares**2 / groups.keys
-    error_square = np.maximum(groups.sums(fourth * unbiased**2), tuning.variance_floor * groups.sums(fourth * squared))
-    error_square += unreported**2 + _TINY
-    sum_variance = unreported + np.maximum(by_functional, tuning.variance_floor * by_posterior) + _TINY
-    raw_keys = sum_variance**2 / error_square
-    shortfall = np.maximum(by_posterior - by_functional, 0.0)
-    sum_variance += shortfall * tuning.variance_blend / (tuning.variance_blend + raw_keys**2)
-    posterior_square = groups.sums(fourth * posterior**2) + unreported**2 + _TINY
+    error = SumErrors.of(groups, posterior, unbiased, squared, unreported, tuning)
     slope = groups.sums(covariance * (squares * weights / groups.keys))
     columns = {
         "above": above,
-        "standard_error": np.sqrt(sum_variance),
+        "standard_error": np.sqrt(error.variance),
         "bias_allowance": groups.sums(np.abs(weights) * by_token(functionals.bias_allowance, far[:, 3])),
-        "effective_keys": (by_posterior + unreported) ** 2 / posterior_square,
-        "variance_keys": sum_variance**2 / error_square,
-        "raw_variance_keys": raw_keys,
-        "variance_slope": np.maximum(slope, 0.0) / sum_variance,
-        "unreported_share": unreported / sum_variance,
-        "unreported_slope": np.maximum(unreported_slope, 0.0) / sum_variance,
+        "effective_keys": error.effective_keys,
+        "variance_keys": error.variance_keys,
+        "raw_variance_keys": error.raw_variance_keys,
+        "variance_slope": np.maximum(slope, 0.0) / error.variance,
+        "unreported_share": unreported / error.variance,
+        "unreported_slope": np.maximum(unreported_slope, 0.0) / error.variance,
         "extrapolated": extrapolated,
         "extrapolated_error": extrapolated_error,
     }
+    return sum_estimates(columns, tuning)
+
+
+def sum_estimates(columns: dict[str, Floats], tuning: Tuning) -> list[SumEstimate]:
+    """Return the estimates of groups, from the columns of their fields."""
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [SumEstimate(**dict(zip(columns, row, strict=True)), tuning=tuning) for row in rows]
+
+
+class SumErrors(NamedTuple):
+    """The variances of the sums of groups, and the effective numbers of keys on which they rest (`SumEstimate`)."""
+
+    variance: Floats
+    effective_keys: Floats
+    variance_keys: Floats
+    raw_variance_keys: Floats
+
+    @staticmethod
+    def of(
+        groups: Tallies, posterior: Floats, unbiased: Floats, squared: Floats, unreported: Floats, tuning: Tuning
+    ) -> "SumErrors":
+        """Combine two estimates of the variance of each token's key, the square of one, and an unreported key."""
+        by_posterior, by_functional = groups.sums(groups.squares * posterior), groups.sums(groups.squares * unbiased)
+        fourth = groups.squares**2 / groups.keys
+        square, floor = groups.sums(fourth * unbiased**2), tuning.variance_floor * groups.sums(fourth * squared)
+        error_square = np.maximum(square, floor) + unreported**2 + _TINY
+        variance = unreported + np.maximum(by_functional, tuning.variance_floor * by_posterior) + _TINY
+        raw_keys = variance**2 / error_square
+        shortfall = np.maximum(by_posterior - by_functional, 0.0)
+        variance = variance + shortfall * tuning.variance_blend / (tuning.variance_blend + raw_keys**2)
+        posterior_square = groups.sums(fourth * posterior**2) + unreported**2 + _TINY
+        effective_keys = (by_posterior + unreported) ** 2 / posterior_square
+        return SumErrors(variance, effective_keys, variance**2 / error_square, raw_keys)
 
 
 def extrapolated_sums(
@@ -121,15 +146,16 @@ def extrapolated_sums(
 ) -> Floats:
     """Return the values of `estimate_sums`, extrapolation included, without their errors."""
     groups = Tallies.of(tallies)
-    functionals = _functionals(groups, sampling, privacy, grid, of, TUNING, keys)
+    functionals = functionals_of(groups, sampling, privacy, grid, of, TUNING, keys)
     cells, back = np.unique(groups.cells, return_inverse=True)
     above = groups.sums(groups.weights * functionals.total.values(cells)[back])
     return np.asarray(above + _extrapolated(functionals, groups)[0])
 
 
-def _functionals(
+def functionals_of(
     groups: Tallies, sampling: Sampling, privacy: PerKey, grid: int, of: Function, tuning: Tuning, keys: int | None
 ) -> SumFunctionals:
+    """Return the functionals of a sum over groups."""
     largest = 1 << (int(groups.cells.max()) // grid + 2 * support_length(privacy)).bit_length()
     keys = round_up_key_count(int(groups.keys.sum()) if keys is None else keys, tuning)
     return sum_functionals(calibration(sampling, privacy, grid, tuning), of, keys, largest)
@@ -149,19 +175,18 @@ def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats,
     return extrapolate(functionals.total, kernels, density, error)
 
 
-def _unreported_moments(functionals: SumFunctionals, least: Ints) -> tuple[Floats, Floats]:
-    """The variance of a key that may not have been reported, and its covariance with the sum, for each group.
+def unreported_moments(groups: Tallies, scheme: Calibration, functions: Sequence[Function]) -> list[Floats]:
+    """Return moments of one more key that may not have been reported, from functions of its frequency, for each group.
 
     The key is anywhere from the threshold on to the least reported frequency; where it is surely reported, it does not
     matter.
     """
-    scheme = functionals.scheme
     tuning, start = scheme.tuning, scheme.calibration_threshold
-    distinct, back = np.unique(least, return_inverse=True)
+    least = groups.cells[groups.starts] // scheme.grid + support_length(scheme.privacy) // 2
+    distinct, back = np.unique(np.maximum(least, start), return_inverse=True)
     end = np.minimum(distinct + tuning.unreported_reach / float(scheme.privacy.epsilon), float(scheme.sampling.largest))
     span = np.maximum(end - start, 1)
     i = start + (span[:, None] + 1) ** np.linspace(0, 1, tuning.unreported_points) - 1  # [group, point]
     weight = np.minimum(1.0, scheme.unreported_probability(i.astype(np.int64)) / tuning.certain_miss)
-    moments = [f.function(i) * weight for f in (functionals.variance, functionals.covariance)]
-    variance, covariance = (((m[:, 1:] + m[:, :-1]) / 2 * np.diff(i)).sum(1) / span for m in moments)
-    return variance[back], covariance[back]
+    moments = (function(i) * weight for function in functions)
+    return [(((m[:, 1:] + m[:, :-1]) / 2 * np.diff(i)).sum(1) / span)[back] for m in moments]

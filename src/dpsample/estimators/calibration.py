@@ -23,7 +23,7 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.token_columns import supports
-from dpsample.scheme.tokens import TokenLaw, steady_from, support_length, token_law, token_laws
+from dpsample.scheme.tokens import TokenLaw, first_frequency, steady_from, support_length, token_law, token_laws
 
 _BLOCK = 1 << 21  # tokens times frequencies at once: large, since each block walks through the supports anew
 
@@ -204,18 +204,25 @@ class Calibration:
 
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi | token] under a uniform prior on the frequencies from the threshold on: [token, function]."""
+        # tokens of frequencies at which pi is constant are shifts of the first such ones
+        shift = np.maximum(first_frequency(cells, self.grid) - self.reporting.constant_from, 0)
+        walked, place = np.unique(cells - shift * self.grid, return_inverse=True)
         means = np.zeros((len(cells), len(functions)))
         size = max(1, _BLOCK // support_length(self.privacy))
-        for start in range(0, len(cells), size):
-            part = slice(start, start + size)
-            frequencies, mass = supports(cells[part], self.reporting, self.grid)
+        for start in range(0, len(walked), size):
+            frequencies, mass = supports(walked[start : start + size], self.reporting, self.grid)
             mass = np.where(frequencies >= self.calibration_threshold, mass, 0.0)
-            total = mass.sum(1)
             pi = self.reporting.probabilities(frequencies)
             weight = np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)
-            for n, function in enumerate(functions):
-                sums = (weight * function(frequencies)).sum(1)
-                np.divide(sums, total, out=means[part, n], where=total > 0)
+            total = mass.sum(1)
+            part = np.flatnonzero((place >= start) & (place < start + size))
+            for first in range(0, len(part), size):
+                tokens = part[first : first + size]
+                at = place[tokens] - start
+                i = np.minimum(frequencies[at] + shift[tokens, None], self.sampling.largest)
+                for n, function in enumerate(functions):
+                    sums = (weight[at] * function(i)).sum(1)
+                    means[tokens, n] = np.divide(sums, total[at], out=np.zeros(len(at)), where=total[at] > 0)
         return means
 
     def bias_correction(self, bias: Floats, penalty: float) -> Floats:

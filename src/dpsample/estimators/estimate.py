@@ -1,27 +1,57 @@
-"""Estimate: a number with its error, and how it is computed from a tally."""
+"""Estimate: a number with its error, and how it is computed from tallies."""
 
 import html
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import biased_down
-from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import calibration
-from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.tally import Tally
+from dpsample.estimators.tuning import TUNING
 from dpsample.estimators.unbiased import unbiased
 from dpsample.exact import shown_number
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
-from dpsample.scheme.sampling import Sampling
+from dpsample.scheme.sampling import Floats, Sampling
 
 ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
+Estimator = str | Callable[[Floats], Any]
+FEW = "few keys determine the error: the interval is conservative"
+
+
+@dataclass(frozen=True)
+class Below:
+    """What keys below the least frequency of an answer hold.
+
+    kind        "unknown"; "extrapolated": the value if the density of keys continues below, an assumption; or "known":
+                the private total minus what is above
+    value       the number, if it is not unknown
+    low, high   its interval, if it is known
+
+    >>> Below(), Below("extrapolated", 163000.0), Below("known", 323300.0, 322900.0, 323700.0)
+    (unknown, about 163,000 if the density ... (not guaranteed), 322,900 to 323,700 (private total minus the above))
+    """
+
+    kind: str = "unknown"
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    def __repr__(self) -> str:
+        if self.kind == "known":
+            return f"{shown_number(self.low)} to {shown_number(self.high)} (private total minus the above)"
+        if self.kind == "extrapolated":
+            return f"about {shown_number(self.value)} if the density of keys continues (not guaranteed)"
+        return "unknown"
 
 
 @dataclass(frozen=True)
@@ -36,16 +66,16 @@ class Estimate:
                             if all keys are known
     guaranteed, notes       whether the interval is guaranteed, and remarks
     share                   of all elements, if the release has a private total and these are elements
+    at_least                all of the above is about keys of this frequency or more; None if it is about others too
+    below                   what keys of a lower frequency hold; None if that is not asked
 
     **Guaranteed** means nominal coverage: over repeated releases of the same data, sampling and tokens drawn anew,
-    `low` to `high` holds the truth in a share `level` of the releases. It is claimed under two assumptions. Few keys
-    lie below the calibration threshold (`dpsample.estimators.calibration`) beyond those that the tokens suggest:
-    nothing in a release can confirm this. And the error is nearly normal, which is measured: at 95 %, intervals held
-    in 94.7 % or more of the releases in all settings of docs/tuning.md. The guarantee is withheld if the extrapolation
-    below that threshold matters, or if few keys determine the error.
+    `low` to `high` holds the truth in a share `level` of the releases, however many keys lie below `at_least`. This is
+    measured, not proved: docs/tuning.md has the numbers.
 
-    >>> Estimate(1234.5, 10.25, 1214.4, 1254.6, 0.95, keys=7, detection_threshold=14)
-    1,234.5 +- 10.25 (95 %: 1,214.4 to 1,254.6), from 7 keys; below frequency 14 keys are unlikely to be reported
+    >>> Estimate(1234.5, 10.25, 1214, 1255, 0.95, keys=7, at_least=16, below=Below())
+    in keys of frequency 16 or more: 1,234.5 (95 %: 1,214 to 1,255), from 7 reported keys
+      below frequency 16: unknown
     """
 
     value: float
@@ -59,97 +89,191 @@ class Estimate:
     guaranteed: bool = True
     notes: tuple[str, ...] = ()
     share: float | None = None
+    at_least: int | None = None
+    below: Below | None = None
 
     def __repr__(self) -> str:
-        interval = f"{100 * self.level:g} %: {shown_number(self.low)} to {shown_number(self.high)}"
-        shown = f"{shown_number(self.value)} +- {shown_number(self.standard_error)} ({interval}"
-        shown += ")" if self.guaranteed else ", not guaranteed)"
+        shown = "" if self.at_least is None else f"in keys of frequency {self.at_least:,} or more: "
+        ends = f"{100 * self.level:g} %: {shown_number(self.low)} to {shown_number(self.high)}"
+        if self.low == -math.inf and self.high == math.inf:
+            ends = "no interval"
+        elif not self.guaranteed:
+            ends += ", not guaranteed"
+        shown += f"{shown_number(self.value)} ({ends})"
         if self.keys is not None:
-            shown += f", from {self.keys:,} key{'' if self.keys == 1 else 's'}"
+            shown += f", from {self.keys:,} reported key{'' if self.keys == 1 else 's'}"
         if self.share is not None:
             shown += f", {self.share:.1%} of all elements"
         if self.detection_threshold == 0:
             shown += "; all of these keys are known, and reported"
-        elif self.detection_threshold is not None:
-            shown += f"; below frequency {self.detection_threshold:,} keys are unlikely to be reported"
-        elif self.keys is not None:
-            shown += "; no key is likely to be reported"
-        return "\n".join([shown, *(f"  {note}" for note in self.notes)])
+        lines = [shown]
+        if self.below is not None:
+            lines.append(f"  below frequency {self.at_least:,}: {self.below}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         head, *notes = repr(self).split("\n")
         return f"<p>{html.escape(head)}</p>" + "".join(f"<p><i>{html.escape(note.strip())}</i></p>" for note in notes)
 
 
-def check_estimator(estimator: str | None) -> str:
-    """Check the name of an estimator; None is the default one."""
+def check_estimator(estimator: Estimator | None) -> Estimator:
+    """Check the name of an estimator, or a function from tokens to estimates; None is the default one."""
     if estimator is None:
         return ESTIMATORS[0]
-    if estimator not in ESTIMATORS:
-        raise InvalidValue(f"an estimator is one of {', '.join(ESTIMATORS)}", repr(estimator), "leave it out")
+    if not callable(estimator) and estimator not in ESTIMATORS:
+        raise InvalidValue(
+            f"an estimator is one of {', '.join(ESTIMATORS)}, or a function of an array of tokens",
+            repr(estimator),
+            "leave it out",
+        )
     return estimator
 
 
-def estimate(
-    tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, of: Measure, estimator: str, level: float
-) -> Estimate:
-    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys, reported or not.
+def least_frequency(sampling: Sampling, privacy: PerKey, each_key_alike: bool = False) -> int:
+    """Return the lowest frequency from which on answers are guaranteed by default: a little above a threshold.
 
-    The interval is that of `calibrated` whatever the estimator: it is about the sum, not about how it was estimated.
+    Keys below the calibration threshold have the tokens of keys at it. A sum over keys from a little above it on counts
+    none of them, however many there are. Where each key counts alike, as in a number of keys, the threshold is that of
+    detection: with sampling, it is higher.
+
+    >>> from dpsample import KeepAll, Ppswor, Privacy
+    >>> least_frequency(KeepAll(), Privacy(1, 1e-6)), least_frequency(KeepAll(), Privacy("0.1", 1e-6))
+    (16, 114)
+    >>> [least_frequency(Ppswor("0.01"), Privacy(1, 1e-6), alike) for alike in (False, True)]
+    [15, 72]
     """
-    detection_threshold = frequency_reaching(0.5, sampling, privacy)
-    if not len(tally.cells):
-        high = _largest_unreported_sum(sampling, privacy, of, level)
-        note = "no reported key is selected; more than this in keys that can be seen would have shown"
-        return Estimate(0.0, math.nan, 0.0, high, level, math.nan, 0, detection_threshold, False, (note,))
+    threshold = calibration(sampling, privacy, 1).calibration_threshold
+    if each_key_alike:
+        threshold = max(threshold, frequency_reaching(0.5, sampling, privacy) or 0)
+    margin = max(TUNING.least_margin, math.ceil(TUNING.least_margin_scale / float(privacy.epsilon)))
+    return min(threshold + margin, sampling.largest)
+
+
+def estimate(
+    tally: Tally,
+    sampling: Sampling,
+    privacy: PerKey,
+    grid: int,
+    of: Measure,
+    estimator: Estimator = ESTIMATORS[0],
+    level: float = 0.95,
+    least: int = 1,
+) -> Estimate:
+    """Estimate a sum over the selected keys: `estimates` of one group, which may be empty."""
+    return estimates([tally], sampling, privacy, grid, of, estimator, level, least)[0]
+
+
+def estimates(
+    tallies: Sequence[Tally],
+    sampling: Sampling,
+    privacy: PerKey,
+    grid: int,
+    of: Measure,
+    estimator: Estimator = ESTIMATORS[0],
+    level: float = 0.95,
+    least: int = 1,
+    keys: int | None = None,
+) -> list[Estimate]:
+    """Estimate the sum of ``L(x) g(frequency of x)`` over the keys x of each group, reported or not, from a least
+    frequency on.
+
+    The sums of groups add up, since they are estimated by the same token values. Other estimators are about all keys;
+    they have no interval. `keys` is as for `estimate_sums`.
+    """
+    threshold = frequency_reaching(0.5, sampling, privacy)
     scheme = calibration(sampling, privacy, grid)
-    if not scheme.feasible:
-        by_token = _BY_TOKEN.get(estimator, mle)
-        value = float(tally.weights @ by_token(tally.cells, sampling, privacy, grid, of))
-        note = f"epsilon is too small for calibrated estimates and errors: this is by {by_token.__name__}"
-        unknown = math.nan, -math.inf, math.inf, level, math.nan
-        return Estimate(value, *unknown, tally.total, detection_threshold, False, (note,))
-    calibrated = estimate_sum(tally, sampling, privacy, grid, of)
-    low, high = calibrated.interval(level)
-    value, bias = calibrated.value, 0.0
-    if estimator != ESTIMATORS[0]:
-        value = float(tally.weights @ _BY_TOKEN[estimator](tally.cells, sampling, privacy, grid, of))
-        bias = value - calibrated.value
-    notes = []
-    if not calibrated.extrapolation_is_negligible:
-        notes.append(_extrapolation_note(calibrated, scheme.calibration_threshold))
-    if not calibrated.rests_on_enough_keys:
-        notes.append("the error rests on few keys: the interval is not guaranteed")
-    guaranteed = not notes
-    if sampling.least > 1:
-        notes.append(f"over keys of frequency {sampling.least:,} or more: the release leaves all others out")
-    if (tally.weights == tally.keys).all():
-        low = max(low, 0.0)
-    low, high = min(low, value), max(high, value)
-    error = calibrated.standard_error
-    return Estimate(value, error, low, high, level, bias, tally.total, detection_threshold, guaranteed, tuple(notes))
-
-
-def _extrapolation_note(estimate: SumEstimate, threshold: int) -> str:
-    if estimate.extrapolated > 0:
-        return (
-            f"keys below frequency {threshold:,} are rarely reported: {shown_number(estimate.extrapolated)} is added "
-            "for them, extrapolated from the keys just above; the interval does not cover what else they hold"
+    if estimator != ESTIMATORS[0] or not scheme.feasible:
+        return [_by_token(tally, sampling, privacy, grid, of, estimator, level, threshold) for tally in tallies]
+    if not any(len(tally.cells) for tally in tallies):
+        high = _largest_unreported_sum(sampling, privacy, of, level, least)
+        note = "no reported key is selected; more than this would have shown"
+        known = math.nan, 0.0, high, level, 0.0, 0, threshold
+        guaranteed = least >= least_frequency(sampling, privacy)
+        return [Estimate(0.0, *known, guaranteed, (note,), None, least, Below()) for _ in tallies]
+    above = of.from_frequency(least)
+    parts: list[Below | None] = [None] * len(tallies)
+    sums = estimate_sums(tallies, sampling, privacy, grid, above, keys=keys)
+    if of([least - 1])[0] > 0 and sampling.least == 1:
+        everything = extrapolated_sums(tallies, sampling, privacy, grid, of, keys)
+        parts = [Below("extrapolated", max(v - s.above, 0.0)) for v, s in zip(everything.tolist(), sums, strict=True)]
+    answers: list[Estimate] = []
+    for tally, found, below in zip(tallies, sums, parts, strict=True):
+        low, high = found.interval(level)
+        # without the extrapolation, groups add up
+        value = found.above if found.extrapolation_is_negligible else found.value
+        if (tally.weights == tally.keys).all():
+            low = max(low, 0.0)
+            if of.whole:
+                low, high = math.floor(low), math.ceil(high)
+        notes = []
+        if not found.extrapolation_is_negligible:
+            notes.append(blurred_note(least))
+        elif not found.rests_on_enough_keys:
+            notes.append(FEW)
+        answers.append(
+            Estimate(
+                value,
+                found.standard_error,
+                float(min(low, value)),
+                float(max(high, value)),
+                level,
+                keys=tally.total,
+                detection_threshold=threshold,
+                guaranteed=found.extrapolation_is_negligible,
+                notes=tuple(notes),
+                at_least=least,
+                below=below,
+            )
         )
+    return answers
+
+
+def blurred_note(least: int) -> str:
+    """Return the note of an answer about keys from a frequency on, if keys just below it matter."""
     return (
-        f"keys below frequency {threshold:,} cannot be distinguished from those at it: "
-        f"{shown_number(-estimate.extrapolated)} is subtracted for them, extrapolated from the keys just above"
+        f"keys below frequency {least:,} cannot be distinguished from those at it: the interval is not guaranteed; a "
+        "larger at_least (--at-least) leaves these out"
     )
 
 
-def _largest_unreported_sum(sampling: Sampling, privacy: PerKey, of: Measure, level: float) -> float:
-    """The largest sum over keys of one frequency that are all unreported with probability 1 - level."""
-    start = calibration(sampling, privacy, 1).calibration_threshold
+def _by_token(
+    tally: Tally,
+    sampling: Sampling,
+    privacy: PerKey,
+    grid: int,
+    of: Measure,
+    estimator: Estimator,
+    level: float,
+    threshold: int | None,
+) -> Estimate:
+    """The sum of an estimate for each token, without an interval."""
+    if callable(estimator):
+        values = np.asarray(estimator(tally.cells / grid), np.float64)
+        if values.shape != tally.cells.shape or not np.isfinite(values).all():
+            raise InvalidValue(
+                "an estimator returns a finite number for each token of an array",
+                "something else",
+                "write it with numpy",
+            )
+        note = "by a given function of the token, over all keys"
+    else:
+        by_token = _BY_TOKEN.get(estimator, mle)
+        values = by_token(tally.cells, sampling, privacy, grid, of)
+        note = f"by {by_token.__name__}, over all keys"
+        if estimator == ESTIMATORS[0]:
+            note = f"epsilon is too small for calibrated estimates and errors: this is {note}"
+    unknown = math.nan, -math.inf, math.inf, level, math.nan
+    return Estimate(float(tally.weights @ values), *unknown, tally.total, threshold, False, (note,))
+
+
+def _largest_unreported_sum(sampling: Sampling, privacy: PerKey, of: Measure, level: float, least: int) -> float:
+    """The largest sum over keys from a frequency on that are all unreported with probability 1 - level."""
+    start = max(calibration(sampling, privacy, 1).calibration_threshold, least)
     largest = min(sampling.largest, max(1 << 40, 2 * start))
     i = np.unique(np.geomspace(start, largest, 512).astype(np.int64))
     unreported = reporting_probabilities(i, sampling, privacy, complement=True)
     possible = unreported > 1 - level  # of one key, at least
     if not possible.any():
         return 0.0
-    keys = np.floor(math.log(1 - level) / np.log(unreported[possible]))
-    return float((keys * of(i[possible])).max())
+    # keys of several frequencies hold less than a fraction of keys of the best one
+    return float((of(i[possible]) * (math.log(1 - level) / np.log(unreported[possible]))).max())

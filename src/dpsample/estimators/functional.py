@@ -28,6 +28,7 @@ class Functional:
 
     def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
         self.scheme, self.function = scheme, function
+        self._beyond: dict[int, tuple[Ints, list[TokenLaw], Function]] = {}  # by the largest frequency: costly
         targets = function(scheme.frequencies)
         self.uncorrected = scheme.posterior_mean_table(function)  # of the table's tokens
         self.table_values = self.uncorrected.copy()
@@ -56,9 +57,9 @@ class Functional:
         scheme = self.scheme
         i = scheme.frequencies
         covariances = scheme.laws @ (self.table_values * other.table_values) - self.mean * other.mean
-        beyond, laws = self._laws_beyond_table(largest)
+        beyond, laws, ours = self._beyond_table(largest)
         if laws:
-            ours, others = self._interpolated_values(laws), other._interpolated_values(laws)
+            others = ours if other is self else other._interpolated_values(laws)
             i = np.append(i, beyond)
             covariances = np.append(covariances, [_covariance(law, ours, others) for law in laws])
         return lambda frequencies: np.interp(frequencies, i, covariances)
@@ -66,24 +67,29 @@ class Functional:
     def residual_bias(self, largest: int) -> Function:
         """Return the size of the bias that one key's value has left, as a function of its frequency."""
         i, bias = self.scheme.frequencies, np.where(self.scheme.below, 0.0, np.abs(self.bias))
-        beyond, laws = self._laws_beyond_table(largest)
+        beyond, laws, values = self._beyond_table(largest)
         if laws:
-            values = self._interpolated_values(laws)
             means = np.array([law.probabilities @ values(law.cells) for law in laws])
             # away from kinks, uncorrected values have no bias to speak of
             at_kinks = np.where(np.isin(beyond, self._kinks), np.abs(means - self.function(beyond)), 0.0)
             i, bias = np.append(i, beyond), np.append(bias, at_kinks)
         return lambda frequencies: np.interp(frequencies, i, bias, right=0.0)
 
-    def _laws_beyond_table(self, largest: int) -> tuple[Ints, list[TokenLaw]]:
-        """Some frequencies beyond the table, up to about the largest one, and their laws."""
+    def _beyond_table(self, largest: int) -> tuple[Ints, list[TokenLaw], Function]:
+        """Some frequencies beyond the table, up to about the largest one, their laws, and values of their tokens."""
+        if largest not in self._beyond:
+            self._beyond[largest] = self._computed_beyond_table(largest)
+        return self._beyond[largest]
+
+    def _computed_beyond_table(self, largest: int) -> tuple[Ints, list[TokenLaw], Function]:
         start, last = int(self.scheme.frequencies[-1]) + 1, min(largest, self.scheme.sampling.largest)
         if last < start:
-            return np.empty(0, np.int64), []
+            return np.empty(0, np.int64), [], np.zeros_like
         kinks = self._kinks[(self._kinks >= start) & (self._kinks <= last)]
         spaced = np.geomspace(start, last, self.scheme.tuning.variance_frequencies).astype(np.int64)
         beyond = np.unique(np.append(spaced, kinks))
-        return beyond, self.scheme.laws_beyond(beyond)
+        laws = self.scheme.laws_beyond(beyond)
+        return beyond, laws, self._interpolated_values(laws)
 
     @cached_property
     def _kinks(self) -> Ints:

@@ -30,6 +30,7 @@ class Measure:
     function: Callable[[Floats], Any]
     kink: int | None = None  # where it jumps or bends, if it does
     checked: bool = False  # whether it is known to be 0 at 0 and never to decrease
+    whole: bool = False  # whether its values are whole numbers
 
     @staticmethod
     def of(value: "Measure | str | Callable[[Floats], Any]") -> "Measure":
@@ -48,7 +49,11 @@ class Measure:
         >>> Measure.of("frequency").from_frequency(4)([3, 4, 5])
         array([0., 4., 5.])
         """
-        return Measure(f"{self.name} from {least}", _FromFrequency(self.function, least), least, self.checked)
+        if self.kink is not None and least <= self.kink and not self([self.kink - 1]).any():
+            return self  # it is 0 below anyway
+        return Measure(
+            f"{self.name} from {least}", _FromFrequency(self.function, least), least, self.checked, self.whole
+        )
 
     def __call__(self, frequencies: ArrayLike) -> Floats:
         """Return g at each frequency; refuses a function that cannot be summed honestly."""
@@ -98,7 +103,7 @@ def _named(name: str) -> Measure:
         "log1p": np.log1p,
     }
     if name in plain:
-        return Measure(name, plain[name], checked=True)
+        return Measure(name, plain[name], checked=True, whole=name != "log1p")
     if kind not in ("power", "capped", "at-least") or not argument:
         raise _unknown(repr(name))
     bound = exact(argument, kind)
@@ -111,7 +116,9 @@ def _named(name: str) -> Measure:
         "at-least": lambda i: (i >= number).astype(np.float64),
     }
     kink = None if kind == "power" else min(math.ceil(bound), 1 << 62)
-    return Measure(f"{kind}:{text(bound)}", forms[kind], kink, checked=True)
+    return Measure(
+        f"{kind}:{text(bound)}", forms[kind], kink, checked=True, whole=kind != "power" and bound.denominator == 1
+    )
 
 
 def _unknown(value: str) -> InvalidValue:

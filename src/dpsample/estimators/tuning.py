@@ -115,6 +115,12 @@ class Tuning:
 
     # --- what is guaranteed (intervals)
 
+    # The least frequency of an answer, above the threshold: frequencies at least, and in 1/epsilon.
+    # Chosen by coverage where most keys are below the threshold: at it, errors are biased by up to 50 deviations.
+    # Half, double: HALF
+    least_margin: int = 2
+    # Half, double: HALF2
+    least_margin_scale: float = 0.5
     # Least effective number of keys of the standard error.
     # Chosen by coverage; the usual rule of thumb for a normal approximation [076467e].
     # Half, double: error 1.000, 1.000 (farthest 1.00, 1.00);

@@ -7,6 +7,7 @@ are those of `tokens`.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,19 @@ from dpsample.questions.sums import check_frequency, grouped, reported_keys
 if TYPE_CHECKING:
     from dpsample.release.release import Release
 
-__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "ratio", "top", "total"]
+__all__ = [
+    "compare",
+    "count_keys",
+    "each_key",
+    "mean",
+    "other",
+    "quantiles",
+    "rank",
+    "ratio",
+    "top",
+    "total",
+    "unreported_key",
+]
 
 
 def total(
@@ -40,12 +53,17 @@ def total(
     estimator: str | None = None,
     level: float = 0.95,
     attributes: Attributes = None,
+    at_least: int | None = None,
 ) -> Estimate | Estimates:
     """Estimate the sum of ``L(x) g(users of x)`` over the selected keys x that were reported.
 
     g is the number of users, 1 for each key, or 1 for each key of at least so many users; or an amount of the release,
     by the name of its column.
     """
+    if at_least is not None:
+        if of != "keys":
+            raise InvalidValue("a sum over counted users is over all reported keys", "at_least", "leave it out")
+        of = f"at-least:{check_frequency(at_least)}"
     clipped, level = amount_of(release, of), check_level(level)
     answered = _summed(release, Measure.of(of)) if clipped is None else partial(sum_of_amount, release, clipped)
     _refuse_estimator(estimator)
@@ -54,7 +72,7 @@ def total(
 
 def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Estimate | Estimates:
     """Estimate the number of selected keys that were reported; `at_least` counts those of at least so many users."""
-    return total(release, of="keys" if at_least is None else f"at-least:{check_frequency(at_least)}", **options)
+    return total(release, of="keys", at_least=at_least, **options)
 
 
 def mean(
@@ -105,6 +123,11 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     keys = CountedKeys.selected(release, where, attributes)
     columns = np.maximum(keys.values, keys.least), keys.errors, *keys.intervals(level)
     return listing(release, keys.rows, columns, level, f"{len(keys):,} reported keys, each by itself")
+
+
+def unreported_key(release: "Release", level: float = 0.95) -> Estimate:
+    """Return that nothing is known of a key that was not reported: it may have many users who gave others."""
+    return replace(_nothing(release, check_level(level), math.nan), keys=None, notes=("not reported",))
 
 
 def other(release: "Release", level: float = 0.95) -> Estimate:

@@ -117,6 +117,25 @@ def check_expression(
     return wrapped, used
 
 
+def pinned_columns(text: str, parse: Callable[[str], Any]) -> set[str]:
+    """Return the columns, in lower case, that an expression which was checked sets equal to a constant.
+
+    >>> from dpsample.questions.selection import syntax
+    >>> sorted(pinned_columns("Word = 'cat' AND 3 = size", syntax)), pinned_columns("a = 1 OR b = 2", syntax)
+    (['size', 'word'], set())
+    """
+    _, tree = _parsed(parse, "", f"(\n{text}\n)")
+    todo, pinned = [tree], set()
+    while todo:
+        node = todo.pop()
+        parts = list(_parts_of(node))
+        if node["type"] == "CONJUNCTION_AND":
+            todo += parts
+        elif node["type"] == "COMPARE_EQUAL" and {part["class"] for part in parts} == {"COLUMN_REF", "CONSTANT"}:
+            pinned |= {part["column_names"][0].lower() for part in parts if part["class"] == "COLUMN_REF"}
+    return pinned
+
+
 def _parsed(parse: Callable[[str], Any], rule: str, wrapped: str) -> tuple[Any, Any]:
     """Return the syntax of ``SELECT`` around the expression, and the expression's own; None if there are several."""
     try:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.cumulative import narrow_quantile_intervals
+from dpsample.estimators.estimate import FEW, blurred_note
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
@@ -19,7 +20,7 @@ from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.exact import check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
-from dpsample.questions.sums import blurred_note, least_frequency, needs_tokens
+from dpsample.questions.sums import HIDDEN, least_of_keys, needs_tokens
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Sampling
@@ -46,11 +47,11 @@ def quantiles(
     if release.keys_only:
         raise needs_tokens("a quantile of frequencies")
     assert release.grid is not None
-    least, note, detectable = least_frequency(release, at_least)
+    least, detectable = least_of_keys(release, at_least)
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
     terms = release.sampling, release.per_key, release.grid
     estimates = estimate_quantiles(tally, *terms, p, least, level, detectable)
-    notes = [note, estimates.note(least)]
+    notes = (estimates.note(least) if detectable else HIDDEN,)
     error = (estimates.high - estimates.low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
     columns = {
         "value": estimates.values,
@@ -62,7 +63,7 @@ def quantiles(
     guaranteed = np.full(len(p), detectable and estimates.guaranteed)
     table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "guaranteed": guaranteed})
     threshold = frequency_reaching(0.5, release.sampling, release.per_key)
-    return Estimates(pa.table({"quantile": p}), table, level, threshold, tuple(notes))
+    return Estimates(pa.table({"quantile": p}), table, level, threshold, notes, least)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ class QuantileEstimates:
     @property
     def guaranteed(self) -> bool:
         """Whether the intervals have nominal coverage, provided that keys from the least frequency on are detected."""
-        return self.keys > 0 and not self.blurred and not self.few
+        return self.keys > 0 and not self.blurred
 
     def note(self, least: int) -> str:
         """Return why the intervals are, or are not, guaranteed."""
@@ -88,7 +89,7 @@ class QuantileEstimates:
         if self.blurred:
             return blurred_note(least)
         if self.few:
-            return "these are few keys: no interval is guaranteed"
+            return FEW
         return "these intervals are conservative: how much of the spread is noise of tokens is not known"
 
 

@@ -5,8 +5,10 @@ of those that may be above or below are drawn from their laws. The generator has
 have equal answers. Nothing here needs to be secret: it sees the release alone.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.estimate import Estimate, estimate
+from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
@@ -22,6 +25,7 @@ from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.sums import needs_tokens
+from dpsample.questions.unreported import not_reported, unreported_key, unreported_law
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
@@ -41,8 +45,8 @@ def top(
 
     A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Estimates are those
     of the release's table. Among many keys of about the same frequency, those with the largest tokens are listed, and
-    their estimates are too high. So intervals have a higher level, at which the listed keys have the nominal coverage
-    on average, whatever the selection (Benjamini and Yekutieli, 2005).
+    their estimates are too high. Each interval is that of the key by itself, as elsewhere; a note states the higher
+    level at which the listed keys have the nominal coverage on average (Benjamini and Yekutieli, 2005).
     """
     level, k = check_level(level), check_k(k)
     selected = _SelectedKeys(release, where, attributes)
@@ -57,13 +61,18 @@ def top(
     order = np.lexsort((rows, -place))[:k]  # as estimates, and finer
     rows, place = rows[order], place[order]
     tokens, back = np.unique(place, return_inverse=True)
-    low, high, rivals = listed(selected.spectrum, competitors.cells, competitors.counts, place, level)
-    value, _, _ = likely_frequencies(competitors.cells[place], release.sampling, release.per_key, selected.grid)
+    _, _, rivals = listed(selected.spectrum, competitors.cells, competitors.counts, place, level)
+    cells = competitors.cells[place]
+    value, low, high = likely_frequencies(cells, release.sampling, release.per_key, selected.grid, level)
     columns = value, competitors.law.deviation[place], low, high, competitors.top(k, tokens)[back]
     fewer = ", fewer than k," if len(rows) < k else ""
     note = f"top {k:,} among {len(selected.cells):,} reported keys{fewer} and those that were not reported"
     if rivals > len(rows):
-        note += f"; {rivals:,} compete for the list, and those on it may be estimated too high: intervals allow for it"
+        among = 1 - (1 - level) * len(rows) / rivals
+        note += (
+            f"; {rivals:,} compete for the list, and those on it may be estimated too high: to allow for it, ask for "
+        )
+        note += f"the level {among:.6g}"
     return selected.listing(rows, columns, level, note)
 
 
@@ -100,6 +109,8 @@ def rank(
     """Estimate a key's rank: one more than the number of selected keys, reported or not, that are more frequent."""
     level = check_level(level)
     selected = _SelectedKeys(release, where, attributes)
+    if selected.row_of(key) is None:
+        return selected.rank_unreported(level)
     cell = selected.cell_of(key)
     frequencies, probabilities = (part[0] for part in selected.spectrum.posterior([cell]))
     held = frequencies[probabilities > 0]
@@ -138,15 +149,14 @@ def rank(
 
 
 def compare(release: "Release", a: Any, b: Any) -> float:
-    """Return the probability that key a is more frequent than key b; both must be reported."""
-    selected = _SelectedKeys(release, None, None)
-    rows = [selected.row_of(key) for key in (a, b)]
-    if rows[0] == rows[1]:
+    """Return the probability that key a is more frequent than key b; either may be unreported."""
+    if a == b:
         return 0.0
-    frequencies, probabilities = selected.spectrum.posterior(selected.cells[rows])
-    order = np.argsort(frequencies[1])
-    below = np.append(0, np.cumsum(probabilities[1][order]))
-    return float(probabilities[0] @ below[np.searchsorted(frequencies[1][order], frequencies[0], side="left")])
+    selected = _SelectedKeys(release, None, None)
+    (i, p), (j, q) = (selected.law_of(key) for key in (a, b))
+    order = np.argsort(j)
+    below = np.append(0, np.cumsum(q[order]))
+    return float(p @ below[np.searchsorted(j[order], i, side="left")])
 
 
 def listed(spectrum: Spectrum, cells: Ints, counts: Ints, place: Ints, level: float) -> tuple[Ints, Ints, int]:
@@ -206,12 +216,10 @@ class _SelectedKeys:
     def spectrum(self) -> Spectrum:
         return spectrum(self.tally, self.release.sampling, self.release.per_key, self.grid)
 
-    def row_of(self, key: Any) -> int:
-        """Find a key's row in the release."""
+    def row_of(self, key: Any) -> int | None:
+        """Find a key's row in the release; None if it was not reported."""
         rows, _ = Selection(self.release, [key]).rows()
-        if not len(rows):
-            raise InvalidValue("the key was reported", "one that is not in the release", "check its spelling")
-        return int(rows[0])
+        return int(rows[0]) if len(rows) else None
 
     def cell_of(self, key: Any) -> int:
         """Find the token of a selected key."""
@@ -219,6 +227,23 @@ class _SelectedKeys:
         if not len(place):
             raise InvalidValue("the key is among the selected ones", "one that is not", "change where")
         return int(self.cells[place[0]])
+
+    def law_of(self, key: Any) -> tuple[Ints, Floats]:
+        """Return frequencies and their probabilities, for a key that was reported, or was not."""
+        if self.row_of(key) is None:
+            return unreported_law(self.release)
+        frequencies, probabilities = self.spectrum.posterior([self.cell_of(key)])
+        return frequencies[0], probabilities[0]
+
+    def rank_unreported(self, level: float) -> Estimate:
+        """The rank of a key that was not reported: it comes after the keys that are more frequent than it may be."""
+        reached = frequency_reaching(level, self.release.sampling, self.release.per_key)
+        if reached is None:
+            return replace(unreported_key(self.release, level), low=1.0, high=math.inf)
+        terms = self.release.sampling, self.release.per_key, self.grid
+        before = estimate(self.tally, *terms, Measure.of(f"at-least:{reached}"), level=level)
+        last = replace(before, value=math.nan, standard_error=math.nan, low=1 + before.low, high=math.inf)
+        return replace(last, notes=(not_reported(reached),), at_least=None, below=None)
 
     def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
         """Return the answer for some keys: value, deviation and interval of each, and in a top list a probability."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.estimate import Below, Estimate
 from dpsample.exact import shown_number
 from dpsample.presentation.tables import Formats, html_table, table_lines
 
@@ -18,15 +18,17 @@ from dpsample.presentation.tables import Formats, html_table, table_lines
 class Estimates:
     """One estimate for each group, key or quantile, in the order of the rows.
 
-    >>> groups, numbers = pa.table({"city": ["Oslo", "Rome"]}), {"value": [9.5, 8.0], "standard_error": [0.5, 1.0]}
-    >>> answer = Estimates(groups, pa.table({**numbers, "low": [8.5, 6.0], "high": [10.5, 10.0]}), 0.95, 14)
+    >>> groups, numbers = pa.table({"city": ["Oslo", "Rome"]}), {"value": [90.5, 80.0], "standard_error": [0.5, 1.0]}
+    >>> ends = {"low": [89.0, 78.0], "high": [92.0, 82.0], "below": [31.0, 27.5]}
+    >>> answer = Estimates(groups, pa.table({**numbers, **ends}), 0.95, 14, at_least=16)
     >>> answer
-    city    value  standard_error  low  high
-    'Oslo'  9.5    0.5             8.5  10.5
-    'Rome'  8      1               6    10
-    95 % intervals; below frequency 14 keys are unlikely to be reported
+    city    value  low  high  below
+    'Oslo'  90.5   89   92    31
+    'Rome'  80     78   82    27.5
+    in keys of frequency 16 or more, with 95 % intervals
+    below: about so much in rarer keys if the density of keys continues (not guaranteed)
     >>> answer["Rome"].value
-    8.0
+    80.0
     """
 
     groups: pa.Table
@@ -34,6 +36,7 @@ class Estimates:
     level: float
     detection_threshold: int | None
     notes: tuple[str, ...] = field(default=())
+    at_least: int | None = None  # the answer is about keys of this frequency or more
 
     def to_arrow(self) -> pa.Table:
         """Return one table; a column of numbers gets an underscore if a column of the groups has its name."""
@@ -71,18 +74,38 @@ class Estimates:
 
     def _estimate(self, n: int) -> Estimate:
         numbers = {name: self.numbers[name][n].as_py() for name in self.numbers.column_names if name != "probability"}
-        return Estimate(**numbers, level=self.level, detection_threshold=self.detection_threshold, notes=self.notes)
+        below = Below("extrapolated", numbers.pop("below")) if "below" in numbers else None
+        return Estimate(
+            **numbers,
+            level=self.level,
+            detection_threshold=self.detection_threshold,
+            notes=self.notes,
+            at_least=self.at_least,
+            below=below,
+        )
 
     def lines(self, limit: int | None = 10) -> list[str]:
-        """Return the first rows, or all, as aligned text, then the level, the detection threshold and the notes."""
-        return [*table_lines(self.to_arrow(), self._formats(), limit), *self._remarks()]
+        """Return the first rows, or all, as aligned text, then what they are about, and the notes."""
+        return [*table_lines(self._shown(), self._formats(), limit), *self._remarks()]
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
         remarks = "".join(f"<p>{html.escape(line)}</p>" for line in self._remarks())
-        return html_table(self.to_arrow(), self._formats()) + remarks
+        return html_table(self._shown(), self._formats()) + remarks
+
+    @property
+    def _guaranteed(self) -> bool:
+        names = self.numbers.column_names
+        return "guaranteed" not in names or bool(pc.all(self.numbers["guaranteed"], min_count=0).as_py())
+
+    def _shown(self) -> pa.Table:
+        """The table, without what would say the same in each row, and without standard errors beside intervals."""
+        hidden = {"standard_error", *(["guaranteed"] if self._guaranteed else [])}
+        table, first = self.to_arrow(), self.groups.num_columns
+        names = zip(self.numbers.column_names, table.column_names[first:], strict=True)
+        return table.select([*table.column_names[:first], *(shown for name, shown in names if name not in hidden)])
 
     def _formats(self) -> Formats:
         names = self.to_arrow().column_names[self.groups.num_columns :]
@@ -93,15 +116,12 @@ class Estimates:
         }
 
     def _remarks(self) -> list[str]:
-        guaranteed = (
-            "guaranteed" not in self.numbers.column_names or pc.all(self.numbers["guaranteed"], min_count=0).as_py()
-        )
-        detection = (
-            "no key is likely to be reported"
-            if self.detection_threshold is None
-            else "all of these keys are known, and reported"
-            if self.detection_threshold == 0
-            else f"below frequency {self.detection_threshold:,} keys are unlikely to be reported"
-        )
-        level = f"{100 * self.level:g} % intervals{'' if guaranteed else ', not all guaranteed'}"
-        return [f"{level}; {detection}", *self.notes]
+        intervals = f"{100 * self.level:g} % intervals{'' if self._guaranteed else ', not all guaranteed'}"
+        if self.at_least is not None:
+            intervals = f"in keys of frequency {self.at_least:,} or more, with {intervals}"
+        if self.detection_threshold == 0:
+            intervals += "; all of these keys are known, and reported"
+        lines = [intervals, *self.notes]
+        if "below" in self.numbers.column_names:
+            lines.insert(1, "below: about so much in rarer keys if the density of keys continues (not guaranteed)")
+        return lines

@@ -6,6 +6,7 @@ memory, without files, network or extensions. `expressions` decides which SQL ma
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.files import PathLike, is_text, read_foreign, without_view
-from dpsample.questions.expressions import Bytes, check_expression, one_line, quoted
+from dpsample.questions.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
 from dpsample.release.rows import token_cells
 from dpsample.release.terms import TOKEN_COLUMNS
 from dpsample.scheme.sampling import Floats, Ints
@@ -116,6 +117,16 @@ class Selection:
         if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
             raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
         self._by = {text: self._expression("by", text) for text in texts}
+        self._names = where if isinstance(where, str) else None
+
+    @cached_property
+    def names_keys(self) -> bool:
+        """Whether each group has one key, named by the question: no other key can be in it, reported or not."""
+        keys = {name.lower() for name in self._keys.column_names}
+        if "chosen" in self._joined and not self._by:
+            return len(self._joined["chosen"][1]) == 1
+        pinned = pinned_columns(self._names, syntax) if self._names and self._names not in self.columns else set()
+        return keys <= pinned | {text.lower() for text in self._by if text in self.columns}
 
     def tallies(self) -> tuple[pa.Table, list[Tally]]:
         """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""

@@ -5,25 +5,41 @@ All of it is post-processing: it sees the release alone.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.calibrated import estimate_sum
-from dpsample.estimators.estimate import Estimate, check_estimator, estimate
+from dpsample.estimators.calibrated import estimate_sums
+from dpsample.estimators.deviations import Deviations
+from dpsample.estimators.estimate import (
+    ESTIMATORS,
+    FEW,
+    Below,
+    Estimate,
+    Estimator,
+    blurred_note,
+    check_estimator,
+    estimate,
+    estimates,
+    least_frequency,
+)
+from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Selection, Weight, Where
-from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import Floats
+from dpsample.scheme.likelihood import likely_frequencies
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.sampling import Floats, Sampling
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
+
+HIDDEN = "many keys of these frequencies are not reported: the interval is not guaranteed"
 
 
 def total(
@@ -32,42 +48,45 @@ def total(
     weight: Weight = None,
     of: Measure | str | Callable[[Floats], Any] = "frequency",
     by: By = None,
-    estimator: str | None = None,
+    estimator: Estimator | None = None,
     level: float = 0.95,
     attributes: Any = None,
+    at_least: int | None = None,
 ) -> Any:
-    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, reported or not.
+    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x of frequency `at_least` or more.
 
-    Returns an `Estimate`, or with `by` an `Estimates` of one for each group, answered as if selected by `where`.
+    Keys count whether they were reported or not. Returns an `Estimate`, or with `by` an `Estimates` of one for each
+    group. If the question names one key, and it was reported, the answer is about this key, whatever its frequency.
     """
     measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
-    if release.keys_only and (measure([1, MAX_FREQUENCY]) != 1).any():
+    if release.keys_only and (at_least is not None or (measure([1, MAX_FREQUENCY]) != 1).any()):
         raise needs_tokens("what depends on frequencies")
+    least = 1 if release.keys_only else _least(release, measure, at_least)
+    selection = Selection(release, where, weight, by, attributes)
 
-    def answered(tally: Tally) -> Estimate:
+    def answered(tallies: list[Tally]) -> list[Estimate]:
         if release.keys_only:
-            return reported_keys(release, tally.total, float(tally.weights.sum()), level)
-        assert release.grid is not None
-        terms = release.sampling, release.per_key, release.grid
-        answer = estimate(tally, *terms, measure, estimator, level)
-        if (
-            release.total is None
-            or weight is not None
-            or measure != Measure.of("frequency")
-            or release.total.value <= 0
-        ):
-            return answer
-        return replace(answer, share=answer.value / float(release.total.value))
+            return [reported_keys(release, tally.total, float(tally.weights.sum()), level) for tally in tallies]
+        if _about_named_keys(selection, tallies, at_least, estimator):
+            return _named_keys(release, tallies, measure, level)
+        return estimates(tallies, *_scheme(release), measure, estimator, level, least)
 
-    return _answers(Selection(release, where, weight, by, attributes), by, level, answered)
+    shares = weight is None and measure == Measure.of("frequency")
+    answers = _answers(selection, by, level, answered)
+    if by or not shares or release.total is None or release.total.value <= 0:
+        return answers
+    answer = replace(answers, share=answers.value / float(release.total.value))
+    if where is None and answer.guaranteed and answer.below is not None:
+        answer = replace(answer, below=_known_below(release, selection, least, level))
+    return answer
 
 
 def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Any:
-    """Estimate the number of selected keys, reported or not; `at_least` counts those of at least that frequency.
+    """Estimate the number of selected keys of frequency `at_least` or more, reported or not.
 
     The other arguments are those of `total`. With a weight it is the sum of the weights of these keys.
     """
-    return total(release, of="keys" if at_least is None else f"at-least:{check_frequency(at_least)}", **options)
+    return total(release, of="keys", at_least=at_least, **options)
 
 
 def mean(
@@ -76,64 +95,82 @@ def mean(
     weight: Weight = None,
     of: Measure | str | Callable[[Floats], Any] = "frequency",
     by: By = None,
-    estimator: str | None = None,
+    estimator: Estimator | None = None,
     level: float = 0.95,
     attributes: Any = None,
     at_least: int | None = None,
 ) -> Any:
     """Estimate the mean of g(frequency) over the selected keys of frequency `at_least` or more, weighted by L(x).
 
-    `at_least` is the detection threshold by default: the number of rarer keys cannot be known, so neither can their
-    mean.
+    The number of rarer keys cannot be known, so neither can their mean.
     """
     measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
     if release.keys_only:
         raise needs_tokens("a mean over keys")
-    assert release.grid is not None
-    terms = release.sampling, release.per_key, release.grid
-    least, note, detectable = least_frequency(release, at_least)
-    summed, counted = measure.from_frequency(least), Measure.of(f"at-least:{least}")
+    least, detectable = least_of_keys(release, at_least)
+    selection = Selection(release, where, weight, by, attributes)
 
-    def answered(tally: Tally) -> Estimate:
-        sums, keys = (estimate(tally, *terms, g, estimator, level) for g in (summed, counted))
-        value, threshold = sums.value / keys.value if keys.value > 0 else math.nan, keys.detection_threshold
-        if math.isnan(value) or math.isnan(keys.standard_error):
-            unknown = math.nan, -math.inf, math.inf, level, math.nan
-            return Estimate(value, *unknown, tally.total, threshold, False, (note, *keys.notes))
-        # the error of the mean is the mean of the keys' deviations from it
-        deviations = estimate_sum(tally, *terms, _Deviation(measure, value, least))
-        low, high = (value + end / keys.value for end in deviations.interval_above(level))
-        # keys from below the least frequency that were counted lower the mean
-        number = estimate_sum(tally, *terms, counted)
-        overcount, most = number.overcount(level)
-        rise = max(value - float(measure([least])[0]), 0.0)
-        high += most * rise / keys.value
-        bias = (sums.bias - value * keys.bias) / keys.value
-        notes = [note]
-        guaranteed = detectable and sums.guaranteed and keys.guaranteed and deviations.rests_on_enough_keys
-        negligible = deviations.tuning.negligible_extrapolation * deviations.standard_error
-        if detectable and (not number.extrapolation_is_negligible or overcount * rise > negligible):
-            guaranteed = False
-            notes.append(blurred_note(least))
-        elif detectable and not guaranteed:
-            notes.append("the error rests on few keys: the interval is not guaranteed")
-        low, high = max(min(low, value), min(value, 0.0)), max(high, value)
-        error = deviations.standard_error / keys.value
-        return Estimate(value, error, low, high, level, bias, tally.total, threshold, guaranteed, tuple(notes))
+    def answered(tallies: list[Tally]) -> list[Estimate]:
+        if _about_named_keys(selection, tallies, at_least, estimator):
+            return _named_keys(release, [tally.unweighted for tally in tallies], measure, level)
+        summed, counted = measure.from_frequency(least), Measure.of("keys").from_frequency(least)
+        sums, numbers = (estimates(tallies, *_scheme(release), g, estimator, level, least) for g in (summed, counted))
+        means = [s.value / n.value if n.value > 0 else math.nan for s, n in zip(sums, numbers, strict=True)]
+        if any(math.isnan(n.standard_error) for n in numbers):
+            return [_unknown_mean(value, n, least) for value, n in zip(means, numbers, strict=True)]
+        deviations = Deviations(tallies, *_scheme(release), summed, counted)
+        centres, keys = np.nan_to_num(means), np.array([max(n.value, 1e-300) for n in numbers])
+        ends = zip(*(bounds.tolist() for bounds in deviations.intervals(centres, keys, level)), strict=True)
+        overcounts = [number.overcount(level) for number in estimate_sums(tallies, *_scheme(release), counted)]
+        rises = [max(value - float(measure([least])[0]), 0.0) for value in means]
+        return [
+            _unknown_mean(v, n, least) if math.isnan(v) else _mean(v, s, n, d, end, detectable, rise, overcount)
+            for v, s, n, d, end, rise, overcount in zip(
+                means, sums, numbers, deviations.at(centres), ends, rises, overcounts, strict=True
+            )
+        ]
 
-    return _answers(Selection(release, where, weight, by, attributes), by, level, answered)
+    return _answers(selection, by, level, answered)
 
 
-@dataclass(frozen=True)
-class _Deviation:
-    """The deviation of a measure from a value at keys from a frequency on (the kink), and 0 at rarer ones."""
+def _mean(
+    value: float,
+    sums: Estimate,
+    keys: Estimate,
+    deviations: SumEstimate,
+    ends: tuple[float, float],
+    detectable: bool,
+    rise: float,
+    overcount: tuple[float, float],
+) -> Estimate:
+    """The mean of a group, with the error of the deviations from it; keys at the least frequency are below by `rise`.
 
-    measure: Measure
-    value: float
-    kink: int
+    `overcount` is how many keys from below were counted, and an upper bound: they lower the mean.
+    """
+    assert keys.at_least is not None
+    low, high = ends
+    high += overcount[1] * rise / keys.value
+    low, high = max(min(low, value), min(value, 0.0)), max(high, value)
+    clear = overcount[0] * rise <= deviations.tuning.negligible_extrapolation * deviations.standard_error
+    guaranteed = detectable and sums.guaranteed and keys.guaranteed and clear
+    notes = [] if guaranteed else [blurred_note(keys.at_least) if detectable else HIDDEN]
+    if guaranteed and not deviations.rests_on_enough_keys:
+        notes.append(FEW)
+    return replace(
+        keys,
+        value=value,
+        standard_error=deviations.standard_error / keys.value,
+        low=low,
+        high=high,
+        guaranteed=guaranteed,
+        notes=tuple(notes),
+        below=None,
+    )
 
-    def __call__(self, frequencies: Any) -> Floats:
-        return np.where(np.asarray(frequencies) >= self.kink, self.measure(frequencies) - self.value, 0.0)
+
+def _unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:
+    unknown = replace(keys, value=value, standard_error=math.nan, low=-math.inf, high=math.inf, guaranteed=False)
+    return replace(unknown, at_least=least, below=None)
 
 
 def needs_tokens(what: str) -> InvalidValue:
@@ -141,54 +178,96 @@ def needs_tokens(what: str) -> InvalidValue:
     return InvalidValue(f"{what} needs tokens", "a release of keys only", "ask count_keys, or release with tokens")
 
 
-def _answers(selection: Selection, by: By, level: float, answered: Callable[[Tally], Estimate]) -> Estimate | Estimates:
+def _answers(selection: Selection, by: By, level: float, answered: Callable[[list[Tally]], list[Estimate]]) -> Any:
     groups, tallies = selection.tallies()
-    if not by:
-        return answered(tallies[0])
-    return grouped(selection.release, groups, [answered(tally) for tally in tallies], level)
+    answers = answered(tallies) if tallies else []
+    return grouped(selection.release, groups, answers, level) if by else answers[0]
 
 
 def grouped(release: "Release", groups: pa.Table, answers: list[Estimate], level: float) -> Estimates:
     """Return the answers of groups as one."""
-    fields = ("value", "standard_error", "low", "high", "bias", "keys", "guaranteed")
-    types = [pa.float64()] * 5 + [pa.int64(), pa.bool_()]
-    numbers = [pa.array([getattr(e, name) for e in answers], type) for name, type in zip(fields, types, strict=True)]
+    fields = ("value", "standard_error", "low", "high", "keys")
+    types = [pa.float64()] * 4 + [pa.int64()]
+    columns = {name: pa.array([getattr(e, name) for e in answers], t) for name, t in zip(fields, types, strict=True)}
+    if any(e.below for e in answers):
+        columns["below"] = pa.array([e.below.value if e.below else 0.0 for e in answers], pa.float64())
+    columns["guaranteed"] = pa.array([e.guaranteed for e in answers], pa.bool_())
     threshold = release.terms.detection_threshold
     notes = dict.fromkeys(note for e in answers for note in e.notes)
-    return Estimates(groups, pa.table(numbers, list(fields)), level, threshold, tuple(notes))
+    least = answers[0].at_least if answers else None
+    return Estimates(groups, pa.table(columns), level, threshold, tuple(notes), least)
+
+
+def _scheme(release: "Release") -> tuple[Sampling, PerKey, int]:
+    assert release.grid is not None
+    return release.sampling, release.per_key, release.grid
+
+
+def _about_named_keys(selection: Selection, tallies: list[Tally], at_least: int | None, estimator: Estimator) -> bool:
+    """Whether each group is one key that the question names, and that was reported."""
+    plain = at_least is None and estimator == ESTIMATORS[0]
+    return plain and selection.names_keys and all(tally.total == 1 for tally in tallies)
+
+
+def _named_keys(release: "Release", tallies: list[Tally], measure: Measure, level: float) -> list[Estimate]:
+    """The frequency of each named key, as in the release's table, or what a measure makes of it."""
+    cells, weights = (np.concatenate(columns) for columns in zip(*((t.cells, t.weights) for t in tallies), strict=True))
+    frequencies = likely_frequencies(cells, *_scheme(release), level)
+    value, low, high = (weights * measure(i) for i in frequencies)
+    low, high = np.minimum(low, high), np.maximum(low, high)
+    threshold = release.terms.detection_threshold
+    rows = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=threshold) for v, a, b in rows]
+
+
+def _known_below(release: "Release", selection: Selection, least: int, level: float) -> Below:
+    """What keys below the least frequency hold: the private total minus the sum over the others.
+
+    Of the probability that the interval misses, half goes to each of the two.
+    """
+    assert release.total is not None
+    half = (1 + level) / 2
+    elements = release.total.estimate(half)
+    [tally] = selection.tallies()[1]
+    above = estimate(tally, *_scheme(release), Measure.of("frequency"), level=half, least=least)
+    ends = (elements.value - above.value, elements.low - above.high, elements.high - above.low)
+    return Below("known", *(max(end, 0.0) for end in ends))
 
 
 def reported_keys(release: "Release", keys: int, weight: float, level: float) -> Estimate:
     """Return the number of reported keys, or the sum of their weights: a lower bound, if each has weight 1."""
     low = weight if keys == weight else -math.inf
-    threshold = frequency_reaching(0.5, release.sampling, release.per_key)
+    threshold = release.terms.detection_threshold
     note = "this counts the reported keys; how many others there are is unknown"
     if release.keys_only:
         note = f"a release of keys only: {note}"
     return Estimate(weight, math.nan, low, math.inf, level, math.nan, keys, threshold, False, (note,))
 
 
-def least_frequency(release: "Release", at_least: int | None) -> tuple[int, str, bool]:
-    """Return the frequency from which on keys are counted, a note, and whether it is above the detection threshold."""
-    threshold = frequency_reaching(0.5, release.sampling, release.per_key)
-    if at_least is None and threshold is None:
+def _least(release: "Release", measure: Measure, at_least: int | None) -> int:
+    """The frequency from which on keys are summed."""
+    if at_least is not None:
+        least = check_frequency(at_least)
+    else:
+        least = least_frequency(release.sampling, release.per_key, each_key_alike=measure == Measure.of("keys"))
+    if measure.kink is not None and not measure([measure.kink - 1]).any():
+        least = max(least, measure.kink)  # rarer keys count 0
+    return least
+
+
+def least_of_keys(release: "Release", at_least: int | None) -> tuple[int, bool]:
+    """Return the frequency from which on keys are averaged, and whether most of these keys are reported."""
+    threshold = release.terms.detection_threshold
+    if at_least is not None:
+        least = check_frequency(at_least)
+        return least, threshold is not None and least >= threshold
+    if threshold is None:
         raise InvalidValue(
             "some frequency has keys that are reported with probability 0.5",
             "none in this release",
             "state at_least; no interval can be guaranteed then",
         )
-    least = check_frequency(threshold if at_least is None else at_least)
-    detectable = threshold is not None and least >= threshold
-    note = f"over keys of frequency {least:,} or more" + ("" if detectable else ", many of which are not reported")
-    return least, note, detectable
-
-
-def blurred_note(least: int) -> str:
-    """Return the note of an answer about keys from a frequency on, if keys just below it matter."""
-    return (
-        f"keys below frequency {least:,} cannot be distinguished from those at it: no interval is guaranteed; a larger "
-        "at_least (--at-least) leaves these out"
-    )
+    return least_frequency(release.sampling, release.per_key, each_key_alike=True), True
 
 
 def check_frequency(value: Any) -> int:

@@ -4,5 +4,6 @@ from dpsample.questions.quantiles import quantiles
 from dpsample.questions.ranking import compare, each_key, rank, top
 from dpsample.questions.remainder import other
 from dpsample.questions.sums import count_keys, mean, total
+from dpsample.questions.unreported import unreported_key
 
-__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total"]
+__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total", "unreported_key"]

@@ -6,7 +6,7 @@ post-processing.
 """
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, overload
@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
-from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.estimate import Estimate, Estimator
 from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.explain import explain_amount, explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.questions import counted, known, tokens
 from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Attributes, By, Of, Weight, Where
+from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.release.rows import checked_rows, release_schema, without_weights
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
@@ -154,9 +154,10 @@ class Release:
         of: Of = "frequency",
         *,
         by: None = None,
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
+        at_least: int | None = None,
     ) -> Estimate: ...
 
     @overload
@@ -167,9 +168,10 @@ class Release:
         of: Of = "frequency",
         *,
         by: str | Sequence[str],
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
+        at_least: int | None = None,
     ) -> Estimates: ...
 
     def sum(
@@ -179,11 +181,14 @@ class Release:
         of: Of = "frequency",
         *,
         by: By = None,
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
+        at_least: int | None = None,
     ) -> Estimate | Estimates:
         """Estimate the sum of ``weight(key) g(frequency of key)`` over the selected keys, reported or not.
+
+        The sum is over keys of frequency `at_least` or more. What rarer keys hold is stated apart, in `below`.
 
         where       the keys that count: an SQL expression on the key columns and attributes, a collection of keys
                     (tuples, if there are several key columns), or a function from the Arrow table of these columns to
@@ -193,10 +198,13 @@ class Release:
         of          g, a function of the frequency: "frequency", "keys" (1 for each key), "log1p", "power:2",
                     "capped:100", "at-least:100"; or a function of an array that never decreases and is 0 at 0
         by          a column or SQL expression, or several, whose values make groups: the answer has a row for each
-        estimator   "calibrated" (the default), "mle", "biased_down" or "unbiased"
+        estimator   "calibrated" (the default), which has an interval; "mle", "biased_down", "unbiased", or a function
+                    from an array of tokens to as many estimates, which have none and are about all keys
         level       the nominal coverage of the interval
         attributes  a table of key attributes: an Arrow table, a data frame, or a Parquet, CSV or Arrow file. It has
                     the key columns, each key once, and further columns for `where`, `weight` and `by`
+        at_least    the least frequency of the keys that count; by default a little above the calibration threshold
+                    (docs/answers.md). A question that names one key is about this key, whatever its frequency
 
         A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100",
         and for its amounts: "rows", or the column of a sum, such as "sum_price".
@@ -208,7 +216,7 @@ class Release:
         [('c', 3), ('d', 2), ('e', 1)]
         """
         answer: Estimate | Estimates = self._questions.total(
-            self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes
+            self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes, at_least=at_least
         )
         return answer
 
@@ -274,7 +282,7 @@ class Release:
         *,
         weight: Weight = None,
         by: None = None,
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
     ) -> Estimate: ...
@@ -287,7 +295,7 @@ class Release:
         *,
         weight: Weight = None,
         by: str | Sequence[str],
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
     ) -> Estimates: ...
@@ -299,14 +307,14 @@ class Release:
         *,
         weight: Weight = None,
         by: By = None,
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
     ) -> Estimate | Estimates:
-        """Estimate the number of selected keys, reported or not.
+        """Estimate the number of selected keys of frequency `at_least` or more, reported or not.
 
-        `at_least` counts the keys of this frequency or more. With a `weight`, the answer is the sum of the weights of
-        these keys. The other arguments are those of `sum`.
+        `at_least` is a little above the detection threshold by default. With a `weight`, the answer is the sum of the
+        weights of these keys. The other arguments are those of `sum`.
 
         >>> from dpsample.release.example import release
         >>> round(release.count_keys("length(word) = 3", at_least=100).value)
@@ -332,7 +340,7 @@ class Release:
         of: Of = "frequency",
         *,
         by: None = None,
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
@@ -346,7 +354,7 @@ class Release:
         of: Of = "frequency",
         *,
         by: str | Sequence[str],
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
@@ -359,14 +367,14 @@ class Release:
         of: Of = "frequency",
         *,
         by: By = None,
-        estimator: str | None = None,
+        estimator: Estimator | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
     ) -> Estimate | Estimates:
         """Estimate the mean of g(frequency) over the selected keys of frequency `at_least` or more.
 
-        `at_least` is the detection threshold by default: the number of keys below it is unknown. With a `weight`, the
+        `at_least` is as for `count_keys`: the number of rarer keys is unknown. With a `weight`, the
         mean is weighted. The other arguments are those of `sum`.
 
         >>> from dpsample.release.example import release
@@ -388,7 +396,7 @@ class Release:
 
     def quantiles(
         self,
-        shares: float | Sequence[float],
+        shares: float | Sequence[float] = (0.5, 0.9, 0.99),
         where: Where = None,
         *,
         level: float = 0.95,
@@ -398,7 +406,7 @@ class Release:
         """Estimate quantiles of the frequencies of the selected keys of frequency `at_least` or more.
 
         The quantile of a share p is the smallest frequency that at least a share p of these keys do not exceed.
-        `at_least` is as for `mean`; `where`, `level` and `attributes` are as for `sum`.
+        `at_least` is as for `count_keys`; `where`, `level` and `attributes` are as for `sum`.
 
         >>> from dpsample.release.example import release
         >>> 790 < release.quantiles([0.6, 0.9])[0.6].value < 815
@@ -413,8 +421,8 @@ class Release:
     def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """List the k keys with the largest estimates, each with the probability that it is one of the top k.
 
-        A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. The intervals
-        allow for the selection of the largest. `where`, `level` and `attributes` are as for `sum`.
+        A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Each
+        interval is that of the key by itself. `where`, `level` and `attributes` are as for `sum`.
 
         >>> from dpsample.release.example import release
         >>> release.top(2).groups["word"].to_pylist()
@@ -439,8 +447,8 @@ class Release:
     def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
         """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent.
 
-        `key` was reported, and is among the selected ones; it is a tuple if there are several key columns. `where`,
-        `level` and `attributes` are as for `sum`.
+        `key` is a tuple if there are several key columns. If it was not reported, the answer is a lower bound.
+        `where`, `level` and `attributes` are as for `sum`.
 
         >>> from dpsample.release.example import release
         >>> release.rank("cow").value
@@ -450,7 +458,7 @@ class Release:
         return answer
 
     def compare(self, a: Any, b: Any) -> float:
-        """Return the probability that key a is more frequent than key b. Both were reported.
+        """Return the probability that key a is more frequent than key b. Of counted users, both were reported.
 
         >>> from dpsample.release.example import release
         >>> 0.5 < release.compare("dogma", "eel") < 1
@@ -545,6 +553,27 @@ class Release:
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield each reported key, a tuple if there are several key columns."""
+        columns = [self._table[name].to_pylist() for name in self.keys]
+        return iter(columns[0] if len(columns) == 1 else zip(*columns, strict=True))
+
+    def __contains__(self, key: Any) -> bool:
+        """Whether a key was reported; a tuple if there are several key columns."""
+        return len(Selection(self, [key]).weighted_rows()[1][0][0]) > 0
+
+    def __getitem__(self, key: Any) -> Estimate:
+        """Estimate the frequency of a key, which need not be reported; a tuple if there are several key columns.
+
+        >>> from dpsample.release.example import release
+        >>> release["cat"].low < 5005 < release["cat"].high, "unicorn" in release
+        (True, False)
+        """
+        for _, answer in self.each_key([key]):
+            return answer
+        answer_: Estimate = self._questions.unreported_key(self)
+        return answer_
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release):

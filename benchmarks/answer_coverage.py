@@ -1,0 +1,116 @@
+"""How often default answers hold the truth, where most keys are below the detection threshold.
+
+    python benchmarks/answer_coverage.py [--releases 300]
+
+Nine shapes of data, and three schemes. Questions are those of a release with its default least frequency: the sum and
+the number of keys, the mean, and the sum over a selection of one key in 26, as by a first letter. Prints for each
+scheme, shape and question the coverage of 95 % intervals that were guaranteed, the share of intervals that were, and
+how many keys were reported on average. Tokens are drawn from their laws, without files.
+"""
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsample import KeepAll, Ppswor, Privacy, Sampling
+from dpsample.estimators import Tally
+from dpsample.estimators.deviations import Deviations
+from dpsample.estimators.estimate import Estimate, estimates, least_frequency
+from dpsample.estimators.measures import Measure
+from dpsample.scheme import default_grid
+from dpsample.scheme.sampling import Ints
+
+draw_tallies = import_module("interval_coverage").draw_tallies  # of this folder
+
+LEVEL = 0.95
+LETTERS = 26
+SCHEMES: list[tuple[Sampling, str]] = [(KeepAll(), "1"), (KeepAll(), "0.2"), (Ppswor("0.01"), "1")]
+
+
+def shapes() -> dict[str, Ints]:
+    """Return frequencies of keys; in each shape most are below the thresholds of the schemes."""
+    generator, rank = np.random.default_rng(3), np.arange(1.0, 40_001.0)
+    two_points = np.where(rank % 10 > 0, 5.0, 120.0)
+    numbers = {
+        "Zipf 1": 14_500 / rank,
+        "Zipf 1.5": 5e5 / rank**1.5,
+        "Zipf 0.8": 1_500 / rank**0.8,
+        "Mandelbrot": 5e5 / (rank + 50) ** 1.2,
+        "Poisson of Zipf 1.1": 1.0 + generator.poisson(2.5e4 / rank**1.1),
+        "lognormal": np.exp(generator.normal(1, 1.6, len(rank))),
+        "geometric": generator.geometric(1 / 12, len(rank)) * 1.0,
+        "Pareto 2": generator.pareto(2, len(rank)) * 6 + 1,
+        "two points": two_points,
+    }
+    return {name: np.maximum(np.rint(values), 1).astype(np.int64) for name, values in numbers.items()}
+
+
+def measure(sampling: Sampling, privacy: Privacy, frequencies: Ints, releases: int) -> dict[str, tuple[float, float]]:
+    """Return, for each question, the coverage of guaranteed intervals and their share."""
+    generator = np.random.default_rng(5)
+    tallies = list(draw_tallies(frequencies, sampling, privacy, releases, generator))
+    chosen = frequencies[generator.permutation(len(frequencies))[: len(frequencies) // LETTERS]]
+    few = [tally for tally in draw_tallies(chosen, sampling, privacy, releases, generator) if tally.total]
+    results = {}
+    for name, of, selected, truth in (
+        ("sum", "frequency", tallies, frequencies),
+        ("keys", "keys", tallies, frequencies),
+        ("sum of a letter", "frequency", few, chosen),
+        ("keys of a letter", "keys", few, chosen),
+    ):
+        least = least_frequency(sampling, privacy, each_key_alike=of == "keys")
+        answers = answered(selected, sampling, privacy, Measure.of(of), least)
+        sums = float(Measure.of(of).from_frequency(least)(truth).sum())
+        held = np.array([answer.low <= sums <= answer.high for answer in answers])
+        results[name] = covered(held, np.array([answer.guaranteed for answer in answers]))
+    for name, selected, truth in (("mean", tallies, frequencies), ("mean of a letter", few, chosen)):
+        results[name] = measure_mean(selected, sampling, privacy, truth)
+    return results
+
+
+def answered(tallies: Sequence[Tally], sampling: Sampling, privacy: Privacy, of: Measure, least: int) -> list[Estimate]:
+    """Return the answers of releases, by token values for as many keys as one of them has."""
+    keys = round(np.mean([tally.total for tally in tallies]))
+    return estimates(tallies, sampling, privacy, default_grid(privacy), of, level=LEVEL, least=least, keys=keys)
+
+
+def measure_mean(
+    tallies: Sequence[Tally], sampling: Sampling, privacy: Privacy, frequencies: Ints
+) -> tuple[float, float]:
+    """The same for the mean of the frequencies."""
+    least, grid = least_frequency(sampling, privacy, each_key_alike=True), default_grid(privacy)
+    summed, counted = (Measure.of(of).from_frequency(least) for of in ("frequency", "keys"))
+    sums, numbers = (answered(tallies, sampling, privacy, of, least) for of in (summed, counted))
+    means = np.array([s.value / n.value if n.value > 0 else 0.0 for s, n in zip(sums, numbers, strict=True)])
+    keys = round(np.mean([tally.total for tally in tallies]))
+    deviations = Deviations(tallies, sampling, privacy, grid, summed, counted, keys)
+    ends = deviations.intervals(means, np.array([max(n.value, 1e-300) for n in numbers]), LEVEL)
+    known = np.array([s.guaranteed and n.guaranteed and n.value > 0 for s, n in zip(sums, numbers, strict=True)])
+    truth = frequencies[frequencies >= least].mean()
+    return covered((ends[0] <= truth) & (truth <= ends[1]), known)
+
+
+def covered(held: NDArray[np.bool_], known: NDArray[np.bool_]) -> tuple[float, float]:
+    """The coverage of guaranteed intervals, and their share."""
+    return float(held[known].mean()) if known.any() else float("nan"), float(known.mean())
+
+
+def main() -> None:
+    """Print one line for each scheme, shape and question."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--releases", type=int, default=300)
+    releases = options.parse_args().releases
+    for sampling, epsilon in SCHEMES:
+        privacy = Privacy(epsilon, "1e-6")
+        for shape, frequencies in shapes().items():
+            results = measure(sampling, privacy, frequencies, releases)
+            below = (frequencies < least_frequency(sampling, privacy)).mean()
+            columns = " | ".join(f"{100 * c:.1f} of {100 * share:.0f}" for c, share in results.values())
+            print(f"| {sampling} | {epsilon} | {shape} | {100 * below:.0f} | {columns} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The error of a mean: that of the sum of the keys' deviations from it.
+
+With S the sum and N the number of keys, the deviations from a mean v add up to S - v N. Its variance at each frequency
+is that of S, less 2 v times the covariance of S and N, plus v**2 times the variance of N. The three are the same for
+all groups; v is not.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from dpsample.estimators.calibrated import SumErrors, functionals_of, sum_estimates, unreported_moments
+from dpsample.estimators.calibration import Function
+from dpsample.estimators.functional import Functional
+from dpsample.estimators.intervals import SumEstimate
+from dpsample.estimators.measures import Measure
+from dpsample.estimators.sum_functionals import SumFunctionals
+from dpsample.estimators.tally import Tallies, Tally
+from dpsample.estimators.tuning import TUNING
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.sampling import Floats, Sampling
+
+
+class Deviations:
+    """The sums of the keys' deviations from the means of groups, none of them empty, with their errors.
+
+    `summed` is the measure of which the mean is taken, and `counted` is 1 for the keys that count; other keys have 0.
+    `keys` is as for `estimate_sums`.
+    """
+
+    def __init__(
+        self,
+        tallies: Sequence[Tally],
+        sampling: Sampling,
+        privacy: PerKey,
+        grid: int,
+        summed: Measure,
+        counted: Measure,
+        keys: int | None = None,
+    ) -> None:
+        self._groups = groups = Tallies.of(tallies)
+        top, bottom = (functionals_of(groups, sampling, privacy, grid, of, TUNING, keys) for of in (summed, counted))
+        variances = top.variance, _covariance(top, bottom), bottom.variance
+        cells, back = np.unique(groups.cells, return_inverse=True)
+        places = top.scheme.places(cells)
+        inside = places < top.scheme.table_tokens
+        functions: list[Function] = [summed, counted, *(v.function for v in variances)]
+        far = top.scheme.posterior_means(cells[~inside], [*functions, top.residual_bias, bottom.residual_bias])
+
+        def by_token(table: Floats, n: int) -> Floats:
+            return np.append(table[places[inside]], far[:, n])[back]
+
+        self._values = [by_token(f.total.table_values, n) for n, f in enumerate((top, bottom))]
+        self._unbiased = [by_token(f.table_values, n) for n, f in enumerate(variances, 2)]
+        self._posterior = [by_token(f.uncorrected, n) for n, f in enumerate(variances, 2)]
+        self._bias = [by_token(f.bias_allowance, n) for n, f in enumerate((top, bottom), 5)]
+        self._unreported = unreported_moments(groups, top.scheme, functions[2:5])
+
+    def at(self, means: Floats) -> list[SumEstimate]:
+        """Return the sum of the deviations of each group from a mean."""
+        groups = self._groups
+        v = np.repeat(means, np.diff(groups.starts, append=len(groups.cells)))
+        unbiased, posterior = _combined(self._unbiased, v), np.maximum(_combined(self._posterior, v), 0.0)
+        weight = groups.sums(groups.squares) / groups.sums(groups.keys)
+        unreported = np.maximum(_combined(self._unreported, means), 0.0) * weight
+        error = SumErrors.of(groups, posterior, unbiased, posterior**2, unreported, TUNING)
+        bias = self._bias[0] + np.abs(v) * self._bias[1]
+        columns = {
+            "above": groups.sums(groups.weights * (self._values[0] - v * self._values[1])),
+            "standard_error": np.sqrt(error.variance),
+            "bias_allowance": groups.sums(np.abs(groups.weights) * bias),
+            "effective_keys": error.effective_keys,
+            "variance_keys": error.variance_keys,
+            "raw_variance_keys": error.raw_variance_keys,
+            "unreported_share": unreported / error.variance,
+        }
+        return sum_estimates(columns, TUNING)
+
+    def intervals(self, means: Floats, numbers: Floats, level: float) -> tuple[Floats, Floats]:
+        """Return bounds of the means, given the numbers of keys: those whose deviations may add up to 0 (Fieller).
+
+        A mean that is larger by x is rejected if x times the number of keys exceeds the half-width of the interval at
+        that mean, whose square is nearly quadratic in x. If the number of keys may be 0, there is no bound.
+        """
+        first = self._half_widths(means, level)
+        step = np.maximum(first[1] / numbers, 1e-9 * np.abs(means) + 1e-300)
+        ends = []
+        for sign in (-1, 1):
+            one, two = (self._half_widths(means + sign * n * step, level)[(sign + 1) // 2] for n in (1, 2))
+            c, at_one, at_two = first[(sign + 1) // 2] ** 2, one**2, two**2
+            a, b = (at_two - 2 * at_one + c) / 2, (4 * at_one - at_two - 3 * c) / 2  # of the square, by steps
+            q = (numbers * step) ** 2 - a
+            with np.errstate(divide="ignore", invalid="ignore"):
+                steps = np.where(q > 0, (b + np.sqrt(np.maximum(b * b + 4 * q * c, 0.0))) / (2 * q), np.inf)
+            ends.append(means + sign * np.maximum(steps, 0.0) * step)
+        return ends[0], ends[1]
+
+    def _half_widths(self, means: Floats, level: float) -> tuple[Floats, Floats]:
+        """The lengths of the intervals of the deviations on both sides: against larger means, and smaller ones."""
+        estimates = self.at(means)
+        ends = np.array([estimate.interval_above(level) for estimate in estimates])
+        above = np.array([estimate.above for estimate in estimates])
+        return above - ends[:, 0], ends[:, 1] - above
+
+
+def _combined(parts: Sequence[Floats], v: Floats) -> Floats:
+    """The variance of S - v N, from that of S, the covariance, and that of N."""
+    ss, sn, nn = parts
+    return np.asarray(ss - 2 * v * sn + v**2 * nn)
+
+
+@lru_cache(maxsize=64)
+def _covariance(top: SumFunctionals, bottom: SumFunctionals) -> Functional:
+    """The functional of the covariance of two sums."""
+    covariance = top.total.covariance(bottom.total, top.largest)
+    return Functional(top.scheme, covariance, top.scheme.tuning.variance_penalty_factor * top.keys)
