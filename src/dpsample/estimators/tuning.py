@@ -117,9 +117,9 @@ class Tuning:
 
     # The least frequency of an answer, above the threshold: frequencies at least, and in 1/epsilon.
     # Chosen by coverage where most keys are below the threshold: at it, errors are biased by up to 50 deviations.
-    # Half, double: HALF
+    # Half, double: not measured.
     least_margin: int = 2
-    # Half, double: HALF2
+    # Half, double: not measured.
     least_margin_scale: float = 0.5
     # Least effective number of keys of the standard error.
     # Chosen by coverage; the usual rule of thumb for a normal approximation [076467e].
