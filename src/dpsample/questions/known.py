@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.estimate import Estimate, estimate
+from dpsample.estimators.estimate import Estimate, Estimator, estimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
@@ -28,13 +28,14 @@ from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import check_frequency, grouped
+from dpsample.questions.unreported import unreported_key
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import token_law
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
 
-__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total"]
+__all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total", "unreported_key"]
 
 
 class _Kinds:
@@ -102,11 +103,19 @@ def total(
     weight: Weight = None,
     of: Of = "frequency",
     by: By = None,
-    estimator: str | None = None,
+    estimator: Estimator | None = None,
     level: float = 0.95,
     attributes: Attributes = None,
+    at_least: int | None = None,
 ) -> Estimate | Estimates:
-    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, known ones and others."""
+    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, known ones and others.
+
+    Others count from a little above the threshold on.
+    """
+    if at_least is not None:
+        if of != "keys":
+            raise InvalidValue("a sum with known keys is over all of these", "at_least", "leave it out")
+        of = f"at-least:{check_frequency(at_least)}"
     kinds, level, measure = _Kinds(release), check_level(level), Measure.of(of)
     kind, _, _ = measure.name.partition(":")
     if measure.name != "frequency" and kind not in ("keys", "at-least"):
