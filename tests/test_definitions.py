@@ -536,7 +536,7 @@ def test_a_plan_of_a_defined_budget_on_the_command_line() -> None:
     lines = CliRunner().invoke(cli, [*plan, "--gdp", "0.5,1"]).output.splitlines()
     assert next(line.split()[0] for line in lines if "of elements" in line) == "mu"
     assert [line.split()[0] for line in lines if line.split()[1:2] == ["PWS"]] == ["0.5", "1"]
-    assert lines[-1].startswith("Next: dpsample release EVENTS --key KEY --gdp 0.5 --delta 1e-06 ")
+    assert lines[-1].startswith("Next: dpsample release EVENTS --key KEY --gdp 1 --delta 1e-06 ")
     for bad in (["--gdp", "1", "--epsilon", "1"], ["--zcdp", "1", "--gdp", "1"], ["--zcdp", "1", "--goal", "keys>=1"]):
         done = CliRunner().invoke(cli, [*plan, *bad])
         assert done.exit_code == 2

@@ -61,8 +61,10 @@ def query(release: str, form: str, per: str | None, **options: Any) -> None:
     if per is None:
         print_answer(opened.sum(**options), form)
         return
-    if options.pop("estimator") is not None:
-        raise click.UsageError("--estimator does not go with --per; leave --estimator out")
+    for name in ("estimator", "at_least"):
+        if options.pop(name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} does not go with --per; found both; leave {option} out")
     print_answer(opened.ratio(per=per, **options), form)
 
 
