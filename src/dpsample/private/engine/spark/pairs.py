@@ -17,30 +17,50 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def pairs_of(made: Frame, wanted: Any, keys: int) -> Any:
-    """Find each user's wanted keys, once each: a DataFrame of numbers of users, within a partition, and positions.
+    """Find each user's wanted keys, once each: numbers of users, within a partition, and positions.
 
-    u, k0, k1, ... -> u, position, divided by u and sorted -> user, position, without repetition
+    u, k0, k1, ... -> u, position, divided by u and sorted -> user, position, without repetition, in packed batches
 
-    With amounts, the mark of the user and each amount follow.
+    With amounts, the mark of the user and each amount follow. A row of the DataFrame is a batch: to take rows out of
+    Spark one by one took most of the time of a kernel.
     """
     rows = made.amount_pairs() if made.amounts else made.all_pairs()
     more = ["mark", *(f"a{i}" for i in range(len(made.amounts)))] if made.amounts else []
     found = rows.join(small(wanted, keys), on=made.names).select("u", "position", *more)
     ordered = found.repartition("u").sortWithinPartitions("u", "position")
     kernel = _add_up(made.amounts) if made.amounts else _number_users
-    return ordered.mapInArrow(kernel, ", ".join(f"{name} long" for name in ("user", "position", *more)))
+    return ordered.mapInArrow(_packing(kernel), "batch binary")
 
 
 def vectors_of(pairs: Any, kernel: Kernel) -> list[Ints]:
     """Return the vectors that a kernel makes of the partitions."""
 
     def apply_kernel(batches: Batches) -> Batches:
-        columns = (tuple(column.to_numpy() for column in batch.columns) for batch in batches)
+        columns = (tuple(column.to_numpy() for column in batch.columns) for batch in _unpacked(batches))
         vector = np.asarray(kernel(of_complete_users(columns)), "<i8")
         yield pa.record_batch({"vector": [zlib.compress(vector.tobytes(), 1)]})  # most of many numbers are small
 
     rows = pairs.mapInArrow(apply_kernel, "vector binary").collect()
     return [np.frombuffer(zlib.decompress(bytes(row[0])), "<i8").astype(np.int64) for row in rows]
+
+
+def _packing(work: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """Return work whose batches are packed into one row each."""
+
+    def packed(batches: Batches) -> Batches:
+        for batch in work(batches):
+            stream = pa.BufferOutputStream()
+            with pa.ipc.new_stream(stream, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.record_batch({"batch": pa.array([stream.getvalue().to_pybytes()], pa.binary())})
+
+    return packed
+
+
+def _unpacked(batches: Batches) -> Batches:
+    for batch in batches:
+        for packed in batch.column(0):
+            yield from pa.ipc.open_stream(packed.as_buffer())
 
 
 def _number_users(batches: Batches) -> Batches:
