@@ -19,11 +19,10 @@ import numpy as np
 
 from dpsample.accounting.amounts import LOOKED_AT, Amount, Clipped
 from dpsample.private.pairs import Kernel
-from dpsample.private.user_vectors import FINE, SCALE_BITS, Batches, Lost, Weighing, factors_of, starts_of
+from dpsample.private.user_vectors import FINE, SCALE_BITS, UNEVEN, Batches, Lost, Weighing, factors_of, starts_of
 from dpsample.scheme.sampling import Floats, Ints
 
 _APART = 0.5  # by how much the share of an amount may differ from that of users, relative to it
-_UNEVEN = 0.3  # by how much the share of a key may differ from that of its group, as for users
 _MARGIN = NormalDist().inv_cdf(0.975)
 
 
@@ -121,7 +120,7 @@ def estimated_amount(
     groups, head = weighing.groups, weighing.head
     of_key, its_error, apart = (np.where(head, 0.0, values[groups]) for values in (ratio, ratio_error, unexplained))
     values = kept * (1 + of_key)
-    common = np.hypot(its_error, _UNEVEN * of_key * (1 + of_key))
+    common = np.hypot(its_error, UNEVEN * of_key * (1 + of_key))
     errors = np.sqrt((errors * (1 + of_key)) ** 2 + (kept * common) ** 2 + (weighing.popularity * apart) ** 2)
     unit = float(amount.clip)
     # users with many keys are put back; no user has a negative number of rows

@@ -32,6 +32,7 @@ from dpsample.private.source import Source
 from dpsample.private.user_amounts import MeasuredAmount, amount_sums, estimated_amount
 from dpsample.private.user_vectors import (
     FINE,
+    UNEVEN,
     Clip,
     Flags,
     Lost,
@@ -53,7 +54,6 @@ _LOST_UNITS = 48  # of what one user may lose, at most
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
 _SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
 _OVER = 0.3  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
-_UNEVEN = 0.3  # by how much the share of a key may differ from that of its group, relative to it
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class _Stage:
         def error(square: float) -> float:
             lost = float(users @ (middles * np.maximum(0, 1 - np.sqrt(square / middles)))) / total
             noise = (square + own) * self._deviation("counts") ** 2 / typical
-            return (noise + (_UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2) / (1 - lost) ** 2
+            return (noise + (UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2) / (1 - lost) ** 2
 
         options = (base * 2 ** np.arange(0, len(users) - 0.9, 0.25)).tolist()
         square = max(min(options, key=error), shortest)
@@ -237,7 +237,7 @@ class _Stage:
         share, share_error = _share_lost(weighing, lost, kept, errors)
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
         values = kept / (1 - of_key)
-        errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, _UNEVEN * of_key))
+        errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, UNEVEN * of_key))
         common = share_error / (1 - share)
         least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in weighing.present]
         least += [(float(popularity[head].min()), 0.0)] if head.any() else []

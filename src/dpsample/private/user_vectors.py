@@ -19,6 +19,7 @@ Flags = NDArray[np.bool_]
 
 FINE = 1 << 30  # in which what is lost is added up
 SCALE_BITS = 16  # of the factor by which a vector is scaled down
+UNEVEN = 0.3  # by how much the share that a key lost may differ from that of its group, relative to it
 
 
 @dataclass(frozen=True)

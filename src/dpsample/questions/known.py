@@ -159,6 +159,9 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
         return one
     parts = (others, known)
     value = others.value + known.value
+    notes = [*others.notes, *known.notes]
+    if others.at_least is not None:
+        notes.insert(0, f"keys that are not known count from frequency {others.at_least:,} on; rarer ones do not")
     return Estimate(
         value,
         math.hypot(*(0.0 if math.isnan(e.standard_error) else e.standard_error for e in parts)),
@@ -169,7 +172,7 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
         (others.keys or 0) + (known.keys or 0),
         others.detection_threshold,
         others.guaranteed and known.guaranteed,
-        tuple(dict.fromkeys((*others.notes, *known.notes))),
+        tuple(dict.fromkeys(notes)),
     )
 
 
