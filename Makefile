@@ -8,8 +8,9 @@ PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -t
 demo: .venv/demo
 	$(BIN)/dpsample demo
 
+# one worker more than processors: workers often wait, for Spark, a browser or a process of their own
 test: check browser
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadgroup
 
 # Releases of neighbouring datasets, told apart by statistics alone: about a minute. The package is installed as users
 # install it, and -I keeps the source tree and the caller's paths out.

@@ -210,7 +210,7 @@ def test_an_interrupted_run_leaves_no_output(sent: signal.Signals, tmp_path: Pat
     duckdb.sql(f"COPY (SELECT i % 3000017 AS query FROM range(12000000) t(i)) TO '{tmp_path / 'events.parquet'}'")
     (tmp_path / "temp").mkdir()
     rng = random.Random(sent)
-    for _ in range(4):
+    for _ in range(3):
         process = subprocess.Popen(
             [*PROGRAM, "release", "events.parquet", "-k", "query", *PRIVACY, "-o", "out.parquet", "--temp-dir", "temp"],
             cwd=tmp_path,

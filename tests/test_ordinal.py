@@ -148,7 +148,7 @@ def interesting_pairs(sampling: Sampling, privacy: Privacy) -> tuple[NDArray[np.
 
 
 @pytest.mark.parametrize("delta", ["1e-3", "1e-6", "1e-9"])
-@pytest.mark.parametrize("epsilon", ["0.1", "0.125", "0.25", "0.5", "1", "1.5", "2"])
+@pytest.mark.parametrize("epsilon", ["0.1", "0.25", "0.5", "2"])
 @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor("0.01")], ids=repr)
 def test_the_default_grid_loses_less_than_a_thousandth(sampling: Sampling, epsilon: str, delta: str) -> None:
     """Against a grid 8 times as fine, which itself loses about 1/64 as much."""
