@@ -19,6 +19,7 @@ from dpsample import KeepAll
 from dpsample.errors import InvalidValue
 from dpsample.files import check_not_input
 from dpsample.files.tables import named_type
+from dpsample.private.arrow import source_batches, source_table
 from dpsample.private.sample import Sample
 from dpsample.private.source import Source
 from support import refused
@@ -27,7 +28,7 @@ CANARY = "SECRET-canary"
 
 
 def keys_of(source: Source) -> list[Any]:
-    schema, batches = source.as_batches()
+    schema, batches = source_batches(source)
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert all(list(row) == schema.names for row in rows)
     return [tuple(row.values()) for row in rows]
@@ -303,7 +304,7 @@ class TestKeys:
     def test_declared_types(self, keys: list[Any], kind: str) -> None:
         source = Source(keys, key_type=kind)
         assert keys_of(source) == [(key,) for key in keys]
-        assert source.as_batches()[0].field("key").type == named_type(kind)
+        assert source_batches(source)[0].field("key").type == named_type(kind)
 
     def test_numpy_values(self) -> None:
         assert keys_of(Source(np.array([3, 1]), "k", key_type="int64")) == [(3,), (1,)]
@@ -363,9 +364,9 @@ class TestKeys:
     def test_a_stream_is_read_once(self) -> None:
         for data in (iter("ab"), pa.table({"key": ["a"]}).to_reader()):
             source = Source(data, "key")
-            list(source.as_batches()[1])
+            list(source_batches(source)[1])
             with pytest.raises(InvalidValue, match="a stream can be read once"):
-                source.as_batches()
+                source_batches(source)
         source = Source(["a"])
         assert keys_of(source) == keys_of(source)
 
@@ -375,7 +376,7 @@ class TestPandas:
 
     def types(self, values: list[Any], **options: Any) -> tuple[pa.DataType, list[Any]]:
         frame = pandas.DataFrame({"k": pandas.Series(values, dtype=object)})
-        table = Source(frame, "k", **options).as_table()
+        table = source_table(Source(frame, "k", **options))
         return table.schema.field("k").type, table.column("k").to_pylist()
 
     def test_text_unless_declared(self) -> None:
@@ -386,17 +387,17 @@ class TestPandas:
 
     def test_categories(self) -> None:
         frame = pandas.DataFrame({"k": pandas.Categorical([Decimal("1.50"), Decimal("2.25"), None])})
-        assert Source(frame, "k").as_table().column("k").to_pylist() == ["1.5", "2.25", None]
+        assert source_table(Source(frame, "k")).column("k").to_pylist() == ["1.5", "2.25", None]
 
     def test_typed_columns_keep_their_type(self) -> None:
         frame = pandas.DataFrame({"k": [1, 2], "n": pandas.Series([5, 6], dtype=object), "o": ["a", b"x"]})
-        assert Source(frame, "k", "n").as_table().schema.types == [pa.int64(), pa.int64()]
+        assert source_table(Source(frame, "k", "n")).schema.types == [pa.int64(), pa.int64()]
         with pytest.raises(InvalidValue, match="found 'k' with one; cast the column"):
-            Source(frame, "k", key_type="int64").as_table()
+            source_table(Source(frame, "k", key_type="int64"))
         with pytest.raises(InvalidValue, match="found one of type bytes"):
-            Source(frame, "o").as_table()
+            source_table(Source(frame, "o"))
         with pytest.raises(InvalidValue, match="an Arrow table has types of its own"):
-            Source(pa.table({"k": [1]}), "k", key_type="int64").as_table()
+            source_table(Source(pa.table({"k": [1]}), "k", key_type="int64"))
 
     def test_samples_of_other_systems(self) -> None:
         frame = pandas.DataFrame({"k": pandas.Series([Decimal("1.50")], dtype=object), "n": [5]})

@@ -1,6 +1,8 @@
 """EVERYTHING here may see private data or secret coins. Nothing that follows a release imports it (tested).
 
 source          where elements live, and which columns are the key
+kinds           kinds of source, and what goes together in one
+arrow           objects of a source as Arrow
 formats         file formats: their names, endings, and how files are checked and read
 dialect         how CSV and TSV are written: delimiter, encoding, header, NULL
 inputs          which files a source names, and which names are one file

@@ -1,34 +1,24 @@
 """Source: where elements live, and which column or columns are their key.
 
-A source is a frozen value. It lists its files, and hands its object to Arrow; the engine does the rest. What it shows
-of itself is its location and its columns, never what is in them. The types of its key columns are public, since a
-release has them: they are declared, by the source's own schema or by the caller, and never follow from values.
+A source is a frozen value. It lists its files; the engine does the rest. What it shows of itself is its location and
+its columns, never what is in them. The types of its key columns are public, since a release has them: they are
+declared, by the source's own schema or by the caller, and never follow from values.
 """
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
-from dpsample.files import without_view
 from dpsample.private.dialect import Dialect
-from dpsample.private.engine.errors import type_refusal
 from dpsample.private.formats import FORMATS, format_of
 from dpsample.private.inputs import expanded, identity, local_path, require_distinct
-from dpsample.private.python_objects import CHUNK, accepted_classes, batches, frame_table
-from dpsample.sql import quoted_name
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Kind = Literal["files", "database", "table", "stream", "mapping", "keys", "frame"]
-
-RESERVED = ("frequency", "token", "estimate")  # names of columns that samples and releases have of their own
+from dpsample.private.kinds import Kind, check_stated, key_names, no_text_files, public_names, source_kind
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -101,7 +91,7 @@ twice; name each column once
     part: Part | None
     dialect: Dialect
     amounts: tuple[Amount, ...]
-    _taken: list[bool]
+    taken: list[bool]  # not empty once a stream was read
 
     def __init__(
         self,
@@ -121,11 +111,11 @@ twice; name each column once
         header: bool = True,
         null: str | Sequence[str] = (),
     ) -> None:
-        kind = _kind(data, key is not None)
-        columns = _checked_names(key, kind)
+        kind = source_kind(data, key is not None)
+        columns = key_names(key, kind)
         values = {
             "data": data,
-            "key": _public_names(columns, key_as, kind),
+            "key": public_names(columns, key_as, kind),
             "key_columns": columns,
             "frequency": frequency,
             "drop_null": bool(drop_null),
@@ -138,69 +128,11 @@ twice; name each column once
             "part": None,
             "dialect": Dialect(delimiter, encoding, bool(header), null),
             "amounts": (),
-            "_taken": [],
+            "taken": [],
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        self._check()
-
-    def _check(self) -> None:
-        if self.kind in ("mapping", "keys") and self.frequency is not None:
-            raise InvalidValue(
-                "a mapping or an iterable of keys has no columns to read a frequency from",
-                "a frequency column",
-                "leave it out: the values of a mapping are its frequencies",
-            )
-        if self.frequency is not None and (not isinstance(self.frequency, str) or not self.frequency):
-            raise InvalidValue("frequency is the name of a column", type(self.frequency).__name__, "write its name")
-        if self.frequency in self.key_columns:
-            raise InvalidValue(
-                "the frequency is not part of the key", f"{self.frequency!r} as both", "name two different columns"
-            )
-        if self.user is not None:
-            self._check_user()
-        if self.format is not None and (self.kind != "files" or self.format not in FORMATS):
-            raise InvalidValue(
-                f"format goes with files, and is one of {', '.join(FORMATS)}",
-                f"{self.format!r} with {'files' if self.kind == 'files' else 'no files'}",
-                "leave it out where the extension tells",
-            )
-        if self.dialect.stated and self.kind != "files":
-            raise _no_text(min(self.dialect.stated), "no files")
-        if self.key_type is not None:
-            self.key_types()
-        if self.kind != "database" and (self.table is not None or self.query is not None):
-            raise InvalidValue(
-                "table and query go with a database",
-                f"{self.location}, which names none" if self.kind == "files" else "no database",
-                "name it as sqlite:///PATH or postgresql://HOST/NAME, or leave them out",
-            )
-        if self.kind == "database" and (self.table is None) == (self.query is None):
-            raise InvalidValue(
-                "a database needs either a table or a query",
-                "neither" if self.table is None else "both",
-                "write table='name' or query='SELECT ...'",
-            )
-
-    def _check_user(self) -> None:
-        if not isinstance(self.user, str) or not self.user:
-            raise InvalidValue("user is the name of a column", type(self.user).__name__, "write its name")
-        if self.aggregated:
-            raise InvalidValue(
-                "privacy of users needs rows with a user and a key each",
-                "rows that are aggregated by key",
-                "read the raw rows, without a frequency: a key's frequency is then its number of users",
-            )
-        if self.kind == "keys":
-            raise InvalidValue(
-                "privacy of users needs a column that says whose row it is",
-                "an iterable of keys, which has no columns",
-                "hand in a table",
-            )
-        if self.user.lower() in (name.lower() for name in self.key_columns):
-            raise InvalidValue(
-                "the user is not part of the key", f"{self.user!r} as both", "name two different columns"
-            )
+        check_stated(self)
 
     @classmethod
     def of(cls, data: Any, key: str | Sequence[str] | None = None, **options: Any) -> "Source":
@@ -326,7 +258,7 @@ twice; name each column once
             )
         format = str(formats.pop())
         if self.dialect.stated and format not in ("csv", "tsv"):
-            raise _no_text(min(self.dialect.stated), f"files of {format}")
+            raise no_text_files(min(self.dialect.stated), f"files of {format}")
         return format, files
 
     def files(self) -> list[str]:
@@ -343,84 +275,6 @@ twice; name each column once
     def inputs(self) -> list[str]:
         """List what is read on this machine: the files, and the folders that were named."""
         return [*self.files(), *(path for path in self.paths if os.path.isdir(path))]
-
-    def key_types(self) -> dict[str, "pa.DataType"]:
-        """Return the types that the caller declared, by key column."""
-        from dpsample.files.tables import named_type
-
-        declared = self.key_type or {}
-        if isinstance(declared, str):
-            declared = dict.fromkeys(self.key_columns, declared)
-        if self.kind not in ("mapping", "keys", "table") or not set(declared) <= set(self.key_columns):
-            raise InvalidValue(
-                "key_type declares types of key columns of Python objects or of pandas",
-                "another source" if set(declared) <= set(self.key_columns) else "a column that is not in the key",
-                "leave it out: this source has types of its own, or is text",
-            )
-        types = {name: named_type(str(kind)) for name, kind in declared.items()}
-        for name, kind in types.items():
-            if kind is None or not accepted_classes(kind):
-                raise InvalidValue(
-                    "a key_type is an Arrow type: string, bool, binary, an integer, a date, a timestamp or a decimal",
-                    repr(declared[name]),
-                    "write a name such as 'int64', 'date32', 'timestamp[us]' or 'decimal128(9, 2)'",
-                )
-        return types
-
-    def as_table(self) -> "pa.Table":
-        """Show a DataFrame or an Arrow table as an Arrow table of the columns to read."""
-        import pyarrow as pa
-
-        data = self.data
-        if isinstance(data, pa.RecordBatch):
-            data = pa.Table.from_batches([data])
-        types = self.key_types()
-        if isinstance(data, pa.Table) and types:
-            raise InvalidValue("an Arrow table has types of its own", "also a key_type", "cast the column instead")
-        names = [str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)]
-        self.require(names)
-        if not isinstance(data, pa.Table):
-            data = frame_table(data, self.columns, types, self._numbers)
-        table = data.select(self.columns)
-        return table.cast(pa.schema([field.with_type(without_view(field.type)) for field in table.schema]))
-
-    def as_batches(self) -> tuple["pa.Schema", Iterator["pa.RecordBatch"]]:
-        """Show any other object as an Arrow schema of the columns to read, and its batches; these may come once."""
-        import pyarrow as pa
-
-        if self.kind in ("mapping", "keys"):
-            self._take()
-            items = self.data.items() if self.aggregated else self.data
-            types = self.key_types()
-            columns = [(name, types.get(name, pa.string())) for name in self.key]
-            schema = pa.schema(columns + [("frequency", pa.int64())] * self.aggregated)
-            return schema, batches(items, schema, self.aggregated, self.drop_null)
-        if hasattr(self.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
-            self.require(self.data.columns)
-            kinds = dict(zip(self.data.columns, map(str, self.data.types), strict=True))
-            if self.user is not None and kinds[self.user] == "JSON":  # text, to Arrow: 1 and 1.0 would be two users
-                raise type_refusal(self.user, "type json", "", "user")
-            reader = self.data.project(", ".join(map(quoted_name, self.columns))).to_arrow_reader(CHUNK)
-        else:
-            self._take()
-            reader = pa.RecordBatchReader.from_stream(self.data)
-            self.require(reader.schema.names)
-        indices = [reader.schema.get_field_index(name) for name in self.columns]
-        schema = pa.schema([reader.schema.field(i) for i in indices])
-        return schema, (batch.select(indices) for batch in reader)
-
-    @property
-    def _numbers(self) -> tuple[str, ...]:
-        """The columns of numbers, whose types are not published."""
-        columns = (self.frequency, *(amount.column for amount in self.amounts))
-        return tuple(column for column in columns if column is not None)
-
-    def _take(self) -> None:
-        """Refuse to read again what can be read once, and would now seem to be empty."""
-        if isinstance(self.data, Iterator):
-            if self._taken:
-                raise InvalidValue("a stream can be read once", "one that was read before", "make a new source of it")
-            self._taken.append(True)
 
     def require(self, names: Sequence[str], shown: bool = True) -> None:
         """Refuse unless each column to read is there once; with `shown`, a refusal may name the others."""
@@ -441,92 +295,8 @@ twice; name each column once
             raise InvalidValue(f"the column {name!r} must be in {self.location}", present, remedy)
 
 
-def _kind(data: Any, named: bool) -> Kind:
-    """Return what `data` is; `named` if its key columns have names."""
-    if isinstance(data, str) and "://" in data:
-        scheme = data.split("://", 1)[0]
-        if scheme not in ("postgresql", "postgres", "sqlite"):
-            raise InvalidValue(
-                "a URI names a database, postgresql:// or sqlite:///",
-                f"{scheme}://",
-                "copy remote files to this machine, or hand in a DuckDB relation",
-            )
-        return "database"
-    if isinstance(data, str | os.PathLike):
-        return "files"
-    if isinstance(data, list | tuple) and data:
-        pathlike = all(isinstance(entry, os.PathLike) for entry in data)
-        if pathlike or (named and all(isinstance(entry, str | os.PathLike) for entry in data)):
-            return "files"
-    library = type(data).__module__.partition(".")[0]
-    if library == "polars" and type(data).__name__ == "LazyFrame":
-        raise InvalidValue(
-            "a source has its rows", "a LazyFrame of polars, which has none yet", "hand in data.collect()"
-        )
-    if library == "pyspark" and hasattr(data, "mapInArrow"):
-        return "frame"
-    if library in ("pandas", "polars") and hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
-        return "table"
-    if library == "pyarrow" and type(data).__name__ in ("Table", "RecordBatch"):
-        return "table"
-    if hasattr(data, "__arrow_c_stream__") and type(data).__name__ not in ("Series", "ChunkedArray"):
-        return "stream"
-    if isinstance(data, Mapping):
-        return "mapping"
-    if isinstance(data, Iterable) and not isinstance(data, bytes | bytearray):
-        return "keys"
-    raise InvalidValue(
-        "a source is a path, a database, a DataFrame, an Arrow or DuckDB object, a mapping or an iterable of keys",
-        f"an object of type {type(data).__qualname__}",
-        "see the documentation of Source",
-    )
-
-
 def _one_or_list(names: Sequence[str]) -> str | list[str]:
     return names[0] if len(names) == 1 else list(names)
-
-
-def _no_text(argument: str, found: str) -> InvalidValue:
-    return InvalidValue(f"{argument} goes with files of CSV or TSV", found, "leave it out")
-
-
-def _public_names(columns: tuple[str, ...], key_as: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
-    """Return the names of key columns in samples and releases."""
-    names = columns if key_as is None else _checked_names(key_as, kind)
-    if key_as is not None and (kind in ("mapping", "keys") or len(names) != len(columns)):
-        raise InvalidValue(
-            "key_as has a new name for each key column of a table",
-            "a mapping or an iterable of keys" if len(names) == len(columns) else f"{len(names)} for {len(columns)}",
-            "name as many as the key has" if len(names) != len(columns) else "name them by key alone",
-        )
-    taken = [name for name in names if name.lower() in RESERVED]
-    if taken:
-        raise InvalidValue(
-            f"samples and releases have the columns {', '.join(RESERVED)} of their own",
-            f"the key column {taken[0]!r}",
-            "give it another name there, such as key_as='name'",
-        )
-    return names
-
-
-def _checked_names(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
-    if key is None and kind in ("mapping", "keys"):
-        return ("key",)
-    names = (key,) if isinstance(key, str) else tuple(key or ())
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidValue(
-            "key is the name of a column, or of several", "none" if not names else "something else", "write key='name'"
-        )
-    seen: set[str] = set()
-    for name in names:
-        if name.lower() in seen:
-            raise InvalidValue(
-                "key columns must differ, also in more than upper and lower case",
-                f"{name!r} twice",
-                "name each column once",
-            )
-        seen.add(name.lower())
-    return names
 
 
 def _public(uri: str) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dpsample.accounting.amounts import Amount
 from dpsample.errors import InvalidValue
+from dpsample.private.arrow import source_batches, source_table
 from dpsample.private.engine.columns import require_plain
 from dpsample.private.engine.duckdb.columns import (
     amount_sql,
@@ -153,14 +154,16 @@ class Tables:
         if source.kind == "database":
             return self._database(source)
         if source.kind == "table":
-            rows = source.as_table()
+            rows = source_table(source)
             table = self._table(source, "source", {"source": lambda: numbered(rows)})
             if source.part is None:
                 table.size = lambda: rows.num_rows
             return table
         if source.kind != "files":
             relation = hasattr(source.data, "project")  # of DuckDB; what is left may run code of the caller
-            table = self._pending(source, *(called(source.as_batches) if relation else source.as_batches()))
+            table = self._pending(
+                source, *(called(lambda: source_batches(source)) if relation else source_batches(source))
+            )
             if hasattr(source.data, "__len__") and source.kind != "stream":
                 table.size = lambda: len(source.data)
             return table
