@@ -77,16 +77,16 @@ def text(value: Fraction) -> str:
 
 
 def shown_number(number: float) -> str:
-    """Write a float for people: five figures, or one decimal place of a large number.
+    """Write a float for people: four figures, or no decimal places of a large number.
 
     >>> [shown_number(n) for n in (1234567.891, 0.0123456, 12.0, float("nan"), float("inf"))]
-    ['1,234,567.9', '0.012346', '12', 'unknown', 'any']
+    ['1,234,568', '0.01235', '12', 'unknown', 'any']
     """
     if math.isnan(number):
         return "unknown"
     if math.isinf(number):
         return "any" if number > 0 else "-any"
-    return f"{number:,.1f}".removesuffix(".0") if abs(number) >= 1000 else f"{number:.5g}"
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def figures_below(value: Fraction, figures: int) -> Fraction:

@@ -74,7 +74,7 @@ class Estimate:
     measured, not proved: docs/tuning.md has the numbers.
 
     >>> Estimate(1234.5, 10.25, 1214, 1255, 0.95, keys=7, at_least=16, below=Below())
-    in keys of frequency 16 or more: 1,234.5 (95 %: 1,214 to 1,255), from 7 reported keys
+    in keys of frequency 16 or more: 1,234 (95 %: 1,214 to 1,255), from 7 reported keys
       below frequency 16: unknown
     """
 
