@@ -1,32 +1,41 @@
 """How often default answers hold the truth, where most keys are below the detection threshold.
 
-    python benchmarks/answer_coverage.py [--releases 300]
+    python benchmarks/answer_coverage.py [--releases 300] [--order]
 
 Nine shapes of data, and three schemes. Questions are those of a release with its default least frequency: the sum and
 the number of keys, the mean, and the sum over a selection of one key in 26, as by a first letter. Prints for each
 scheme, shape and question the coverage of 95 % intervals that were guaranteed, the share of intervals that were, and
 how many keys were reported on average. Tokens are drawn from their laws, without files.
+
+With `--order`, questions are those that depend on the order of keys: quantiles, the interval of each reported key, of
+the ten keys of a top list, and the rank of some keys that were reported. These take longer.
 """
 
 import argparse
+import math
 from collections.abc import Sequence
 from importlib import import_module
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsample import KeepAll, Ppswor, Privacy, Sampling
+from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling
 from dpsample.estimators import Tally
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate, estimates, least_frequency
 from dpsample.estimators.measures import Measure
+from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
 
-draw_tallies = import_module("interval_coverage").draw_tallies  # of this folder
+sibling = import_module("interval_coverage")  # of this folder
+draw_tallies = sibling.draw_tallies
 
 LEVEL = 0.95
 LETTERS = 26
+SHARES = (0.1, 0.5, 0.9)
+RANKS = (3, 30, 150)
 SCHEMES: list[tuple[Sampling, str]] = [(KeepAll(), "1"), (KeepAll(), "0.2"), (Ppswor("0.01"), "1")]
 
 
@@ -87,10 +96,46 @@ def measure_mean(
     means = np.array([s.value / n.value if n.value > 0 else 0.0 for s, n in zip(sums, numbers, strict=True)])
     keys = round(np.mean([tally.total for tally in tallies]))
     deviations = Deviations(tallies, sampling, privacy, grid, summed, counted, keys)
-    ends = deviations.intervals(means, np.array([max(n.value, 1e-300) for n in numbers]), LEVEL)
+    ends = deviations.intervals(means, np.array([max(n.value, 1e-9) for n in numbers]), LEVEL)
     known = np.array([s.guaranteed and n.guaranteed and n.value > 0 for s, n in zip(sums, numbers, strict=True)])
-    truth = frequencies[frequencies >= least].mean()
+    counting = frequencies[frequencies >= least]
+    truth = counting.mean() if len(counting) else math.nan
+    known &= len(counting) > 0  # else there is no mean
     return covered((ends[0] <= truth) & (truth <= ends[1]), known)
+
+
+def measure_order(
+    sampling: Sampling, privacy: Privacy, frequencies: Ints, releases: int
+) -> dict[str, tuple[float, float]]:
+    """The same for questions about the order of keys; the share of the last ones is that of keys that were reported."""
+    generator, grid = np.random.default_rng(6), default_grid(privacy)
+    least = least_frequency(sampling, privacy, each_key_alike=True)
+    ranks = 1 + len(frequencies) - np.searchsorted(np.sort(frequencies), frequencies, side="right")
+    ordered = np.sort(frequencies[frequencies >= least])
+    truth = ordered[np.ceil(np.array(SHARES) * len(ordered)).astype(int) - 1]
+    asked = [int(np.argmin(np.abs(ranks - rank))) for rank in RANKS]
+    terms = Terms(privacy, sampling, ("key",), grid=grid)
+    names = [*(f"quantile {share}" for share in SHARES), "each", "top 10", "rank"]
+    held: dict[str, list[bool]] = {name: [] for name in names}
+    known: dict[str, list[bool]] = {name: [] for name in names}
+    for cells in sibling.draw_tokens(frequencies, sampling, privacy, releases, generator):
+        reported = np.flatnonzero(cells)
+        release = Release(pa.table({"key": reported, "token": cells[reported] / grid}), terms)
+        for share, value, (_, answer) in zip(SHARES, truth, release.quantiles(SHARES), strict=True):
+            held[f"quantile {share}"].append(bool(answer.low <= value <= answer.high))
+            known[f"quantile {share}"].append(answer.guaranteed)
+        low, high = (release.table[name].to_numpy() for name in ("low", "high"))
+        held["each"] += ((low <= frequencies[reported]) & (frequencies[reported] <= high)).tolist()
+        listed = release.top(10)
+        true = frequencies[listed.groups["key"].to_numpy()]
+        low, high = (listed.numbers[name].to_numpy() for name in ("low", "high"))
+        held["top 10"] += ((low <= true) & (true <= high)).tolist()
+        for key in asked:
+            if cells[key]:
+                answer = release.rank(key)
+                held["rank"].append(bool(answer.low <= ranks[key] <= answer.high))
+                known["rank"].append(answer.guaranteed)
+    return {name: covered(np.array(hits), np.array(known[name] or [True] * len(hits))) for name, hits in held.items()}
 
 
 def covered(held: NDArray[np.bool_], known: NDArray[np.bool_]) -> tuple[float, float]:
@@ -102,11 +147,13 @@ def main() -> None:
     """Print one line for each scheme, shape and question."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--releases", type=int, default=300)
-    releases = options.parse_args().releases
+    options.add_argument("--order", action="store_true", help="questions about the order of keys")
+    arguments = options.parse_args()
+    releases, measured = arguments.releases, measure_order if arguments.order else measure
     for sampling, epsilon in SCHEMES:
         privacy = Privacy(epsilon, "1e-6")
         for shape, frequencies in shapes().items():
-            results = measure(sampling, privacy, frequencies, releases)
+            results = measured(sampling, privacy, frequencies, releases)
             below = (frequencies < least_frequency(sampling, privacy)).mean()
             columns = " | ".join(f"{100 * c:.1f} of {100 * share:.0f}" for c, share in results.values())
             print(f"| {sampling} | {epsilon} | {shape} | {100 * below:.0f} | {columns} |", flush=True)

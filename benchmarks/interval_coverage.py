@@ -126,16 +126,25 @@ def settings() -> list[Setting]:
 def draw_tallies(
     frequencies: Ints, sampling: Sampling, privacy: Privacy, releases: int, generator: np.random.Generator
 ) -> Iterator[Tally]:
-    """Yield tallies of simulated releases: the token of each key is drawn from its law, by inversion."""
+    """Yield tallies of simulated releases."""
+    for cells in draw_tokens(frequencies, sampling, privacy, releases, generator):
+        yield Tally.of(cells[cells > 0])
+
+
+def draw_tokens(
+    frequencies: Ints, sampling: Sampling, privacy: Privacy, releases: int, generator: np.random.Generator
+) -> Iterator[Ints]:
+    """Yield the tokens of simulated releases, in units of 1/grid, drawn from their laws by inversion; 0 is none."""
     distinct, owner = np.unique(frequencies, return_inverse=True)
     laws = list(token_laws(distinct, sampling, privacy, default_grid(privacy)))
     cells = np.concatenate([law.cells for law in laws])
     # all distribution functions in one ascending array: that of the n-th law lies between n and n + 1
     ascending = np.concatenate([n + np.minimum(np.cumsum(law.probabilities), 1.0) for n, law in enumerate(laws)])
     ends = np.cumsum([law.cells.size for law in laws])[owner]
+    cells = np.append(cells, 0)
     for _ in range(releases):
         place = np.searchsorted(ascending, owner + generator.random(len(owner)), side="right")
-        yield Tally.of(cells[place[place < ends]])
+        yield np.where(place < ends, cells[place], 0)
 
 
 def is_guaranteed(estimate: SumEstimate) -> bool:

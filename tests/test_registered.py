@@ -1,5 +1,6 @@
 """Sampling by a function that files name: written, read where it is registered, and refused elsewhere."""
 
+import copy
 import hashlib
 import json
 from fractions import Fraction
@@ -97,6 +98,9 @@ def test_its_reporting_probabilities_are_those_of_the_same_list() -> None:
         ("a", lambda i: 2, "q must lie in [0, 1]"),
         ("a", lambda i: Fraction(1, i), "q must not decrease"),
         ("a", lambda i: 0 // (i - 2**20), "q must be a number"),
+        ("a", lambda i: "0.5" if i != 9_999 else "0.4", "q must not decrease"),
+        ("a", lambda i: float("nan") if i == 17 << 20 else 1, "q must be a number"),
+        ("a", lambda i: 1 if i < 2**62 + 2**61 else "1.5", "q must lie in [0, 1]"),
     ],
 )
 def test_what_is_no_scheme_is_not_registered(
@@ -105,6 +109,30 @@ def test_what_is_no_scheme_is_not_registered(
     with refused(rule):
         dpsample.register_sampling(name, function)
     assert not empty_registry
+
+
+@pytest.mark.chance("certain: no error, whatever is drawn")
+@pytest.mark.parametrize("bad", ["1.5", -1, "x", float("nan"), None, Fraction(0), Fraction(1)])
+def test_a_function_that_fails_at_a_frequency_of_the_data_ends_no_run(bad: Any) -> None:
+    """Between checked frequencies q stays between theirs, whatever others were asked before, and in other processes."""
+    checked, i = 20_480, 20_481  # 20 << 10 is checked, and next 21 << 10
+
+    def partly(n: int) -> Any:
+        if n == i:
+            if bad is None:
+                raise ZeroDivisionError
+            return bad
+        return rational(n)
+
+    made = dpsample.register_sampling(NAME, partly)
+    low, high = rational(checked), rational(21 << 10)
+    expected = high if bad in ("1.5", 1) else low
+    for scheme in (made, copy.copy(made)):  # a copy as in another process: it has seen nothing
+        assert scheme.bounds(i, 64) == (int(expected * 2**64), -int(-expected * 2**64 // 1))
+    np.testing.assert_array_equal(made.q([i - 1, i + 1]), [float(low), float(rational(i + 1))])
+    if bad is None:
+        result = dpsample.release({"a": i, "b": 10**6}, privacy=dpsample.Privacy(1, "1e-6"), sampling=made)
+        assert set(result) <= {"a", "b"}
 
 
 def test_a_name_stands_for_one_scheme() -> None:

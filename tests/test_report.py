@@ -36,8 +36,9 @@ from dpsample.accounting.proof import Proof
 from dpsample.cli import cli
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
-from dpsample.presentation.charts import DARK, LIGHT, STYLES
+from dpsample.presentation.charts import STYLES
 from dpsample.presentation.explain import Strength
+from dpsample.presentation.page_charts import DARK, LIGHT
 from dpsample.presentation.pages import Document, Markup, tag
 from dpsample.presentation.report import Statement, content_of, display, make_report
 from dpsample.presentation.report.content import round_frequencies

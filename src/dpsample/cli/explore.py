@@ -100,10 +100,10 @@ def _explorer(arguments: dict[str, Any]) -> Any:
     from dpsample.planning.forecast import check_selection
     from dpsample.planning.frequencies import Frequencies
     from dpsample.planning.goals import ANY_DELTA, default_delta
-    from dpsample.presentation.charts import check_drawing
+    from dpsample.presentation.charts import converter
 
     _check_sampling(arguments)
-    check_drawing()
+    converter()
     check_selection(arguments["share"])
     source = options.source_of(arguments) if arguments["source"] else None
     bounds = bounds_of(arguments) or list(USERS if source is None else [None])

@@ -210,20 +210,34 @@ class Calibration:
         means = np.zeros((len(cells), len(functions)))
         size = max(1, _BLOCK // support_length(self.privacy))
         for start in range(0, len(walked), size):
-            frequencies, mass = supports(walked[start : start + size], self.reporting, self.grid)
-            mass = np.where(frequencies >= self.calibration_threshold, mass, 0.0)
-            pi = self.reporting.probabilities(frequencies)
-            weight = np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)
-            total = mass.sum(1)
+            weight = self._posterior_weights(walked[start : start + size])
             part = np.flatnonzero((place >= start) & (place < start + size))
             for first in range(0, len(part), size):
                 tokens = part[first : first + size]
-                at = place[tokens] - start
-                i = np.minimum(frequencies[at] + shift[tokens, None], self.sampling.largest)
+                i, at = _windows(first_frequency(cells[tokens], self.grid), weight.shape[1])
+                i = np.minimum(i, self.sampling.largest)
                 for n, function in enumerate(functions):
-                    sums = (weight[at] * function(i)).sum(1)
-                    means[tokens, n] = np.divide(sums, total[at], out=np.zeros(len(at)), where=total[at] > 0)
+                    values = sliding_window_view(function(i), weight.shape[1])[at]
+                    means[tokens, n] = np.einsum("tk,tk->t", weight[place[tokens] - start], values)
         return means
+
+    def _posterior_weights(self, cells: Ints) -> Floats:
+        """The weight of each frequency of a token's support in a posterior mean: [token, frequency]."""
+        if len(cells) <= self.grid and (first_frequency(cells, self.grid) == self.reporting.constant_from).all():
+            return self._steady_weights[cells % self.grid]
+        return self._walked_weights(cells)
+
+    @cached_property
+    def _steady_weights(self) -> Floats:
+        """The same of the first tokens from which on all are shifts of one another, by their remainder: kept."""
+        cells = self.reporting.constant_from * self.grid - np.arange(self.grid, dtype=np.int64)[::-1]
+        return self._walked_weights(cells[np.argsort(cells % self.grid)])
+
+    def _walked_weights(self, cells: Ints) -> Floats:
+        frequencies, mass = supports(cells, self.reporting, self.grid)
+        mass = np.where(frequencies >= self.calibration_threshold, mass, 0.0)
+        pi = self.reporting.probabilities(frequencies) * np.maximum(mass.sum(1, keepdims=True), 1e-300)
+        return np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)
 
     def bias_correction(self, bias: Floats, penalty: float) -> Floats:
         """Return what to add to token values, by bin, to remove a bias at the frequencies from the threshold on.
@@ -249,7 +263,16 @@ class Calibration:
         return np.asarray(1 / (variance * i))
 
 
-@lru_cache(maxsize=3)  # a sum has three penalties; each may take many megabytes
+def _windows(first: Ints, length: int) -> tuple[Ints, Ints]:
+    """Ascending frequencies that have those of all windows of a length, and where each window starts among them."""
+    starts = np.unique(first)
+    spans = np.flatnonzero(np.diff(starts, prepend=starts[:1] - length - 1) > length)
+    ends = np.append(starts[spans[1:] - 1], starts[-1:]) + length
+    i = np.concatenate([np.arange(a, b) for a, b in zip(starts[spans].tolist(), ends.tolist(), strict=True)])
+    return i, np.searchsorted(i, first)
+
+
+@lru_cache(maxsize=8)  # a sum from bounded noise has seven penalties; each may take many megabytes
 def _normal_equations(scheme: Calibration, penalty: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
     """The normal equations of `bias_correction`, which are the same for every function: costly, so kept."""
     weight = scheme.frequency_weights

@@ -6,6 +6,7 @@ all groups; v is not.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -97,8 +98,11 @@ class Deviations:
         return ends[0], ends[1]
 
     def _half_widths(self, means: Floats, level: float) -> tuple[Floats, Floats]:
-        """The lengths of the intervals of the deviations on both sides: against larger means, and smaller ones."""
-        estimates = self.at(means)
+        """The lengths of the intervals of the deviations on both sides: against larger means, and smaller ones.
+
+        A key that was not reported is probably a rare one, whose deviation is negative: it matters on both sides.
+        """
+        estimates = [replace(estimate, unreported_share=0.0) for estimate in self.at(means)]
         ends = np.array([estimate.interval_above(level) for estimate in estimates])
         above = np.array([estimate.above for estimate in estimates])
         return above - ends[:, 0], ends[:, 1] - above

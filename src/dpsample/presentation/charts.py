@@ -1,8 +1,7 @@
-"""Line and bar charts, described by Altair: as PNG and SVG, or single line charts in a page.
+"""Line and bar charts, described by Altair: as PNG and SVG.
 
 Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can distinguish,
-in an order in which neighbours also differ in grey. Axes are labelled in words. Charts in pages take their colours from
-variables of the page, and the browser draws them.
+in an order in which neighbours also differ in grey. Axes are labelled in words.
 
 Altair and vl-convert come with ``pip install 'dpsample[report]'`` and are imported when a chart is drawn. No network.
 """
@@ -26,13 +25,9 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
     ("#009E73", [12, 3]),
     ("#777777", [1, 4]),
 )
-# the same hues for pages: each has a contrast of at least 3 to 1 with the background, light or dark
-LIGHT = ("#0072B2", "#D55E00", "#A87400", "#000000", "#B5568C", "#2D8DC0", "#008562", "#6E6E6E")
-DARK = ("#66B8F2", "#FF9A4D", "#F2C14E", "#F2F2F2", "#E8A3CB", "#9AD4F5", "#3DD6A5", "#A0A0A0")
 WIDTH, HEIGHT = 300, 210
 Span = tuple[float, float]
 _BAR_TOOLTIP = ("key:N", "value:Q", "low:Q", "high:Q")
-_WORDS = "datum.value < 1000000 ? format(datum.value, ',~g') : format(datum.value, '~s')"
 _POWERS = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '~g') : format(datum.value, '~e')"
 
 
@@ -74,8 +69,8 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
         alt.Chart(alt.InlineData(values=own), title=panel.title)
         .mark_line(strokeWidth=2, clip=True, interpolate="linear")
         .encode(
-            x=_axis(alt.X, "x", panel.x, [row["x"] for row in own], panel.log_x, panel.span_x),
-            y=_axis(alt.Y, "y", panel.y, [row["y"] for row in own], panel.log_y, panel.span_y),
+            x=alt.X("x:Q", **axis(panel.x, [row["x"] for row in own], panel.log_x, panel.span_x)),
+            y=alt.Y("y:Q", **axis(panel.y, [row["y"] for row in own], panel.log_y, panel.span_y, room=True)),
             color=alt.Color("line:N", scale=color, sort=lines, legend=legend),
             strokeDash=alt.StrokeDash("line:N", scale=dash, sort=lines, legend=legend),
         )
@@ -112,69 +107,6 @@ def _on_paper(chart: Any) -> Any:
     )
 
 
-def page_colors(dark: bool = False) -> dict[str, str]:
-    """Return the variables that hold the colours of charts in a page, on a light or dark background.
-
-    >>> page_colors()["chart-1"], page_colors(dark=True)["chart-1"]
-    ('#0072B2', '#66B8F2')
-    """
-    lines = {f"chart-{n}": color for n, color in enumerate(DARK if dark else LIGHT, 1)}
-    return lines | {"chart-ink": "#C4CAD1" if dark else "#444444", "chart-grid": "#33393F" if dark else "#E3E6EA"}
-
-
-def page_chart(
-    rows: Iterable[Mapping[str, Any]], panel: Panel, *, points: bool = False, height: int = HEIGHT
-) -> dict[str, Any]:
-    """Describe one chart of a page, as wide as its place: rows of ``line, x, y``, and ``low, high`` for a band.
-
-    The page has its title, and its colours as variables (`page_colors`). Further columns of the rows are shown as a
-    tooltip. The result is a Vega-Lite specification, for the browser.
-    """
-    alt = _altair()
-    rows = list(rows)
-    names = list(dict.fromkeys(row["line"] for row in rows))
-    looks = styles(names)
-    legend = alt.Legend(
-        title=None, orient="bottom", direction="vertical", labelLimit=0, symbolType="stroke", symbolSize=900
-    )
-    colors = alt.Scale(domain=names, range=[f"var(--chart-{n})" for n in range(1, len(names) + 1)])
-    dashes = alt.Scale(domain=names, range=[dash for _, dash in looks.values()])
-    one = len(names) == 1
-    tooltips = [name for name in (rows[0] if rows else {}) if name not in ("line", "x", "y", "low", "high")]
-    # the axes span the bands, too
-    ys = [row[name] for row in rows for name in ("low", "y", "high") if row.get(name) is not None]
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=_axis(alt.X, "x", panel.x, [row["x"] for row in rows], panel.log_x, panel.span_x, _WORDS),
-        color=alt.Color("line:N", scale=colors, sort=names, legend=None if one else legend),
-        strokeDash=alt.StrokeDash("line:N", scale=dashes, sort=names, legend=None if one else legend),
-        tooltip=[alt.Tooltip(f"{name}:N") for name in tooltips] or alt.value(None),
-    )
-    y = _axis(alt.Y, "y", panel.y, ys, panel.log_y, panel.span_y, _WORDS)
-    layers = []
-    if rows and "low" in rows[0]:
-        layers.append(
-            (base.mark_rule(strokeWidth=1.5) if points else base.mark_area(opacity=0.25)).encode(
-                y=alt.Y("low:Q", title=panel.y, scale=y["scale"]), y2="high:Q", strokeDash=alt.value([1, 0])
-            )
-        )
-    mark = {"strokeWidth": 2, "clip": True, **({"point": {"size": 45, "filled": True}} if points else {})}
-    layers.append(base.mark_line(**mark).encode(y=y))
-    if tooltips and not points:  # invisible points, large enough to point at
-        layers.append(base.mark_point(size=200, opacity=0).encode(y=y))
-    ink, grid = "var(--chart-ink)", "var(--chart-grid)"
-    words = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12}
-    described: dict[str, Any] = (
-        alt.layer(*layers)
-        .properties(width="container", height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-        .configure(background="transparent", font="system-ui, sans-serif", aria=False)
-        .configure_axis(**words, titleFontWeight="normal", gridColor=grid, domainColor=ink, tickColor=ink)
-        .configure_legend(labelColor=ink, labelFontSize=12)
-        .configure_view(stroke=None)
-        .to_dict()
-    )
-    return described
-
-
 def svg(chart: Any) -> str:
     """Return a chart as SVG."""
     return str(converter().vegalite_to_svg(chart.to_json()))
@@ -191,20 +123,19 @@ def check_drawing(extra: str = "report") -> None:
     converter(extra)
 
 
-def _axis(
-    channel: Any, name: str, title: str, values: list[float], log: bool, span: Span | None, labels: str = _POWERS
-) -> Any:
-    alt = _altair()
+def axis(
+    title: str, values: list[float], log: bool, span: Span | None, *, labels: str = _POWERS, room: bool = False
+) -> dict[str, Any]:
+    """Describe an axis of values: title, scale and axis of a Vega-Lite channel; with `room` above and below them."""
     low, high = span or (min(values, default=1.0), max(values, default=1.0))
-    if log and span is None and name == "y":  # a margin, so that lines do not run along the frame
-        room = (high / low) ** 0.04 if high > low else 2.0
-        low, high = low / room, high * room
+    if log and span is None and room:  # so that lines do not run along the frame
+        margin = (high / low) ** 0.04 if high > low else 2.0
+        low, high = low / margin, high * margin
     if not log:
-        scale = alt.Scale(domain=[low, high], nice=False) if span else alt.Scale(zero=False)
-        return channel(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6, labelFlush=False))
-    scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = alt.Axis(values=ticks(low, high), labelExpr=labels, labelFlush=False)
-    return channel(f"{name}:Q", title=title, scale=scale, axis=axis)
+        scale = {"domain": [low, high], "nice": False} if span else {"zero": False}
+        return {"title": title, "scale": scale, "axis": {"tickCount": 6, "labelFlush": False}}
+    marks = {"values": ticks(low, high), "labelExpr": labels, "labelFlush": False}
+    return {"title": title, "scale": {"type": "log", "domain": [low, high], "nice": False}, "axis": marks}
 
 
 def ticks(low: float, high: float) -> list[float]:

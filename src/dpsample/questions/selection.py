@@ -118,6 +118,7 @@ class Selection:
             raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
         self._by = {text: self._expression("by", text) for text in texts}
         self._names = where if isinstance(where, str) else None
+        self._is_everything = where is None and weight is None and by is None  # each row once: no query is needed
 
     @cached_property
     def names_keys(self) -> bool:
@@ -130,6 +131,8 @@ class Selection:
 
     def tallies(self) -> tuple[pa.Table, list[Tally]]:
         """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""
+        if self._is_everything and self.release.grid is not None:
+            return pa.table({}), [Tally.of(self._own[f"{_OURS}cell"].to_numpy())]
         cell = "0" if self.release.grid is None else quoted_name(f"{_OURS}cell")
         names, groups, place = self._grouping()
         weight = f"{self._weight}::DOUBLE"
@@ -174,6 +177,9 @@ class Selection:
 
     def rows(self) -> tuple[Ints, Ints]:
         """Return the places of the selected rows in the release, ascending, and their tokens in units of 1/grid."""
+        if self._is_everything:
+            row, cell = (self._own[f"{_OURS}{name}"].to_numpy() for name in ("row", "cell"))
+            return row, cell
         names = [quoted_name(f"{_OURS}{name}") for name in ("row", "cell")]
         table = self._run(f"SELECT {', '.join(names)} FROM rows ORDER BY 1")
         row, cell = (column.to_numpy() for column in table.columns)

@@ -119,7 +119,7 @@ def mean(
         if any(math.isnan(n.standard_error) for n in numbers):
             return [_unknown_mean(value, n, least) for value, n in zip(means, numbers, strict=True)]
         deviations = Deviations(tallies, *_scheme(release), summed, counted)
-        centres, keys = np.nan_to_num(means), np.array([max(n.value, 1e-300) for n in numbers])
+        centres, keys = np.nan_to_num(means), np.array([max(n.value, 1e-9) for n in numbers])
         ends = zip(*(bounds.tolist() for bounds in deviations.intervals(centres, keys, level)), strict=True)
         overcounts = [number.overcount(level) for number in estimate_sums(tallies, *_scheme(release), counted)]
         rises = [max(value - float(measure([least])[0]), 0.0) for value in means]

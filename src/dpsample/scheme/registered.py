@@ -1,16 +1,21 @@
 """Registered: sampling by a function that files name. A file never makes a reader run code that it did not choose."""
 
 import hashlib
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, Number, text
 from dpsample.scheme.sampling import CustomSampling
 
-# where a function is checked, and compared with that of a file: small frequencies, and all powers of two
-CHECKED = (*range(1, 257), *(1 << n for n in range(9, 63)), MAX_FREQUENCY)
+# where a function is compared with that of a file: small frequencies, and all powers of two
+HASHED = (*range(1, 257), *(1 << n for n in range(9, 63)), MAX_FREQUENCY)
+# where it is checked: all frequencies up to 10,000, and from there on 16 between each two powers of two
+CHECKED = (*range(1, 10_001), *sorted({(16 + k) << n for n in range(9, 59) for k in range(16)} - {*range(10_001)}))
+CHECKED = (*CHECKED, MAX_FREQUENCY)
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -19,16 +24,36 @@ class RegisteredSampling(CustomSampling):
 
     name: ClassVar[str] = "registered"
     function_name: str
-    sha256: str  # of q at `CHECKED`
+    sha256: str  # of q at `HASHED`
 
     def __init__(self, function_name: str, function: Callable[[int], Number]) -> None:
         super().__init__(function)
-        lines = "".join(f"{i} {text(q)}\n" for i, q in zip(CHECKED, self._exact(CHECKED), strict=True))
+        lines = "".join(f"{i} {text(q)}\n" for i, q in zip(HASHED, self._exact(HASHED), strict=True))
         object.__setattr__(self, "function_name", function_name)
         object.__setattr__(self, "sha256", hashlib.sha256(lines.encode()).hexdigest())
 
     def __repr__(self) -> str:
         return f"RegisteredSampling({self.function_name!r})"
+
+    def _exact(self, frequencies: Iterable[int]) -> list[Fraction]:
+        if not self._seen:  # at first, and in each process
+            super()._exact(CHECKED)
+        frequencies = list(frequencies)
+        for i in {*frequencies} - self._seen.keys() - {0}:
+            self._seen[i] = self._between_checked(i)
+        return [self._seen[i] if i else Fraction(0) for i in frequencies]
+
+    def _between_checked(self, frequency: int) -> Fraction:
+        """Return q at another frequency, between those at the checked ones around it, whatever the function does there.
+
+        So no error depends on the data, and q of a frequency does not depend on which others there are.
+        """
+        at = bisect_left(CHECKED, frequency)
+        low, high = (self._seen[i] for i in CHECKED[at - 1 : at + 1])
+        try:
+            return min(max(self._call(frequency), low), high)
+        except InvalidValue:
+            return low
 
     def to_json(self) -> dict[str, Any]:
         """Return the name of the function, and the hash of some of its values."""
@@ -42,10 +67,12 @@ def register_sampling(name: str, function: Callable[[int], Number]) -> Registere
     """Give a function of q a name, so that samples and releases by it can be written, and read where it is registered.
 
     The function returns q for a frequency, from 1 to 2**63 - 1: an exact number (a Fraction, a text such as "1/3", an
-    integer, or a float, which is read as it is printed), in [0, 1], which does not decrease. This is checked at some
-    frequencies, before any data are read: 1 to 256, and powers of two. See to it that it holds at all others: there, a
-    function that fails ends a run with an error, which depends on the data. A file has the name, and a hash of these
-    values. A reader must have registered a function of that name with the same values; a file makes nobody run code.
+    integer, or a float, which is read as it is printed), in [0, 1], which does not decrease. This is checked before any
+    data are read, at all frequencies up to 10,000 and at 16 between each two powers of two beyond. See to it that it
+    holds at all others, since privacy rests on it. There, q is kept between its values at the checked frequencies
+    around, and is the lower one of these if the function fails: a run does not end with an error that depends on the
+    data. A file has the name, and a hash of some values. A reader must have registered a function of that name with the
+    same values; a file makes nobody run code.
 
     >>> from fractions import Fraction
     >>> rational = register_sampling("example/rational", lambda i: Fraction(i, i + 100))

@@ -20,8 +20,9 @@ from dpsample.planning.forecast import Forecast, check_selection, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import Origin, cells, command, python
-from dpsample.presentation.charts import Panel, page_chart
+from dpsample.presentation.charts import Panel
 from dpsample.presentation.explain import Strength, explain_per_key, explain_protected, explain_sampling, round_up
+from dpsample.presentation.page_charts import page_chart
 
 LINES = {
     PWS: "PWS, what dpsample releases",
@@ -229,6 +230,4 @@ def _specification(end: int, lines: tuple[str, ...]) -> dict[str, Any]:
         {"line": name, "x": x, "y": 0, "frequency": "", "probability": "", "of": ""} for name in lines for x in (1, end)
     ]
     panel = Panel("", "frequency", "reporting probability", log_x=True, span_x=(1, end), span_y=(0, 1))
-    chart = page_chart(blank, panel)
-    chart.pop("datasets")
-    return {**chart, "data": {"name": "curve"}}
+    return {**page_chart(blank, panel), "data": {"name": "curve"}}

@@ -6,8 +6,8 @@
     page.css    how pages look: light and dark, on paper, on a phone
     page.js     draws the charts, in the browser
 
-A chart is made by `dpsample.presentation.charts.page_chart`; its colours are variables of the style sheet, so light,
-dark and print need no second drawing.
+A chart is made by `dpsample.presentation.page_charts.page_chart`; its colours are variables of the style sheet, so that
+light, dark and print need no second drawing.
 """
 
 from dpsample.presentation.pages.document import Document, figure, policy

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from dpsample.presentation.charts import page_colors
+from dpsample.presentation.page_charts import page_colors
 from dpsample.presentation.pages.front_end import chart_library
 from dpsample.presentation.pages.markup import Markup, tag
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
-from dpsample.presentation.charts import check_drawing
+from dpsample.presentation.charts import converter
 from dpsample.presentation.report.content import TOP, Content, content_of
 from dpsample.presentation.report.notebook import display
 from dpsample.presentation.report.page import page
@@ -66,5 +66,5 @@ def make_report(
     prove: bool = True,
 ) -> Report:
     """Make the page of a release. `Release.report` describes the arguments."""
-    check_drawing()
+    converter()
     return Report(page(content_of(release, statement, name=name, top=top, prove=prove)))

@@ -103,7 +103,7 @@ def content_of(
     sampling, privacy = release.sampling, release.per_key
     numbers = not release.keys_only
     detection_threshold = release.terms.detection_threshold
-    listed = release.each_key() if numbers and len(release) else None
+    listed = _numbers_of(release) if numbers and len(release) else None
     both = release.terms.known is not None and release.grid is not None  # such tokens have no quantiles and remainder
     has_quantiles = numbers and len(release) and detection_threshold is not None and not both
     return Content(
@@ -122,6 +122,12 @@ def content_of(
     )
 
 
+def _numbers_of(release: Release) -> dict[str, Floats]:
+    """The numbers of each key, as `Release.each_key` has them: they are in the table."""
+    columns = {"value": "estimate", "low": "low", "high": "high"}
+    return {name: release.table[column].to_numpy().astype(np.float64) for name, column in columns.items()}
+
+
 def _proof(terms: Terms, prove: bool) -> Proof | PrivacyViolation | None:
     if not prove:
         return None
@@ -131,11 +137,13 @@ def _proof(terms: Terms, prove: bool) -> Proof | PrivacyViolation | None:
         return violation
 
 
-def _counts(release: Release, detection_threshold: int | None, listed: Estimates | None) -> list[tuple[int, Estimate]]:
+def _counts(
+    release: Release, detection_threshold: int | None, listed: dict[str, Floats] | None
+) -> list[tuple[int, Estimate]]:
     if listed is None or detection_threshold is None:
         return []
     detection_threshold = max(detection_threshold, 1)
-    largest = max(float(np.max(listed.numbers["value"].to_numpy())), detection_threshold)
+    largest = max(float(listed["value"].max()), detection_threshold)
     few = release.grid is not None and support_length(release.per_key) > _LONG
     return [(i, release.count_keys(at_least=i)) for i in round_frequencies(detection_threshold, largest, few)]
 
@@ -152,10 +160,10 @@ def round_frequencies(first: int, last: float, few: bool = False) -> list[int]:
     return [first, *(i for power in powers for step in between if first < (i := step * 10**power) <= last)]
 
 
-def _listing(release: Release, listed: Estimates | None) -> Listing:
+def _listing(release: Release, listed: dict[str, Floats] | None) -> Listing:
     """List the keys with the largest estimates, as many as a page can hold."""
     alike = _alike(release, listed)
-    values = alike if listed is None else listed.numbers["value"].to_numpy()
+    values = alike if listed is None else listed["value"]
     known = np.zeros(len(release)) if release.terms.known is None else release.table["known"].to_numpy().astype(float)
     order = np.lexsort((known, -alike, -values))[:LISTED]
     alike = alike[order]
@@ -172,11 +180,11 @@ def _listing(release: Release, listed: Estimates | None) -> Listing:
     runs = np.diff(first, append=n).tolist()
     if listed is None:
         return Listing(columns, [n], {}, len(release) - n)
-    numbers = {name: listed.numbers[name].to_numpy()[order[first]] for name in ("value", "low", "high")}
+    numbers = {name: column[order[first]] for name, column in listed.items()}
     return Listing(columns, runs, numbers, len(release) - n)
 
 
-def _alike(release: Release, listed: Estimates | None) -> Floats:
+def _alike(release: Release, listed: dict[str, Floats] | None) -> Floats:
     """Numbers that are equal for keys that have equal estimates: tokens. Of counted users, each key has its own."""
     if listed is None:
         return np.ones(len(release))

@@ -12,7 +12,7 @@ from dpsample.definitions import Definition
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import shown_number, text
-from dpsample.presentation.charts import Panel, page_chart
+from dpsample.presentation.charts import Panel
 from dpsample.presentation.explain import (
     explain_amount,
     explain_counts,
@@ -25,6 +25,7 @@ from dpsample.presentation.explain import (
     sentence,
 )
 from dpsample.presentation.label import label_of
+from dpsample.presentation.page_charts import page_chart
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 from dpsample.presentation.report.content import FILE, SHARES, Content, Listing
 from dpsample.presentation.report.statement import Statement
