@@ -10,6 +10,7 @@ sum_functionals      the token values of a sum and of its error
 calibrated           the default: a tally -> a sum, above the threshold and below it
 deviations           the error of a mean
 intervals            the width of a confidence interval of a sum
+notes                what is claimed of an answer, and apart from it the advice
 estimate             a tally -> a sum with its error, by any estimator
 spectrum             a tally -> how many keys have each frequency: for ranks and quantiles
 cumulative           numbers of keys up to each frequency: for quantiles of many keys

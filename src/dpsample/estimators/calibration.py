@@ -237,7 +237,7 @@ class Calibration:
         frequencies, mass = supports(cells, self.reporting, self.grid)
         mass = np.where(frequencies >= self.calibration_threshold, mass, 0.0)
         pi = self.reporting.probabilities(frequencies) * np.maximum(mass.sum(1, keepdims=True), 1e-300)
-        return np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0)
+        return np.asarray(np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0))
 
     def bias_correction(self, bias: Floats, penalty: float) -> Floats:
         """Return what to add to token values, by bin, to remove a bias at the frequencies from the threshold on.

@@ -14,6 +14,7 @@ from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
+from dpsample.estimators.notes import FEW, blurred_note
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
 from dpsample.estimators.unbiased import unbiased
@@ -25,7 +26,6 @@ from dpsample.scheme.sampling import Floats, Sampling
 ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
 Estimator = str | Callable[[Floats], Any]
-FEW = "few keys determine the error: the interval is conservative"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Estimate:
     keys                    the number of reported keys that it rests on; None if it rests on none
     detection_threshold     keys of a lower frequency are reported with a probability below 1/2; None if all are, and 0
                             if all keys are known
-    guaranteed, notes       whether the interval is guaranteed, and remarks
+    guaranteed, notes       whether the interval is guaranteed, and remarks (`notes.Note`)
     share                   of all elements, if the release has a private total and these are elements
     at_least                all of the above is about keys of this frequency or more; None if it is about others too
     below                   what keys of a lower frequency hold; None if that is not asked
@@ -205,7 +205,7 @@ def estimates(
             low = max(low, 0.0)
             if of.whole:
                 low, high = math.floor(low), math.ceil(high)
-        notes = []
+        notes: list[str] = []
         if not found.extrapolation_is_negligible:
             notes.append(blurred_note(least))
         elif not found.rests_on_enough_keys:
@@ -226,14 +226,6 @@ def estimates(
             )
         )
     return answers
-
-
-def blurred_note(least: int) -> str:
-    """Return the note of an answer about keys from a frequency on, if keys just below it matter."""
-    return (
-        f"keys below frequency {least:,} cannot be distinguished from those at it: the interval is not guaranteed; a "
-        "larger at_least (--at-least) leaves these out"
-    )
 
 
 def _by_token(

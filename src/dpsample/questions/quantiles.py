@@ -12,15 +12,15 @@ import pyarrow as pa
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.cumulative import narrow_quantile_intervals
-from dpsample.estimators.estimate import FEW, blurred_note
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.notes import FEW, HIDDEN, Note, blurred_note
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.exact import check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
-from dpsample.questions.sums import HIDDEN, least_of_keys, needs_tokens
+from dpsample.questions.sums import least_of_keys, needs_tokens
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Sampling
@@ -85,7 +85,7 @@ class QuantileEstimates:
     def note(self, least: int) -> str:
         """Return why the intervals are, or are not, guaranteed."""
         if self.keys <= 0:
-            return "no selected key is that frequent; at_least (--at-least) takes in rarer ones"
+            return Note("no selected key is that frequent", advice="at_least (--at-least) takes in rarer ones")
         if self.blurred:
             return blurred_note(least)
         if self.few:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, estimate
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.notes import Note
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
@@ -66,14 +67,11 @@ def top(
     value, low, high = likely_frequencies(cells, release.sampling, release.per_key, selected.grid, level)
     columns = value, competitors.law.deviation[place], low, high, competitors.top(k, tokens)[back]
     fewer = ", fewer than k," if len(rows) < k else ""
-    note = f"top {k:,} among {len(selected.cells):,} reported keys{fewer} and those that were not reported"
+    claim, advice = f"top {k:,} among {len(selected.cells):,} reported keys{fewer} and those that were not reported", ""
     if rivals > len(rows):
-        among = 1 - (1 - level) * len(rows) / rivals
-        note += (
-            f"; {rivals:,} compete for the list, and those on it may be estimated too high: to allow for it, ask for "
-        )
-        note += f"the level {among:.6g}"
-    return selected.listing(rows, columns, level, note)
+        claim += f"; {rivals:,} compete for the list, and those on it may be estimated too high"
+        advice = f"to allow for it, ask for the level {1 - (1 - level) * len(rows) / rivals:.6g}"
+    return selected.listing(rows, columns, level, Note(claim, advice))
 
 
 def check_k(k: Any) -> int:

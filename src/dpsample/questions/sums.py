@@ -16,11 +16,9 @@ from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import (
     ESTIMATORS,
-    FEW,
     Below,
     Estimate,
     Estimator,
-    blurred_note,
     check_estimator,
     estimate,
     estimates,
@@ -28,6 +26,7 @@ from dpsample.estimators.estimate import (
 )
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
 from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
@@ -38,8 +37,6 @@ from dpsample.scheme.sampling import Floats, Sampling
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
-
-HIDDEN = "many keys of these frequencies are not reported: the interval is not guaranteed"
 
 
 def total(

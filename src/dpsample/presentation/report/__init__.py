@@ -1,10 +1,15 @@
 """A release as a page that anybody can read: from the release alone.
 
-    statement   what only the publisher knows: title, description, date, contact
-    content     the content of the page, as values
-    page        the same as HTML
-    report.js   the search box and the folded lists, in the browser
-    notebook    a small view of a release, for notebooks
+    statement    what only the publisher knows: title, description, date, contact
+    content      the content of the page, as values
+    page         the same as HTML, by sections:
+    privacy      what is protected, how strongly, and the proof
+    keys         the top list, and the search of all keys
+    frequencies  how frequent keys are, and the reporting probability
+    limits       what cannot be seen, and the privacy label
+    elements     what several sections have
+    report.js    the search box and the folded lists, in the browser
+    notebook     a small view of a release, for notebooks
 
 `Release.report()` and `dpsample report` make this page. Charts need ``pip install 'dpsample[report]'``.
 """
