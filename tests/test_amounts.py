@@ -34,7 +34,7 @@ from dpsample.accounting.discovery import (
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
-from dpsample.private.user_amounts import amount_sums, rounded, thresholds_of
+from dpsample.private.user_amounts import all_sums, rounded, thresholds_of
 from dpsample.private.user_counts import count_users
 from dpsample.private.user_vectors import FINE, SCALE_BITS, Clip, Weighing, groups_of, head_of, most_lost
 from dpsample.questions.amounts import Sum, fieller
@@ -84,10 +84,10 @@ def without(batch: tuple[np.ndarray, ...], user: int) -> tuple[np.ndarray, ...]:
 
 
 def parts_of(weighing: Weighing, batch: tuple[np.ndarray, ...]) -> list[list[np.ndarray]]:
-    kernel = amount_sums(weighing, (ROWS, PRICE))
-    total = kernel(iter([batch] if len(batch[0]) else []))
-    keys = len(weighing.head)
-    return [np.split(own, [keys, keys + weighing.clip.groups]) for own in total.reshape(2, -1)]
+    """Those of each amount; numbers of users come before."""
+    total = all_sums(weighing, (ROWS, PRICE))(iter([batch] if len(batch[0]) else []))
+    keys, edge = len(weighing.head), len(weighing.head) + weighing.clip.groups
+    return [np.split(own, [keys, edge]) for own in total[edge:].reshape(2, -1)]
 
 
 @pytest.mark.parametrize("seed", range(4))

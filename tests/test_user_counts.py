@@ -14,15 +14,16 @@ from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, Discovery, U
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.source import Source
+from dpsample.private.user_amounts import all_sums
 from dpsample.private.user_counts import _LOST_UNITS, count_users
 from dpsample.private.user_vectors import (
     FINE,
     SCALE_BITS,
     Clip,
+    Weighing,
     factors_of,
     groups_of,
     head_of,
-    lost_by_groups,
     most_lost,
     users_by_keys,
     users_by_length,
@@ -74,15 +75,18 @@ def test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for(seed: in
         whole = np.maximum(np.round(rng.uniform(5, 60) / np.sqrt(popularity)), 1).astype(np.int64)
         own = int((whole[head] ** 2).sum())
         most = int(rng.integers(1, 60))
-        changed = change(weighted_counts(whole, head, most))
-        assert (changed**2).sum() <= most + own
-        assert (changed[~head] ** 2).sum() <= most
-        reached += (changed[~head] ** 2).sum() > 0.7 * most
+        assert (change(weighted_counts(whole, most)) ** 2).sum() <= most
         square = base * float(rng.uniform(0.5, 4))
         longest = base * 2.0 ** rng.integers(0, 4)
         groups = int(rng.integers(1, 4))
         clip = Clip(square, longest, most_lost(square, longest), groups)
-        changed = change(lost_by_groups(weights, clip, groups_of(popularity, head, groups)))
+        of_keys = groups_of(popularity, head, groups)
+        weighing = Weighing(popularity, head, whole, math.isqrt(most + own), most, clip, of_keys, 1.0, 0.1)
+        changed, lost = np.split(change(all_sums(weighing)), [keys])
+        assert (changed**2).sum() <= most + own
+        assert (changed[~head] ** 2).sum() <= most
+        reached += (changed[~head] ** 2).sum() > 0.7 * most
+        changed = lost
         assert changed.min() >= 0
         assert changed.sum() <= FINE
         # totals are rounded: whatever the others add, a coordinate moves by less than one more
@@ -95,10 +99,10 @@ def test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for(seed: in
 
 def test_factors_are_the_largest_whole_ones() -> None:
     rng = np.random.default_rng(1)
-    squares = np.concatenate([rng.integers(1, 200, 500), rng.integers(1, 1 << 36, 500)])
     for most in (1, 37, 65536, 1 << 24):
         limit = most << 2 * SCALE_BITS
-        exact = [min(1 << SCALE_BITS, math.isqrt(limit // s)) for s in squares.tolist()]
+        squares = most + np.concatenate([rng.integers(1, 200, 500), rng.integers(1, 1 << 36, 500)])
+        exact = [math.isqrt(limit // s) for s in squares.tolist()]
         assert factors_of(squares, most).tolist() == exact
 
 
@@ -108,7 +112,8 @@ def test_kernels_against_plain_loops() -> None:
     popularity = rng.uniform(5, 300, 12)
     head = head_of(popularity, 6.0)
     weights = np.maximum(np.round(60 / np.sqrt(popularity)), 1).astype(np.int64)
-    most = 60
+    most, unit = 60, 5
+    plain = np.zeros(12, np.int64)  # first counts: equal weights, and no head
     expected = np.zeros(12, np.int64)
     sizes, lengths = np.zeros(6, int), np.zeros(12, int)
     tail = np.where(head, 0.0, 1 / popularity)
@@ -120,13 +125,17 @@ def test_kernels_against_plain_loops() -> None:
         if length > 0:
             lengths[max(math.ceil(math.log2(length / base) - 1e-6), 0)] += 1
         square = sum(int(weights[k]) ** 2 for k in own if not head[k])
+        plain[own] += min(unit << 16, unit * math.isqrt((most << 32) // (unit**2 * len(own)))) >> 16
         for k in own.tolist():
             w = int(weights[k])
             if head[k] or square <= most:
                 expected[k] += w
             else:
                 expected[k] += w * math.isqrt((most << 32) // square) >> 16
-    assert summed(weighted_counts(weights, head, most), user, key).tolist() == expected.tolist()
+    clip = Clip(2 * base, 8 * base, most_lost(2 * base, 8 * base), 1)
+    weighing = Weighing(popularity, head, weights, 60, most, clip, np.zeros(12, np.int64), 1.0, 0.1)
+    assert summed(all_sums(weighing), user, key)[:12].tolist() == expected.tolist()
+    assert summed(weighted_counts(np.full(12, unit), most), user, key).tolist() == plain.tolist()
     assert summed(users_by_keys(6), user, key).tolist() == sizes.tolist()
     assert summed(users_by_length(tail, base, 12), user, key).tolist() == lengths.tolist()
 

@@ -70,19 +70,24 @@ def added_up(batches: Iterable[tuple[Flags, Batch]], amounts: Sequence[Amount]) 
             continue
         if held is not None:
             batch, first = _joined([held, batch]), np.append(True, first)
-        starts = np.flatnonzero(first)
-        names, values = batch[: -len(amounts)], batch[-len(amounts) :]
-        if len(starts) < len(first):
-            names = tuple(column[starts] for column in names)
-            values = tuple(np.add.reduceat(column, starts) for column in values)
-        rows = (*names, *values)
-        yield _cut_off(tuple(column[:-1] for column in rows), amounts)
+        rows = summed_rows(first, batch, len(amounts))
+        yield cut_off(tuple(column[:-1] for column in rows), amounts)
         held = tuple(column[-1:] for column in rows)
     if held is not None:
-        yield _cut_off(held, amounts)
+        yield cut_off(held, amounts)
 
 
-def _cut_off(batch: Batch, amounts: Sequence[Amount]) -> Batch:
+def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:
+    """Add up the last columns, which are amounts, of rows that do not differ from the one before."""
+    starts = np.flatnonzero(first)
+    if len(starts) == len(first):
+        return batch
+    names = (column[starts] for column in batch[:-amounts])
+    return (*names, *(np.add.reduceat(column, starts) for column in batch[-amounts:]))
+
+
+def cut_off(batch: Batch, amounts: Sequence[Amount]) -> Batch:
+    """Cut amounts, the last columns, off where they are not looked at."""
     limits = [amount.most for amount in amounts]
     values = (np.clip(column, -most, most) for column, most in zip(batch[-len(limits) :], limits, strict=True))
     return (*batch[: -len(limits)], *values)

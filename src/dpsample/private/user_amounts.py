@@ -19,7 +19,17 @@ import numpy as np
 
 from dpsample.accounting.amounts import LOOKED_AT, Amount, Clipped
 from dpsample.private.pairs import Kernel
-from dpsample.private.user_vectors import FINE, SCALE_BITS, UNEVEN, Batches, Lost, Weighing, factors_of, starts_of
+from dpsample.private.user_vectors import (
+    FINE,
+    SCALE_BITS,
+    UNEVEN,
+    Batches,
+    Clip,
+    Lost,
+    Weighing,
+    scaled_down,
+    starts_of,
+)
 from dpsample.scheme.sampling import Floats, Ints
 
 _APART = 0.5  # by how much the share of an amount may differ from that of users, relative to it
@@ -37,38 +47,53 @@ class MeasuredAmount:
     record: Clipped
 
 
-def amount_sums(weighing: Weighing, amounts: Sequence[Amount]) -> Kernel:
-    """Sum all parts of all amounts: for each its sums, what was clipped, by groups, and what is beyond, by sign."""
+def all_sums(weighing: Weighing, amounts: Sequence[Amount] = ()) -> Kernel:
+    """Sum users, and what was clipped of them, by groups; then each amount, its clipped, and what is beyond, by sign.
+
+    Whole numbers. The squares of what a user adds to the users sum to at most `length**2`, and so for each amount. What
+    one user has clipped, and beyond, sums to at most `FINE` in units of what one user may lose.
+    """
     head, weights, groups, clip = weighing.head, weighing.weights, weighing.groups, weighing.clip
-    squares, tail = np.where(head, 0, weights**2), weighing.tail
-    keys, keys_each = len(head), weighing.keys_each
-    edges = [0, keys, keys + clip.groups, keys + clip.groups + 2]
+    squares, tail, keys = np.where(head, 0, weights**2), weighing.tail, len(weighing.head)
+    edge = keys + clip.groups
 
     def kernel(batches: Batches) -> Ints:
-        totals = np.zeros((len(amounts), edges[-1]), np.int64)
-        for users, places, marks, *values in batches:
+        counts, totals = np.zeros(edge, np.int64), np.zeros((len(amounts), edge + 2), np.int64)
+        for users, places, *more in batches:
             starts, sizes = starts_of(users)
-            factors = np.repeat(factors_of(np.add.reduceat(squares[places], starts), weighing.most), sizes)
-            scaled = np.where(head[places], weights[places] << SCALE_BITS, weights[places] * factors)
-            square = np.add.reduceat(tail[places], starts)
-            lost = np.repeat(_share_of_square(square, clip.square, clip.lost), sizes) * tail[places]
-            within = np.repeat(np.minimum(1 / keys_each, 1 / sizes), sizes)  # those of a user sum to at most 1
-            thresholds = thresholds_of(marks, places)
-            for total, amount, value in zip(totals, amounts, values, strict=True):
+            own = weights[places] << SCALE_BITS
+            long, factors = scaled_down(np.add.reduceat(squares[places], starts), sizes, weighing.most)
+            own[long] = np.where(head[places[long]], own[long], (own[long] >> SCALE_BITS) * factors)
+            np.add.at(counts, places, own >> SCALE_BITS)
+            cut, lost = _lost_rows(tail[places], starts, sizes, clip)
+            cut_groups = keys + groups[places[cut]]
+            np.add.at(counts, cut_groups, np.floor(lost).astype(np.int64))
+            if not amounts:
+                continue
+            thresholds = thresholds_of(more[0], places)
+            for total, amount, value in zip(totals, amounts, more[1:], strict=True):
                 one = amount.whole
                 clipped = np.clip(value, -one, one)
-                added = rounded(scaled, clipped, one, thresholds, starts, sizes, weighing.length)
-                np.add.at(total[: edges[1]], places, added)
-                if clip.lost > 0:
-                    units = np.trunc(lost * clipped / one / clip.lost * (FINE - 1)).astype(np.int64)
-                    np.add.at(total[edges[1] : edges[2]], groups[places], units)
+                np.add.at(total, places, rounded(own, clipped, one, thresholds, starts, sizes, weighing.length))
+                np.add.at(total, cut_groups, np.trunc(lost * (clipped[cut] / one)).astype(np.int64))
                 over = np.flatnonzero(value != clipped)
+                each = sizes[np.searchsorted(starts, over, side="right") - 1]
+                within = np.minimum(1 / weighing.keys_each, 1 / each)  # those of a user sum to at most 1
                 excess = np.minimum((np.abs(value[over]) / one - 1) / (LOOKED_AT - 1), 1.0)
-                units = np.floor(within[over] * excess * (FINE - 1)).astype(np.int64)
-                np.add.at(total[edges[2] :], (value[over] > 0).astype(np.int64), units)
-        return totals.reshape(-1)
+                units = np.floor(within * excess * (FINE - 1)).astype(np.int64)
+                np.add.at(total, edge + (value[over] > 0), units)
+        return np.append(counts, totals)
 
     return kernel
+
+
+def _lost_rows(tail: Floats, starts: Ints, sizes: Ints, clip: Clip) -> tuple[Ints, Floats]:
+    """The rows of users who are clipped, and what each loses, in fine units of what one user may lose."""
+    lengths = np.add.reduceat(tail, starts)
+    long = lengths > clip.square
+    shares = np.minimum(1 - np.sqrt(clip.square / lengths[long]), clip.lost / lengths[long])
+    rows = np.flatnonzero(np.repeat(long, sizes))
+    return rows, np.repeat(shares, sizes[long]) * tail[rows] / max(clip.lost, 1e-300) * (FINE - 1)
 
 
 def thresholds_of(marks: Ints, places: Ints) -> Ints:
@@ -93,13 +118,6 @@ def rounded(scaled: Ints, clipped: Ints, one: int, thresholds: Ints, starts: Int
     if long.any():
         added[long] = np.sign(product[long]) * (np.abs(product[long]) // whole)
     return added
-
-
-def _share_of_square(squares: Floats, square: float, most: float) -> Floats:
-    """The share that clipping takes away from users with these squares of lengths, up to a loss of `most`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        taken = np.minimum((1 - np.sqrt(np.minimum(square / squares, 1))) * squares, most)
-        return np.where(squares > 0, taken / squares, 0.0)
 
 
 def estimated_amount(

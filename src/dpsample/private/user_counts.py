@@ -14,7 +14,7 @@ popular keys, which add little to a length, are counted as they are.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from dpsample.private.noise import from_table
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
-from dpsample.private.user_amounts import MeasuredAmount, amount_sums, estimated_amount
+from dpsample.private.user_amounts import MeasuredAmount, all_sums, estimated_amount
 from dpsample.private.user_vectors import (
     FINE,
     UNEVEN,
@@ -39,7 +39,6 @@ from dpsample.private.user_vectors import (
     Weighing,
     groups_of,
     head_of,
-    lost_by_groups,
     most_lost,
     users_by_keys,
     users_by_length,
@@ -136,9 +135,9 @@ class _Stage:
         clip = self._clip(popularity, head)
         return self._counts(popularity, head, clip, few)
 
-    def _noisy(self, part: str, kernel: Kernel, length: int, step: int = 1) -> Ints:
-        """Sum a vector of which a user changes at most `length`, rounded to steps, and add noise."""
-        return self._with_noise(part, self._engine.summed(self._pairs, kernel) // step, length)
+    def _noisy(self, part: str, kernel: Kernel, length: int) -> Ints:
+        """Sum a vector of which a user changes at most `length`, and add noise."""
+        return self._with_noise(part, self._engine.summed(self._pairs, kernel), length)
 
     def _with_noise(self, part: str, total: Ints, length: int) -> Ints:
         if self._coins is None:
@@ -184,7 +183,7 @@ class _Stage:
         unit = max(1, min(_FIRST_UNIT, int(self._length("first counts") / math.sqrt(keys_each))))
         length = math.isqrt(int(unit**2 * keys_each))
         weights = np.full(self._keys, unit, np.int64)
-        kernel = weighted_counts(weights, np.zeros(self._keys, bool), length**2)
+        kernel = weighted_counts(weights, length**2)
         deviation = length / unit * self._deviation("first counts")
         noisy = self._noisy("first counts", kernel, length) / unit
         return np.maximum(noisy, max(deviation, self._least))
@@ -229,11 +228,12 @@ class _Stage:
             head[np.flatnonzero(head)[np.argmin(popularity[head])]] = False
         groups = groups_of(popularity, head, clip.groups)
         weighing = Weighing(popularity, head, weights, length, length**2 - own, clip, groups, *few)
-        kept = self._noisy("counts", weighted_counts(weights, head, weighing.most), length) / weights
+        amounts = () if self._coins is None else self._budget.amounts  # those of a plan are not summed
+        totals = self._engine.summed(self._pairs, all_sums(weighing, amounts))
+        users, taken, totals = np.split(totals, [self._keys, self._keys + clip.groups])
+        kept = self._with_noise("counts", users, length) / weights
         errors = length * self._deviation("counts") / weights
-        units, lost_length = self._lost_units(clip)
-        noisy = self._noisy("clipped", lost_by_groups(weighing.tail, clip, groups), lost_length, step=-(-FINE // units))
-        lost = self._lost("clipped", noisy, clip)
+        lost = self._lost("clipped", taken, clip)
         share, share_error = _share_lost(weighing, lost, kept, errors)
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
         values = kept / (1 - of_key)
@@ -242,36 +242,31 @@ class _Stage:
         least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in weighing.present]
         least += [(float(popularity[head].min()), 0.0)] if head.any() else []
         rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
-        return _Counted(values, errors / (1 - of_key), float(of_key.mean()), rounded, weighing, share, share_error)
+        errors /= 1 - of_key
+        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, share_error, totals)
 
-    def _lost_units(self, clip: Clip) -> tuple[int, int]:
-        """The units of what one user may lose, and the length of their vector: rounding moves each total by one."""
+    def _lost(self, part: str, taken: Ints, clip: Clip, most: float | None = None) -> Lost:
+        """What was lost, in fine units, with noise; one user may lose `most`."""
         units = min(_LOST_UNITS, self._length("clipped"))
-        return units, units + math.isqrt(max(clip.groups, 2)) + 1
-
-    def _lost(self, part: str, noisy: Ints, clip: Clip, most: float | None = None) -> Lost:
-        """What was lost, and its noise, of which one user may lose `most`."""
-        units, length = self._lost_units(clip)
+        length = units + math.isqrt(max(clip.groups, 2)) + 1  # rounding moves each total by one
+        noisy = self._with_noise(part, taken // -(-FINE // units), length)
         unit = (clip.lost if most is None else most) / units
         return Lost((noisy + 0.5).astype(np.float64) * unit, length * self._deviation(part) * unit)
 
     def _amounts(self, counted: "_Counted") -> tuple[MeasuredAmount, ...]:
-        """Sum all amounts in one pass; each has its own noise."""
+        """What all amounts are; each has its own noise."""
         weighing, amounts = counted.weighing, self._budget.amounts
         if not amounts:
             return ()
         clip, length = weighing.clip, weighing.length
-        units, lost_length = self._lost_units(clip)
-        step = -(-FINE // units)
-        totals = self._engine.summed(self._pairs, amount_sums(weighing, amounts))
         measured = []
-        for amount, total in zip(amounts, totals.reshape(len(amounts), -1), strict=True):
+        for amount, total in zip(amounts, counted.totals.reshape(len(amounts), -1), strict=True):
             sums, lost, beyond = np.split(total, [self._keys, self._keys + clip.groups])
             own, clipped, over = amount.parts
             kept = self._with_noise(own, sums, length) / weighing.weights
             errors = length * self._deviation(own) / weighing.weights
-            taken = self._lost(clipped, self._with_noise(clipped, lost // step, lost_length), clip)
-            looked_at = self._lost(over, self._with_noise(over, beyond // step, lost_length), clip, weighing.keys_each)
+            taken = self._lost(clipped, lost, clip)
+            looked_at = self._lost(over, beyond, clip, weighing.keys_each)
             shares = counted.share, counted.share_error
             measured.append(estimated_amount(amount, weighing, kept, errors, taken, looked_at, shares, counted.values))
         return tuple(measured)
@@ -288,6 +283,7 @@ class _Counted:
     weighing: Weighing
     share: Floats
     share_error: Floats
+    totals: Ints = field(repr=False)  # of amounts, without noise: as private as the data
 
 
 def _share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) -> tuple[Floats, Floats]:

@@ -130,43 +130,21 @@ def users_by_length(weights: Floats, base: float, rows: int) -> Callable[[Batche
     return kernel
 
 
-def weighted_counts(weights: Ints, head: Flags, most: int) -> Callable[[Batches], Ints]:
-    """Sum the weights of users' keys; those outside of the head are scaled down where their squares exceed `most`.
+def weighted_counts(weights: Ints, most: int) -> Callable[[Batches], Ints]:
+    """Sum the weights of users' keys, scaled down where their squares exceed `most`.
 
-    Whole numbers, rounded down: what one user adds has squares that sum to at most `most`, and those of the head.
+    Whole numbers, rounded down: what one user adds has squares that sum to at most `most`.
     """
-    squares = np.where(head, 0, weights**2)
+    squares = weights**2
 
     def kernel(batches: Batches) -> Ints:
         counts = np.zeros(len(weights), np.int64)
         for users, keys, *_ in batches:
             starts, sizes = starts_of(users)
-            factors = np.repeat(factors_of(np.add.reduceat(squares[keys], starts), most), sizes)
-            added = np.where(head[keys], weights[keys], weights[keys] * factors >> SCALE_BITS)
+            added, long, factors = weights[keys], *scaled_down(np.add.reduceat(squares[keys], starts), sizes, most)
+            added[long] = added[long] * factors >> SCALE_BITS
             np.add.at(counts, keys, added)
         return counts
-
-    return kernel
-
-
-def lost_by_groups(weights: Floats, clip: Clip, groups: Ints) -> Callable[[Batches], Ints]:
-    """Sum what clipping takes away of users' squares, by groups of keys, in fine units of what one user may lose.
-
-    The numbers of one user are not negative, and sum to at most `FINE`.
-    """
-    count, most = clip.groups, max(clip.lost, 1e-300)
-
-    def kernel(batches: Batches) -> Ints:
-        lost = np.zeros(count, np.int64)
-        for users, keys, *_ in batches:
-            starts, sizes = starts_of(users)
-            squares = np.add.reduceat(weights[keys], starts)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                taken = np.minimum((1 - np.sqrt(np.minimum(clip.square / squares, 1))) * squares, clip.lost)
-                shares = np.where(squares > 0, taken / squares, 0.0)
-            units = np.floor(weights[keys] * np.repeat(shares, sizes) / most * (FINE - 1))
-            np.add.at(lost, groups[keys], units.astype(np.int64))
-        return lost
 
     return kernel
 
@@ -177,12 +155,15 @@ def starts_of(users: Ints) -> tuple[NDArray[np.intp], Ints]:
     return starts, np.diff(np.append(starts, len(users)))
 
 
+def scaled_down(squares: Ints, sizes: Ints, most: int) -> tuple[Ints, Ints]:
+    """Return the rows of users whose squares exceed `most`, and their factors."""
+    long = squares > most
+    return np.flatnonzero(np.repeat(long, sizes)), np.repeat(factors_of(squares[long], most), sizes[long])
+
+
 def factors_of(squares: Ints, most: int) -> Ints:
-    """The largest whole numbers f, up to 2**16, with ``f**2 squares <= most 2**32``."""
-    limit, one = most << 2 * SCALE_BITS, 1 << SCALE_BITS
-    factors = np.full(len(squares), one, np.int64)
-    long = np.flatnonzero(squares > most)
-    found = np.sqrt(limit / squares[long]).astype(np.int64)
-    found -= found * found * squares[long] > limit
-    factors[long] = found
+    """The largest whole numbers f with ``f**2 squares <= most 2**32``, of squares above `most`."""
+    limit = most << 2 * SCALE_BITS
+    factors: Ints = np.sqrt(limit / squares).astype(np.int64)
+    factors -= factors * factors * squares > limit
     return factors

@@ -25,13 +25,14 @@ from flint import arb
 from dpsample.balls import ball, dyadic, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, figures_below, text
-from dpsample.scheme.renyi_steps import StepReporting, softplus
+from dpsample.scheme.renyi_steps import StepReporting, count_steps, softplus
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
 _PRECISION = 256
 _FIGURES = 9
 _BISECTIONS = 50
+_ROOT = math.sqrt(2)
 
 
 @dataclass(frozen=True)
@@ -83,28 +84,37 @@ class ComposedSteps:
     @cached_property
     def steps(self) -> float:
         """The number of steps that pi needs from 0 to one half."""
-        logit, steps = math.log(self.first) - math.log1p(-self.first), 1
-        while logit < 0:
-            logit, steps = self.next_logit(logit), steps + 1
-        return float(steps)
+        return count_steps(self)
 
     def next_logit(self, logit: float) -> float:
         """Return ln(p / (1 - p)) of the largest next p, in floats."""
+        # these very floats, whatever is done for speed: where steps are sought, and so pi of a file, follows from them
+        spent, delta = self._in_floats, self._delta_below
         low, high = logit, logit + 64.0
         for _ in range(60):
             middle = (low + high) / 2
-            far = max(self._in_floats(middle, logit), self._in_floats(logit, middle)) > self.delta
+            far = spent(middle, logit) > delta or spent(logit, middle) > delta
             low, high = (low, middle) if far else (middle, high)
         return low
 
+    @cached_property
+    def _delta_below(self) -> float:
+        """The largest float up to delta: a float is above delta if it is above this one."""
+        delta = float(self.delta)
+        return delta if Fraction(delta) <= self.delta else math.nextafter(delta, 0)
+
+    @cached_property
+    def _floats(self) -> tuple[float, float]:
+        return float(self.epsilon), math.sqrt(self.square)
+
     def _in_floats(self, now: float, before: float) -> float:
         """The delta that is spent by a coin and noise in one direction; coins are given by their logits."""
-        epsilon, mu = float(self.epsilon), math.sqrt(self.square)
+        epsilon, mu = self._floats
         total = 0.0
         for sign in (1, -1):
             log_p, log_r = -softplus(-sign * now), -softplus(-sign * before)
             e = epsilon - log_p + log_r
-            near, far = ((e / mu + shift * mu / 2) / math.sqrt(2) for shift in (-1, 1))
+            near, far = (e / mu - mu / 2) / _ROOT, (e / mu + mu / 2) / _ROOT
             total += math.exp(log_p) * (math.erfc(near) - math.exp(min(e, 700.0)) * math.erfc(far)) / 2
         return total
 

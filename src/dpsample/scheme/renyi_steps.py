@@ -59,7 +59,7 @@ class RenyiSteps:
     @cached_property
     def steps(self) -> float:
         """The number of steps that pi needs from 0 to one half."""
-        return float(steps_to_half([self.order], [self.divergence], [self.delta])[0])
+        return count_steps(self)
 
     @property
     def epsilon(self) -> float:
@@ -194,9 +194,9 @@ def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bo
 
 
 def next_logits(
-    logits: Floats, order: Floats | float, divergence: Floats | float, most: Floats | float = 64.0, halvings: int = 44
+    logits: Floats, order: Floats | float, divergence: Floats | float, most: Floats | float = 64.0, halvings: int = 24
 ) -> Floats:
-    """Return ln(p / (1 - p)) of the largest next p, for many pi with these logits; no step is longer than `most`."""
+    """Return ln(p / (1 - p)) of the largest next p, about, for many logits; no step is longer than `most`."""
     low, high = logits, logits + most
     for _ in range(halvings):
         middle = (low + high) / 2
@@ -206,7 +206,7 @@ def next_logits(
 
 
 def _next_logit(logit: float, order: float, divergence: float) -> float:
-    """As `next_logits`, of one pi: numpy would take ten times as long."""
+    """As `next_logits`, of one pi, up to rounding: numpy would take ten times as long."""
     q, q_not = -softplus(-logit), -softplus(logit)
     limit = (order - 1) * divergence
     low, high = logit, logit + 64.0
@@ -228,15 +228,23 @@ def _log_sum(x: float, y: float) -> float:
     return max(x, y) + math.log1p(math.exp(-abs(x - y)))
 
 
+def count_steps(steps: Steps) -> float:
+    """Return the number of steps that pi needs from 0 to one half; infinite if they are too many."""
+    logit, count = math.log(steps.first) - math.log1p(-steps.first), 1
+    while logit < 0 and count < _MOST_STEPS:
+        logit, count = steps.next_logit(logit), count + 1
+    return math.inf if logit < 0 else float(count)
+
+
 def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
-    """Return how many steps pi needs from 0 to one half, for many parameters; infinite for all but the first there."""
+    """Return `count_steps`, about, for many parameters; infinite for all but those that are there first."""
     order, divergence, delta = (np.asarray(a, np.float64) for a in (order, divergence, delta))
     logits, steps = np.log(delta) - np.log1p(-delta), np.ones(len(order))
     most: Floats | float = 64.0
-    halvings = 44
+    halvings = 24
     while (logits < 0).all() and steps[0] < _MOST_STEPS:
         after = next_logits(logits, order, divergence, most, halvings)
-        most, halvings = 2 * (after - logits), 26  # below one half, steps do not become longer
+        most, halvings = 2 * (after - logits), 14  # below one half, steps do not become longer
         logits, steps = after, steps + 1
     return np.where(logits < 0, np.inf, steps)
 

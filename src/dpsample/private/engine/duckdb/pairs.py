@@ -1,11 +1,12 @@
 """Users and their keys: sorted by DuckDB, put aside in a file, and read by kernels.
 
-A file has a number for each pair: twice the position or the code of its key, plus one at a new user. With amounts it
-also has the mark of the user, and each amount.
+A file has blocks of complete users. A block has its number of pairs, and a number for each pair: twice the position or
+the code of its key, plus one at a new user. With amounts it also has the marks of users, then each amount.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,13 +18,13 @@ from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.duckdb.sorting import code_sql, sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
-from dpsample.private.pairs import Batch, Pairs, of_complete_users
+from dpsample.private.pairs import Batch, Pairs
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
-_ROWS = 1 << 17  # that are read at once, but for a user of a kernel who has more
+_ROWS = 1 << 17  # of a block, but for a user who has more
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +42,11 @@ class AllPairs:
 
 @dataclass(frozen=True, eq=False)
 class PairsFile:
-    """The file of wanted pairs, the number of wanted keys, and that of amounts."""
+    """The file of wanted pairs, the number of wanted keys, and that of columns with marks and amounts."""
 
     path: Path
     keys: int
-    amounts: int = 0
+    more: int
 
 
 def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, every: AllPairs | None) -> Pairs:
@@ -53,7 +54,7 @@ def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, every: AllPairs | N
     if table.user is None:
         raise nobody_refusal()
     wanted = positioned(keys, table.schema)
-    file = PairsFile(engine.file(), keys.num_rows, len(table.amounts))
+    file = PairsFile(engine.file(), keys.num_rows, len(table.amounts) and 1 + len(table.amounts))
     try:
         if every is not None and every.table is table and every.path.exists():
             _select_pairs(engine, every, wanted, file)
@@ -79,15 +80,12 @@ def _sort_pairs(engine: "DuckDB", table: Table, wanted: pa.Table, to: PairsFile)
 def _select_pairs(engine: "DuckDB", every: AllPairs, wanted: pa.Table, to: PairsFile) -> None:
     """Select the wanted keys: a user begins at the first one of these, whatever came before."""
     position = _positions(engine, every, wanted)
-    last = 0  # user who was written
     with to.path.open("wb") as file:
-        for users, codes, *more in _read(every.path, every.keys, to.amounts):
+        for users, codes, *more in _read(every.path, every.keys, to.more):
             positions = position[codes]
-            kept = positions >= 0
-            owners = users[kept]
-            begins = np.diff(owners, prepend=last) > 0
+            kept = np.flatnonzero(positions >= 0)
+            begins = np.diff(users[kept], prepend=0) > 0
             write_pairs(file, begins, positions[kept], to.keys, *(column[kept] for column in more))
-            last = int(owners[-1]) if len(owners) else last
 
 
 def _positions(engine: "DuckDB", every: AllPairs, wanted: pa.Table) -> Ints:
@@ -100,38 +98,31 @@ def _positions(engine: "DuckDB", every: AllPairs, wanted: pa.Table) -> Ints:
 
 
 def write_pairs(file: BinaryIO, begins: Flags, codes: Ints, keys: int, *more: Ints) -> None:
-    """Add pairs to a file; codes, or positions, are below `keys`. With amounts, there are `more` columns."""
-    numbers = 2 * codes + begins
-    if not more:
-        file.write(numbers.astype(_type(keys)).data)
-        return
-    rows = np.empty(len(numbers), _record(keys, len(more) - 1))
-    for name, column in zip(rows.dtype.names or (), (numbers, *more), strict=True):
-        rows[name] = column
-    file.write(rows.data)
+    """Add complete users to a file; codes, or positions, are below `keys`; `more` are marks and amounts."""
+    starts = np.append(np.flatnonzero(begins), len(begins))
+    cuts = starts[np.searchsorted(starts, np.append(np.arange(0, len(begins), _ROWS), len(begins)))]
+    columns = [c.astype(kind) for c, kind in zip((2 * codes + begins, *more), _types(keys, len(more)), strict=True)]
+    for start, end in pairwise(np.unique(cuts).tolist()):
+        file.write(np.array([end - start], np.int64).data)
+        file.writelines(column[start:end].data for column in columns)
 
 
 def read_pairs(file: PairsFile) -> Iterator[Batch]:
     """Read pairs from their file: numbers of users, and positions of keys; no batch cuts a user."""
-    return of_complete_users(_read(file.path, file.keys, file.amounts))
+    return _read(file.path, file.keys, file.more)
 
 
-def _read(path: Path, keys: int, amounts: int) -> Iterator[Batch]:
+def _read(path: Path, keys: int, more: int) -> Iterator[Batch]:
     """Numbers of users, from 1 on, and codes or positions of keys; then marks and amounts, if there are any."""
     users = 0
     with path.open("rb") as file:
-        while len(rows := np.fromfile(file, _record(keys, amounts) if amounts else _type(keys), _ROWS)):
-            columns = [rows[name] for name in rows.dtype.names] if rows.dtype.names else [rows]
-            owners = users + np.cumsum(columns[0] & 1, dtype=np.int64)
-            yield owners, (columns[0] >> 1).astype(np.int64), *(column.astype(np.int64) for column in columns[1:])
+        while len(rows := np.fromfile(file, np.int64, 1)):
+            numbers, *others = (np.fromfile(file, kind, int(rows[0])) for kind in _types(keys, more))
+            owners = np.cumsum(numbers & 1, dtype=np.int64) + users
+            yield owners, (numbers >> 1).astype(np.int64), *others
             users = int(owners[-1])
 
 
-def _type(keys: int) -> Any:
-    """The shorter type of integers that holds twice each code, plus one."""
-    return np.int32 if keys <= 1 << 30 else np.int64
-
-
-def _record(keys: int, amounts: int) -> np.dtype[Any]:
-    """The type of a pair with a mark and amounts, which are below 2**31."""
-    return np.dtype([("code", _type(keys)), ("mark", np.uint32), *((f"a{i}", np.int32) for i in range(amounts))])
+def _types(keys: int, more: int) -> list[Any]:
+    """The types of the columns of a block: numbers are up to twice each code, plus one; amounts are below 2**31."""
+    return [np.int32 if keys <= 1 << 30 else np.int64, np.uint32, *[np.int32] * more][: 1 + more]

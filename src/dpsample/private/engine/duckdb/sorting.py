@@ -16,7 +16,7 @@ from dpsample.accounting.amounts import Amount
 from dpsample.private.assignment import Flags
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
 from dpsample.private.formats import Objects
-from dpsample.private.pairs import Batch, added_up
+from dpsample.private.pairs import Batch, cut_off, summed_rows
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
@@ -70,12 +70,13 @@ def sorted_pairs(
 ) -> Iterator[Batch]:
     """Sort rows of u and code, below `codes`, by user and code; yield whether a row begins a user, and its code.
 
-    Each pair comes once. If rows have amounts, marks of users and the amounts of each pair follow.
+    Each pair comes once, and no batch cuts a user. If rows have amounts, marks of users and the amounts of each pair
+    follow.
     """
     hashed = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
     for pairs, known in _parts(engine, engine.stream(hashed, objects), 0):
         if amounts:
-            yield from added_up([_sorted_amounts(pairs, known, codes)], amounts)
+            yield cut_off(summed_rows(*_sorted_amounts(pairs, known, codes), len(amounts)), amounts)
         else:
             numbers, code = _numbered(pairs, known, codes)[0], codes.bit_length()
             numbers.sort()
