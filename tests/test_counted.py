@@ -39,7 +39,7 @@ from dpsample.presentation.report import display, make_report
 from dpsample.questions.counted_keys import CountedKeys, Reached, most_false
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms
-from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from support import refused, run
 from test_report import blocks, data, seen
 
@@ -201,6 +201,42 @@ def test_how_many_may_be_misjudged(keys: int, p: float, tail: float) -> None:
     assert most_false(keys, p, tail).tolist() == expected
 
 
+def test_sums_over_keys_of_at_least_so_many_users(few: Release) -> None:
+    answer = few.sum(at_least=42, level=0.9)  # ant with certainty; bee and cat possibly, and no other
+    reach = z(0.95) * math.sqrt(4**2 + 3**2 + 4**2)
+    assert (answer.low, answer.high) == pytest.approx((120.5 - reach, 120.5 + 40 + 43 + reach))
+    p = stats.norm.cdf([(40 - 41.5) / 3, (43 - 41.5) / 4])
+    assert answer.value == pytest.approx(120.5 + 42 * p[0] + 43 * p[1], abs=0.1)
+    assert "over reported keys of 42 users or more" in answer.notes[0]
+    assert few.sum(at_least=1000).value == 0
+    possible = few.sum(["asp"], at_least=1, level=0.9)  # measured below 0, but reported: it has a user
+    assert possible.low == 1
+    for question in ({"of": "at-least:9"}, {"of": np.sqrt}):
+        with refused("at_least is for sums of frequency and keys"):
+            few.sum(at_least=42, **question)
+
+
+def test_a_key_that_was_not_reported_is_an_answer(few: Release) -> None:
+    """All of its users are taken to have given it: pi of `scheme.reporting` then bounds their number."""
+    threshold = frequency_reaching(0.95, few.sampling, few.per_key)
+    assert threshold is not None
+    note = f"not reported: probably below {threshold}, if all of its users gave it"
+    answer = few["zebra"]
+    assert (answer.low, answer.high, answer.guaranteed, answer.notes) == (0, threshold - 1, False, (note,))
+    rank = few.rank("zebra", level=0.95)
+    assert (rank.low, rank.high, rank.guaranteed, rank.notes) == (1 + 3, math.inf, False, (note,))  # ant, bee, cat
+    assert math.isnan(rank.value)
+    # every number of users is as likely before, and the key was not reported
+    i = np.arange(10 * threshold)
+    absent = np.append(1.0, reporting_probabilities(i[1:], few.sampling, few.per_key, complement=True))
+    below = stats.norm.cdf((9.25 - i) / 2.0) @ absent / absent.sum()
+    assert few.compare("cow", "zebra") == pytest.approx(below, abs=1e-3)
+    assert few.compare("zebra", "cow") == pytest.approx(1 - below, abs=1e-3)
+    assert few.compare("ant", "zebra") > 0.999
+    assert few.compare("zebra", "zebra") == 0
+    assert 0.4 < few.compare("zebra", "yak") < 0.5  # equal numbers are possible
+
+
 def test_keys_of_at_least_so_many_users(few: Release) -> None:
     answer = few.count_keys(at_least=42)
     laws = {key: stats.truncnorm((0.5 - m) / e, math.inf, m, e) for key, (m, e) in FEW.items()}
@@ -296,8 +332,6 @@ def test_ranks_and_comparisons(few: Release) -> None:
     assert few.compare("cat", "bee") == pytest.approx(stats.norm.cdf(3 / 5))
     assert few.compare("bee", "cat") == pytest.approx(1 - stats.norm.cdf(3 / 5))
     assert few.compare("cat", "cat") == 0
-    with refused("the key was reported"):
-        few.rank("zebra")
     with refused("the key is among the selected ones"):
         few.rank("ant", ["bee"])
 
@@ -348,7 +382,7 @@ def test_bad_questions_are_refused(few: Release) -> None:
         few.quantiles([2.0])
     with refused("weights are finite"):
         few.sum(weight={"ant": 1e200})
-    with refused("a mean with at_least has weights from 0 on"):
+    with refused("what has at_least has weights from 0 on"):
         few.mean(at_least=20, weight={"ant": 2.0, "bee": -1.0})
     with refused("attributes have columns that differ"):
         few.sum(attributes=pa.table({"key": ["ant"], "measured": [1]}))
@@ -415,6 +449,10 @@ def test_intervals_of_sums_and_keys_hold(kind: str) -> None:
             low, high = (means.numbers[name].to_numpy() for name in ("low", "high"))
             truth = users[users >= least].mean()
             assert ((low <= truth) & (truth <= high)).mean() >= 0.9 - BAND * math.sqrt(0.9 * 0.1 / DRAWS)
+        sums = release.sum(at_least=least, by="left(key, 4)", level=0.9)
+        low, high = (sums.numbers[name].to_numpy() for name in ("low", "high"))
+        truth = users[users >= least].sum()
+        assert ((low <= truth) & (truth <= high)).mean() >= 0.9 - BAND * math.sqrt(0.9 * 0.1 / DRAWS)
 
 
 def plainly_selected(release: Release, where: Any, attributes: Any) -> CountedKeys:

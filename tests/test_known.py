@@ -29,6 +29,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme.integer import integer_law
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.tokens import token_law
 from support import refused, run
 
@@ -123,6 +124,16 @@ def test_answers_are_about_both_kinds(both: Release) -> None:
     assert both.top(3).groups["key"].to_pylist() == ["k000", "k001", "k002"]  # of both kinds
     assert both.rank("k002").value == 3
     assert both.compare("k000", "k001") > 0.999
+    part = both.sum(at_least=100, **near)
+    assert part.low <= sum(n for n in DATA.values() if n >= 100) <= part.high
+    assert part.high - part.low < 1000  # of ten keys, each of about 100, it is not known whether they count
+    with refused("at_least is for sums of frequency and keys"):
+        both.sum(of="at-least:50", at_least=100)
+    assert both.rank("unicorn").low > 50  # most of the 60 keys are clearly above what an unreported one may be
+    below = frequency_reaching(0.95, both.sampling, both.per_key)
+    assert both.rank("unicorn").notes == both["unicorn"].notes == (f"not reported: probably below {below}",)
+    assert both.compare("k000", "unicorn") > 0.999
+    assert both.compare("unicorn", "k000") < 0.001
     for ask in (lambda: both.quantiles(0.5), both.other, both.mean, lambda: both.sum(of="power:2")):
         with refused("", hidden=DATA):
             ask()

@@ -7,7 +7,6 @@ are those of `tokens`.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import check_frequency, grouped, reported_keys
+from dpsample.questions.unreported import unreported_key
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -61,11 +61,14 @@ def total(
     by the name of its column.
     """
     if at_least is not None:
-        if of != "keys":
-            raise InvalidValue("a sum over counted users is over all reported keys", "at_least", "leave it out")
-        of = f"at-least:{check_frequency(at_least)}"
+        at_least = check_frequency(at_least)
+        if of not in ("frequency", "keys"):
+            raise InvalidValue("at_least is for sums of frequency and keys", "another sum", "leave it out")
+        of = f"at-least:{at_least}" if of == "keys" else of
     clipped, level = amount_of(release, of), check_level(level)
     answered = _summed(release, Measure.of(of)) if clipped is None else partial(sum_of_amount, release, clipped)
+    if at_least is not None and of == "frequency":
+        answered = partial(_sum_from, release, at_least)
     _refuse_estimator(estimator)
     return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
 
@@ -123,11 +126,6 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     keys = CountedKeys.selected(release, where, attributes)
     columns = np.maximum(keys.values, keys.least), keys.errors, *keys.intervals(level)
     return listing(release, keys.rows, columns, level, f"{len(keys):,} reported keys, each by itself")
-
-
-def unreported_key(release: "Release", level: float = 0.95) -> Estimate:
-    """Return that nothing is known of a key that was not reported: it may have many users who gave others."""
-    return replace(_nothing(release, check_level(level), math.nan), keys=None, notes=("not reported",))
 
 
 def other(release: "Release", level: float = 0.95) -> Estimate:
@@ -204,6 +202,35 @@ def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     return _estimate(release, keys, value, error, low, high, level, notes)
 
 
+def _sum_from(release: "Release", least: int, keys: CountedKeys, level: float) -> Estimate:
+    """The sum over the keys of at least so many users.
+
+    It is not certain which keys these are. Of the probability that the interval misses, half goes to that.
+    """
+    part = (1 + level) / 2
+    certain, possible = _reaching(keys, least, part)
+    some = certain | possible
+    if not some.any():
+        return _nothing(release, level)
+    reach, sums = margin(part) * error_of_sum(keys, some), keys.weights * keys.values
+    sure = float(sums[certain].sum())
+    # a key that possibly counts may be measured below 0
+    low = max(sure + float(np.minimum(sums[possible], 0.0).sum()) - reach, float(keys.weights[certain].sum()) * least)
+    high = max(sure + float(np.maximum(sums[possible], 0.0).sum()) + reach, low)
+    value = float(keys.weights * keys.reaching(least) @ np.maximum(keys.values, least))
+    error = (high - low) / (2 * margin(level))  # which keys count is uncertain too
+    notes = (f"over reported keys of {least:,} users or more; {unreported_note(release, 'it')}",)
+    return _estimate(release, keys, min(max(value, low), high), error, low, high, level, notes)
+
+
+def _reaching(keys: CountedKeys, least: int, level: float) -> tuple[Any, Any]:
+    """Which keys have at least so many users with certainty, and which others possibly, by intervals of all at once."""
+    if (keys.weights < 0).any():
+        raise InvalidValue("what has at_least has weights from 0 on", "a negative one", "leave at_least out")
+    lows, highs = keys.intervals(level, keys=max(len(keys), 1))
+    return lows >= least, (highs >= least) & (lows < least)
+
+
 def _number_reaching(release: "Release", keys: CountedKeys, least: int, level: float) -> Estimate:
     """The number of keys of at least so many users, or the sum of their weights."""
     if not len(keys):
@@ -240,11 +267,8 @@ def _mean_from(release: "Release", keys: CountedKeys, least: int, level: float) 
     It is not certain which keys these are. Of the probability that the interval misses, half goes to that; the interval
     then is the union of those of all sets of keys that are possible.
     """
-    if (keys.weights < 0).any():
-        raise InvalidValue("a mean with at_least has weights from 0 on", "a negative one", "leave at_least out")
     part = (1 + level) / 2
-    lows, highs = keys.intervals(part, keys=max(len(keys), 1))
-    certain, possible = lows >= least, (highs >= least) & (lows < least)
+    certain, possible = _reaching(keys, least, part)
     if not keys.weights[certain | possible].sum() > 0:
         return _nothing(release, level, value=math.nan)
     reach = margin(part) * error_of_sum(keys, certain | possible)

@@ -110,11 +110,11 @@ class CountedKeys:
         many, some = (normal_probability((self.values - n + 0.5) / self.errors) for n in (frequency, self.least))
         return np.where(frequency > self.least, np.clip(many / np.maximum(some, 1e-300), 0, 1), 1.0)
 
-    def place_of(self, release: "Release", key: Any) -> int:
-        """Find a key among these."""
+    def place_of(self, release: "Release", key: Any) -> int | None:
+        """Find a key among these; None if it was not reported."""
         rows = CountedKeys.selected(release, [key], None).rows
         if not len(rows):
-            raise InvalidValue("the key was reported", "one that is not in the release", "check its spelling")
+            return None
         place = np.flatnonzero(self.rows == rows[0])
         if not len(place):
             raise InvalidValue("the key is among the selected ones", "one that is not", "change where")

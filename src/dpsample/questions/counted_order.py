@@ -19,6 +19,7 @@ from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Where
 from dpsample.questions.sums import check_frequency
+from dpsample.questions.unreported import probability_above, rank_unreported
 from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ def rank(
     level = check_level(level)
     keys = CountedKeys.selected(release, where, attributes)
     at = keys.place_of(release, key)
+    if at is None:
+        return rank_unreported(release, level, len(keys), Reached(keys, level).fewest)
     others = np.arange(len(keys)) != at
     differences = (keys.values - keys.values[at])[others]
     reach = margin(level, max(len(keys) - 1, 1)) * np.hypot(keys.errors, keys.errors[at])[others]
@@ -174,14 +177,13 @@ def rank_law(values: Floats, errors: Floats, value: float, error: float) -> tupl
 
 
 def compare(release: "Release", a: Any, b: Any) -> float:
-    """Return the probability that key a has more users than key b; both must be reported."""
-    keys = CountedKeys.selected(release, None, None)
-    first, second = (keys.place_of(release, key) for key in (a, b))
-    if first == second:
+    """Return the probability that key a has more users than key b; either may be unreported."""
+    if a == b:
         return 0.0
-    difference = keys.values[first] - keys.values[second]
-    error = np.hypot(keys.errors[first], keys.errors[second])
-    return float(normal_probability(np.array([difference / error]))[0])
+    keys = CountedKeys.selected(release, None, None)
+    places = (keys.place_of(release, key) for key in (a, b))
+    laws = (None if n is None else (float(keys.values[n]), float(keys.errors[n])) for n in places)
+    return probability_above(release, *laws)
 
 
 def listing(release: "Release", rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:

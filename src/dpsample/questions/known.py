@@ -22,13 +22,12 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
 from dpsample.questions import tokens
-from dpsample.questions.counted_keys import normal_probability
 from dpsample.questions.counted_order import in_the_top, rank_law
 from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import check_frequency, grouped
-from dpsample.questions.unreported import unreported_key
+from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import token_law
 
@@ -84,6 +83,15 @@ class _Kinds:
             value, low, high = (max(number, 0.0) for number in (value, low, high))
         return Estimate(value, error, low, high, level, 0.0, tally.total, 0)
 
+    def sum_of_known_from(self, tally: Tally, least: int, level: float) -> Estimate:
+        """The sum of the frequencies of known keys of a frequency or more."""
+        if not tally.total:
+            return Estimate(0.0, 0.0, 0.0, 0.0, level, 0.0, 0, 0)
+        kink, known = self.added + least, self.known
+        measure = Measure(f"known from {least}", _Lowered(self.added, kink), kink, checked=True, whole=True)
+        found = estimate(tally, known.sampling, known.per_key, self.grid, measure, "calibrated", level)
+        return replace(found, detection_threshold=0, at_least=None, below=None)
+
     def number_of_known(self, tally: Tally, least: int, level: float) -> Estimate:
         """The number of known keys of a frequency or more, or the sum of their weights."""
         if not tally.total:
@@ -95,6 +103,17 @@ class _Kinds:
         ends = (min(max(n, 0.0), float(tally.total)) for n in (found.value, found.low, found.high))
         value, low, high = ends
         return replace(found, value=value, low=low, high=high, detection_threshold=0)
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    """The frequency of a known key, from the one that has the elements that were added; 0 below a kink."""
+
+    added: int
+    kink: int
+
+    def __call__(self, i: Floats) -> Floats:
+        return (i - self.added) * (i >= self.kink)
 
 
 def total(
@@ -113,9 +132,10 @@ def total(
     Others count from a little above the threshold on.
     """
     if at_least is not None:
-        if of != "keys":
-            raise InvalidValue("a sum with known keys is over all of these", "at_least", "leave it out")
-        of = f"at-least:{check_frequency(at_least)}"
+        at_least = check_frequency(at_least)
+        if of not in ("frequency", "keys"):
+            raise InvalidValue("at_least is for sums of frequency and keys", "another sum", "leave it out")
+        of, at_least = (f"at-least:{at_least}", None) if of == "keys" else (of, at_least)
     kinds, level, measure = _Kinds(release), check_level(level), Measure.of(of)
     kind, _, _ = measure.name.partition(":")
     if measure.name != "frequency" and kind not in ("keys", "at-least"):
@@ -125,6 +145,8 @@ def total(
     least = 1 if measure.name == "keys" else measure.kink or 1
 
     def answered(tally: Tally) -> Estimate:
+        if measure.name == "frequency" and at_least is not None:
+            return kinds.sum_of_known_from(tally, at_least, level)
         if measure.name == "frequency":
             return kinds.sum_of_known(tally, level)
         return kinds.number_of_known(tally, least, level)
@@ -133,7 +155,7 @@ def total(
     known = dict(zip(_rows(groups), map(answered, tallies), strict=True)) if by else {(): answered(tallies[0])}
     others: dict[Any, Estimate] = {}
     if not kinds.only:
-        found = tokens.total(kinds.others, where, weight, of, by, estimator, level, attributes)
+        found = tokens.total(kinds.others, where, weight, of, by, estimator, level, attributes, at_least)
         others = dict(zip(_rows(found.groups), (e for _, e in found), strict=True)) if by else {(): found}
         groups = pa.concat_tables([groups, found.groups]) if by else groups
     together = {group: _added(others.get(group), known.get(group)) for group in {**others, **known}}
@@ -297,6 +319,8 @@ def rank(
     each = _each(kinds, where, level, attributes)
     wider = _each(kinds, where, 1 - (1 - level) / max(len(each.rows), 1), attributes)
     at = _place(release, each.rows, key)
+    if at is None:
+        return rank_unreported(release, level, len(each.rows), lambda reached: float((wider.low >= reached).sum()))
     others = np.arange(len(each.rows)) != at
     low = 1 + int((wider.low[others] > wider.high[at]).sum())
     high = 1 + int((wider.high[others] > wider.low[at]).sum())
@@ -307,20 +331,20 @@ def rank(
 
 
 def compare(release: "Release", a: Any, b: Any) -> float:
-    """Return the probability that key a is more frequent than key b; both must be reported."""
-    each = _each(_Kinds(release), None, 0.95, None)
-    first, second = (_place(release, each.rows, key) for key in (a, b))
-    if first == second:
+    """Return the probability that key a is more frequent than key b; either may be unreported."""
+    if a == b:
         return 0.0
-    difference = each.values[first] - each.values[second]
-    return float(normal_probability(np.array([difference / np.hypot(each.errors[first], each.errors[second])]))[0])
+    each = _each(_Kinds(release), None, 0.95, None)
+    places = (_place(release, each.rows, key) for key in (a, b))
+    laws = (None if n is None else (float(each.values[n]), float(each.errors[n])) for n in places)
+    return probability_above(release, *laws)
 
 
-def _place(release: "Release", rows: Ints, key: Any) -> int:
-    """Find a key among some rows of a release."""
+def _place(release: "Release", rows: Ints, key: Any) -> int | None:
+    """Find a key among some rows of a release; None if it was not reported."""
     found, _ = Selection(release, [key]).rows()
     if not len(found):
-        raise InvalidValue("the key was reported", "one that is not in the release", "check its spelling")
+        return None
     place = np.flatnonzero(rows == found[0])
     if not len(place):
         raise InvalidValue("the key is among the selected ones", "one that is not", "change where")

@@ -5,10 +5,8 @@ of those that may be above or below are drawn from their laws. The generator has
 have equal answers. Nothing here needs to be secret: it sees the release alone.
 """
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +24,7 @@ from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.sums import needs_tokens
-from dpsample.questions.unreported import not_reported, unreported_key, unreported_law
+from dpsample.questions.unreported import rank_unreported, unreported_law
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
@@ -234,14 +232,13 @@ class _SelectedKeys:
         return frequencies[0], probabilities[0]
 
     def rank_unreported(self, level: float) -> Estimate:
-        """The rank of a key that was not reported: it comes after the keys that are more frequent than it may be."""
-        reached = frequency_reaching(level, self.release.sampling, self.release.per_key)
-        if reached is None:
-            return replace(unreported_key(self.release, level), low=1.0, high=math.inf)
+        """The rank of a key that was not reported."""
         terms = self.release.sampling, self.release.per_key, self.grid
-        before = estimate(self.tally, *terms, Measure.of(f"at-least:{reached}"), level=level)
-        last = replace(before, value=math.nan, standard_error=math.nan, low=1 + before.low, high=math.inf)
-        return replace(last, notes=(not_reported(reached),), at_least=None, below=None)
+
+        def fewest(reached: int) -> float:
+            return estimate(self.tally, *terms, Measure.of(f"at-least:{reached}"), level=level).low
+
+        return rank_unreported(self.release, level, self.tally.total, fewest)
 
     def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
         """Return the answer for some keys: value, deviation and interval of each, and in a top list a probability."""

@@ -1,6 +1,7 @@
 """The only publishable object. Nothing here can see private data: what follows a release is post-processing.
 
-release  keys with estimates and tokens, their file, and the questions that they answer
+release  keys with estimates and tokens, and their file
+answers  the questions that a release answers
 terms    the public parameters of a release, and the version of its file
 rows     the rows of a release: schema, order, and the values of tokens and estimates
 example  a small release, for examples

@@ -123,8 +123,11 @@ def content_of(
 
 
 def _numbers_of(release: Release) -> dict[str, Floats]:
-    """The numbers of each key, as `Release.each_key` has them: they are in the table."""
+    """The numbers of each key, as `Release.each_key` has them: those of tokens are in the table."""
     columns = {"value": "estimate", "low": "low", "high": "high"}
+    if release.grid is None:
+        numbers = release.each_key().numbers
+        return {name: numbers[name].to_numpy() for name in columns}
     return {name: release.table[column].to_numpy().astype(np.float64) for name, column in columns.items()}
 
 
