@@ -37,6 +37,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import servers
+from dpsample.accounting.amounts import amounts_of
 from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.files import plain_schema
 from dpsample.private.engine import Engine
@@ -1024,6 +1025,32 @@ class TestPostgreSQL:
         )
         run(server, f"INSERT INTO odd (t, n) VALUES ('{CANARY}', 'NaN')")
         refused(lambda: drain(engine, Source(server, "t", "n", table="odd")), "infinite or NaN")
+
+    def test_rows_and_sums(self, server: str, engine: DuckDB) -> None:
+        """Of each type of numbers; what is no finite float counts 0, and nothing of it is refused."""
+        values = ["NULL", "'NaN'", "'Infinity'", "-1e400", "1e-400", "2.5", "-40", "7"]
+        rows = ", ".join(f"('{user}', 'a', {value}, {n})" for n, value in enumerate(values) for user in ("x", "y"))
+        columns = "u text, k text, exact numeric, n bigint, f double precision, s smallint, day date"
+        run(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t ({columns})")
+        run(server, f"INSERT INTO t (u, k, exact, n) VALUES {rows}, ('x', 'b', 1000, -1), ('y', 'c', 1, 1)")
+        run(server, "UPDATE t SET f = n / 4.0, s = n", "UPDATE t SET f = 'NaN' WHERE n = 7")
+        source = Source(server, "k", user="u", table="t")
+
+        def summed(batches: Any) -> Any:
+            total = np.zeros((5, 2), np.int64)
+            for _, places, _, *amounts in batches:
+                for own, amount in zip(total, amounts, strict=True):
+                    np.add.at(own, places, amount)
+            return total.reshape(-1)
+
+        amounts = amounts_of(20, dict.fromkeys(("exact", "n", "f", "s"), 100))
+        pairs = engine.pairs_of(source.with_amounts(amounts), pa.table({"k": ["a", "b"]}))
+        found = engine.summed(pairs, summed).reshape(5, 2) / [[amount.scale] for amount in amounts]
+        engine.forget_pairs(pairs)
+        expected = [[16, 1], [2 * (2.5 - 40 + 7), 800], [2 * 28, -1], [2 * 21 / 4, -0.25], [2 * 28, -1]]
+        assert found.tolist() == [pytest.approx(own, abs=1e-5) for own in expected]  # 1000 is cut off at 8 clips
+        dated = source.with_amounts(amounts_of(None, {"day": 1}))
+        refused(lambda: engine.check(dated), "the column 'day' that is summed must be of numbers")
 
     def test_no_connection(self, server: str, engine: DuckDB) -> None:
         folder = server.partition("host=")[2]

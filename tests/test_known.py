@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -26,6 +27,7 @@ from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.source import Source
 from dpsample.release.terms import Terms
+from dpsample.scheme.certify import certify
 from dpsample.scheme.integer import integer_law
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
@@ -47,6 +49,20 @@ def test_known_keys_are_reported_with_certainty_by_one_law(each: PerKey) -> None
     assert law.cuts[-1] == 1 << law.bits  # all of the integers
     for i in (1, 7, 10**9):
         assert integer_law(added + i, KeepAll(), each, grid).cuts == law.cuts
+
+
+def test_a_tiny_delta_costs_known_keys_nothing() -> None:
+    """Their noise tends to discrete Laplace noise, which has no delta: deviations differ by the grid alone."""
+    deviations = []
+    for delta in ("1e-6", "1e-200"):
+        each = Privacy(1, delta)
+        law = token_law(added_to_known(each), KeepAll(), each, 16)
+        p = law.probabilities / law.reported
+        deviations.append(float(np.sqrt(p @ law.cells**2 - (p @ law.cells) ** 2)) / 16)
+        assert certify(KeepAll(), each).delta <= each.delta
+    laplace = math.sqrt(2 * math.exp(-1)) / -math.expm1(-1)
+    assert deviations[1] <= 1.001 * deviations[0]
+    assert deviations[1] == pytest.approx(laplace, rel=0.03)
 
 
 @pytest.mark.parametrize("each", [PRIVACY, NOISE], ids=str)

@@ -30,7 +30,8 @@ class Privacy:
       ...
     dpsample.errors.InvalidValue: delta must be above 0; found 0; choose a delta well below 1 / (number of \
 elements), such as 1e-8: with delta = 0 a key that is in the data only because of one element may never be \
-reported, so neither may any other key, and a release of keys would be empty
+reported, so neither may any other key, and a release of keys would be empty; known keys alone (only_known) lose \
+nothing with 1e-200
     """
 
     epsilon: Fraction
@@ -51,7 +52,7 @@ reported, so neither may any other key, and a release of keys would be empty
                 "0",
                 "choose a delta well below 1 / (number of elements), such as 1e-8: with delta = 0 a key that is in "
                 "the data only because of one element may never be reported, so neither may any other key, and a "
-                "release of keys would be empty",
+                "release of keys would be empty; known keys alone (only_known) lose nothing with 1e-200",
             )
         if not 0 < delta < 1:
             raise InvalidValue(

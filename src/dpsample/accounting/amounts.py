@@ -20,9 +20,9 @@ MOST_AMOUNTS: Final = 8
 _MOST_ROWS = 10**6
 _CLIPS = Fraction(1, 10**12), Fraction(10**15)
 _FRACTION_BITS = 26  # the clip of a sum is 2**26 units: eight times it is a 32-bit integer
-# by how much what a key has beyond a clip may differ from what it is given, relative to it; chosen on generated data,
-# on which intervals without it were too short where clips took much (docs/theory.md, section 10)
-_APART = 0.5
+# by how much what a key has beyond a clip may differ from what it is given, relative to it; chosen on generated data:
+# with 0.5, intervals were too short where clips took a quarter or more of a sum (docs/theory.md, section 10)
+_APART = 1.25
 _ROW_BITS = 20  # one row counts with up to 2**20 times the clip
 
 
@@ -168,17 +168,20 @@ class Clipped:
     beyond_errors: tuple[float, float] = (0.0, 0.0)
 
     def beyond_keys(self, users: Floats, values: Floats) -> tuple[Floats, Floats]:
-        """Divide what is beyond -clip, and what is beyond clip, among all keys: arrays of 3 x 2 x keys.
+        """Divide what is beyond -clip, and what is beyond clip, among all keys: arrays of 3 x 3 x keys.
 
         Each has what is beyond, its error, which all keys have in common, and that of each key by itself. Which keys it
-        belongs to is not known. So it is divided in two ways: in proportion to users, and to what is beyond the clip of
-        exponential amounts that have the mean of the key's clipped ones. An interval is longer by the larger of both.
+        belongs to is not known. So it is divided in three ways, and an interval is longer by the largest part: in
+        proportion to users; to what is beyond the clip of exponential amounts that have the mean of the key's clipped
+        ones; and to the sums of keys, with a tenth of the clip for each user, since sums of both signs may be near 0.
         """
         users, ends = np.maximum(users, 1.0), []
         for sign, each, error in zip((-1, 1), self.beyond, self.beyond_errors, strict=True):
-            tails = users * exponential_tail(sign * values / users / float(self.amount.clip))
-            ways = np.array([users, tails * (users.sum() / max(float(tails.sum()), 1e-300))])
-            ends.append(np.array([ways * max(each, 0.0), ways * error, ways * (_APART * max(each, 0.0))]))
+            means = sign * values / users / float(self.amount.clip)
+            laws = np.ones(len(users)), exponential_tail(means), np.clip(means, 0.0, 1.0) + 0.1
+            ways = np.array([users * law * (users.sum() / max(float(users @ law), 1e-300)) for law in laws])
+            parts = ways * max(each, 0.0)
+            ends.append(np.array([parts, ways * error, _APART * parts]))
         return ends[0], ends[1]
 
     def to_json(self) -> dict[str, Any]:

@@ -86,12 +86,15 @@ class Database:
         return schema, self._batches(f"SELECT {distinct}{chosen} FROM {self._item}", schema)
 
     def _summed(self, column: pa.Field) -> str:
-        """SQL of a column that is summed."""
+        """SQL of a column that is summed, as a float; NULL where a number is none, which a cast would refuse."""
         declared = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
         plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or declared == "numeric"
         if not self._sqlite and not plain:
             raise amount_refusal(column.name, f"type {column.type}")
-        return f"CAST({quoted_name(column.name)} AS DOUBLE PRECISION)"
+        name = quoted_name(column.name)
+        if declared == "numeric":
+            return f"CASE WHEN abs({name}) < 1e300 THEN CAST(round({name}, 300) AS DOUBLE PRECISION) END"
+        return f"CAST({name} AS DOUBLE PRECISION)"
 
     def _in_part(self, part: Part, schema: pa.Schema) -> str:
         """The condition that a row is in a part. Text is written by its bytes: a server may read escapes in text."""
