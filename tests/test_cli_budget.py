@@ -53,7 +53,7 @@ def test_a_release_that_protects_users(clicks: Path) -> None:
     assert "for each user with up to 3 keys" in run("info", "a.parquet", cwd=clicks).stdout
     verified = run("verify", "a.parquet", cwd=clicks)
     assert "holds for up to 3 keys together" in verified.stdout
-    assert "total: epsilon 0.05, delta 0, by discrete Laplace noise of scale 60" in verified.stdout
+    assert "total: epsilon 0.025, delta 0, by discrete Laplace noise of scale 120" in verified.stdout
     found = json.loads(run("verify", "a.parquet", "--format", "json", cwd=clicks).stdout)
     assert (found["privacy"], found["unit"], found["complete"]) == ({"epsilon": "1", "delta": "1e-12"}, "user", True)
     # once more, as JSON and of a chosen size, and then the budget is spent

@@ -333,6 +333,8 @@ class TestUsers:
         assert engine.check(source) == pa.schema([("k", pa.string())])
         found = self.kept(engine, source, 3)
         assert sum(found.values()) == 4 * 3 + 3
+        beyond = len(KEYS) - 2
+        assert [engine.dropped(source, 2, most) for most in (1, 100)] == [5, 4 + beyond]
         assert all(found.pop(key) in (4, 5) for key in KEYS[:3])
         assert set(found.values()) <= {1}
         assert self.kept(engine, source, 16) == {key: 5 if key in KEYS[:3] else 1 for key in KEYS}
@@ -349,6 +351,8 @@ class TestUsers:
         refuses(lambda: self.kept(engine, make(table, "k", user="u"), 2), rule, found)
         assert self.kept(engine, make(table, "k", user="u", drop_null=True), 2) == {"a": 2}
         assert self.kept(engine, make(table.slice(0, 0), "k", user="u"), 2) == {}
+        refuses(lambda: engine.dropped(make(table, "k", user="u"), 2, 9), rule, found)
+        assert engine.dropped(make(table.slice(0, 0), "k", user="u"), 2, 9) == 0
 
     def test_what_a_user_cannot_be(self, engine: Engine, make: Make) -> None:
         table = pa.table({"k": ["a"], "u": [0.5]})

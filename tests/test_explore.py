@@ -56,8 +56,8 @@ def explorer(private: bool = False, source: Source | None = None) -> Explorer:
 
 
 @contextmanager
-def serving(made: Explorer, notice: str | None = None, idle: float = 60) -> Iterator[Server]:
-    server = Server(made, page(made, "Made up", notice), idle=idle)
+def serving(made: Any, notice: str | None = None, idle: float = 60, document: Any = None) -> Iterator[Server]:
+    server = Server(made, document or page(made, "Made up", notice), idle=idle)
     server.timeout = 0.02
     thread = threading.Thread(target=server.serve)
     with server:

@@ -137,7 +137,7 @@ def test_an_older_answer_never_replaces_a_newer_one(
     wait, reached, answer = threading.Event(), threading.Event(), server.explorer.answer
 
     def slow(part: str, place: Place) -> dict[str, Any]:
-        found = answer(part, place)
+        found: dict[str, Any] = answer(part, place)
         if part == "errors" and place.epsilon == server.explorer.choices.epsilon[5]:
             reached.set()
             wait.wait(60)

@@ -251,9 +251,12 @@ class TestTotals:
         assert (made.unit, made.terms.max_keys, made.privacy) == ("user", 3, privacy)
         assert made.per_key == chosen_per_key(Privacy("0.5", 1e-3), 3)
         assert made.total is not None
-        assert (made.total.epsilon, made.total.sensitivity) == (Fraction(1, 2), Fraction(3))
-        # the noise has scale 6: odds of a false alarm 2 exp(-25) = 3e-11
-        assert abs(float(made.total.value) - sum(min(3, len(keys)) for keys in pairs(clicks).values())) <= 150
+        assert made.terms.dropped is not None
+        assert (made.total.epsilon, made.total.sensitivity) == (Fraction(1, 4), Fraction(3))
+        # the noise has scales 12 and 108: odds of a false alarm 2 exp(-25) = 3e-11 each
+        sizes = [len(keys) for keys in pairs(clicks).values()]
+        assert abs(float(made.total.value) - sum(min(3, n) for n in sizes)) <= 25 * 12
+        assert abs(float(made.terms.dropped.value) - sum(min(max(n - 3, 0), 27) for n in sizes)) <= 25 * 108
 
     @pytest.mark.parametrize(
         ("size", "users"),

@@ -21,12 +21,14 @@ from conftest import decimals
 from dpsample import KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, SampleSize, Source
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.composition import per_key
+from dpsample.accounting.dropped import Kept
 from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.accounting.proof import prove, prove_release
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.request import Request
 from dpsample.private.run import release_to_file
+from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
 from support import refused
@@ -242,10 +244,56 @@ def test_a_users_total_has_noise_for_all_keys() -> None:
     table = pa.table({"u": np.arange(10_000), "k": np.arange(10_000) % 7})
     made = dpsample.release(table, "k", privacy=PRIVACY, total="0.2", user="u", max_keys_per_user=30)
     assert made.total is not None
-    assert made.total.scale == 150
-    assert abs(int(made.total.value) - 10_000) < 150 * 30
+    assert made.total.scale == 300  # half of the share is for dropped keys
+    assert abs(int(made.total.value) - 10_000) < 300 * 30
     low, high = made.total.interval(0.9)
     assert low < made.total.value < high
+
+
+def test_what_users_dropped_is_measured() -> None:
+    """Users of 1, 3, 8 and 100 keys, with a bound of 2: they drop 0, 1, 6 and 98, of which 18 count.
+
+    All noise is below 30 scales, odds exp(-30) = 1e-13. The intervals at 1 - 1e-9 hold the truth.
+    """
+    sizes = np.tile([1, 3, 8, 100], 2000)
+    table = pa.table({"u": np.repeat(np.arange(8000), sizes), "k": np.concatenate([np.arange(n) for n in sizes])})
+    source = Source(table, "k", user="u")
+    made = dpsample.release(source, privacy=Privacy(1, 1e-6), total=True, max_keys_per_user=2, keys_only=True)
+    kept, dropped = 2000 * 7, 2000 * (1 + 6 + 18)
+    assert made.terms.dropped is not None
+    assert (made.terms.dropped.sensitivity, made.terms.dropped.scale) == (Fraction(18), Fraction(720))
+    assert abs(int(made.terms.dropped.value) - dropped) < 30 * 720
+    assert made.kept is not None
+    assert made.kept.most == 20
+    for estimate, truth in ((made.kept.in_all, kept + dropped), (made.kept.share, kept / (kept + dropped))):
+        assert estimate(1 - 1e-9).low <= truth <= estimate(1 - 1e-9).high
+        assert estimate(0.5).low <= estimate().value <= estimate(0.5).high
+    assert prove_release(made.terms).complete
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (-5, 3), (4, -9), (0, 10)], ids=str)
+def test_noise_may_leave_nothing(sizes: tuple[int, int]) -> None:
+    kept = Kept(*(Total(n, Fraction(1), Fraction(1)) for n in sizes))
+    for answer in (kept.share(), kept.in_all()):
+        assert 0 <= answer.low <= answer.value <= answer.high
+    assert kept.share().high <= 1
+
+
+def test_answers_say_what_users_kept() -> None:
+    users: dict[str, Any] = {"unit": "user", "max_keys": 2, "per_key": per_key(Privacy(Fraction(19, 20), 1e-10), 2)}
+    totals: dict[str, Any] = {
+        "total": Total(41, Fraction(1, 40), Fraction(2)),
+        "dropped": Total(59, Fraction(1, 40), Fraction(18)),
+    }
+    made = Release(pa.table({"k": ["a"], "token": [30.0]}), Terms(PRIVACY, KeepAll(), ("k",), **users, **totals))
+    plain = "numbers are of the keys that users kept, up to 2 each: where users have more keys, they are too low"
+    assert "users kept about 41 % of their keys" in made.sum().notes[-1]
+    assert "this corrects sums over all keys, not single keys" in made.sum().notes[-1]
+    assert "users kept about 41 %" in repr(made)
+    for answer in (made["a"], made.sum("k = 'a'"), made.sum(by="k"), made.mean(), made.top(1), made.quantiles([0.5])):
+        assert answer.notes[-1] == plain
+    element = Release(made.table.select(["k", "token"]), Terms(PRIVACY, KeepAll(), ("k",)))
+    assert not any("kept" in note for note in element.sum().notes)
 
 
 @given(decimals("0.001", "2"), st.integers(1, 100), st.sampled_from([0.5, 0.9, 0.95, 0.999]))
@@ -306,7 +354,8 @@ def test_a_file_keeps_it_all(form: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"user": "u", "max_keys_per_user": 4, "size": 10_000, "total": True}
     release_to_file(path, table, "k", privacy=PRIVACY, **options)
     read = dpsample.read_release(path)
-    assert read.metadata["version"] == 5
+    assert read.metadata["version"] == 6
+    assert read.kept is not None
     assert (read.unit, read.terms.max_keys) == ("user", 4)
     assert Terms.from_json(json.loads(json.dumps(read.metadata))) == read.terms
     assert read.total is not None
@@ -335,6 +384,7 @@ def test_terms_that_do_not_add_up_are_refused() -> None:
         {"per_key": {"epsilon": "1.1", "delta": "1e-10"}},
         {"unit": "element", "max_keys_per_user": None, "total": total},
         {"total": {**total, "epsilon": "0"}},
+        {"dropped": total},
         {"size": {"wanted": 10}},
         {"total": 5},
     ):
@@ -351,6 +401,12 @@ def test_a_proof_finds_what_is_not_private() -> None:
     each = per_key(Privacy(Fraction(19, 20), 1e-10), 3)
     with pytest.raises(PrivacyViolation, match="noise of a total must cover"):
         prove_release(dataclasses.replace(good, per_key=each, total=total))
+    both: dict[str, Any] = {
+        "total": Total(5, Fraction(1, 40), Fraction(3)),
+        "dropped": Total(5, Fraction(1, 40), Fraction(26)),
+    }
+    with pytest.raises(PrivacyViolation, match="less for the dropped keys"):
+        prove_release(dataclasses.replace(good, per_key=each, **both))
     sized = RealizedSize(10, Total(5, Fraction(1, 20), Fraction(3)))
     with pytest.raises(PrivacyViolation, match="noise of a total must cover"):
         prove_release(dataclasses.replace(good, per_key=each, size=sized, sampling=Ppswor(1, 2, cap=10)))
@@ -364,7 +420,8 @@ def test_the_page_says_all() -> None:
         "each user (all rows of one user identifier), who counts in up to 50 keys",
         "keys: epsilon 0.9, delta 1e-06",
         "sample size: epsilon 0.05",
-        "total: epsilon 0.05",
+        "total: epsilon 0.025",
+        "dropped keys: epsilon 0.025",
         "add up to what was spent, exactly",
         "every frequency is covered",
         "holds for up to 50 keys together",

@@ -11,6 +11,7 @@ losses        privacy loss distributions, which convolve: what mechanisms cost e
 renyi         privacy as a curve of Rényi divergences, which add up
 stages        the different mechanisms of one release, and what they cost together
 totals        private totals, and samples of a chosen size, which a share of epsilon buys
+dropped       how many keys users have beyond their contribution bound, measured privately
 budget        what a release's privacy is spent on
 filters       the budget of a Rényi ledger at each order, and what stays within it
 known         a public list of keys, each of which is reported

@@ -1,6 +1,6 @@
 """Budget: what the privacy of a release is spent on.
 
-    epsilon = keys + sample size + total        delta = keys
+    epsilon = keys + sample size + totals        delta = keys
 
 The parts are drawn independently and add up exactly (basic composition). If users are protected, the part of the keys
 is what the up to k keys of one user have together; `many_keys` gives the part of each. A budget that is stated as zCDP
@@ -35,7 +35,7 @@ class Budget:
     privacy: Privacy
     max_keys: int | None = None  # the contribution bound; None if elements are protected
     size: Fraction = Fraction(0)  # share of epsilon for the sample size
-    total: Fraction = Fraction(0)  # share of epsilon for the total
+    total: Fraction = Fraction(0)  # share of epsilon for totals: of elements, or of keys that users kept and dropped
     all_keys: bool = True  # whether keys are not sampled
     keys_only: bool = False  # whether they have no tokens
 
@@ -62,7 +62,15 @@ class Budget:
     @property
     def keys(self) -> Privacy:
         """The privacy of all keys of one user together, or of the key of one element."""
-        return self.privacy.less(self.spent_on(share) for share in (self.size, self.total) if share)
+        return self.privacy.less(self.spent_on(share) for share in self.shares.values())
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """The shares of epsilon for sizes and totals, by what they buy; dropped keys have half of the total's."""
+        total = {"total": self.total}
+        if self.max_keys is not None:
+            total = {"total": self.total / 2, "dropped keys": self.total / 2}
+        return {what: share for what, share in {"sample size": self.size, **total}.items() if share}
 
     def spent_on(self, share: Fraction) -> Fraction:
         """Return the epsilon of the noise that this share of the privacy buys."""
@@ -78,7 +86,7 @@ class Budget:
         """Upper bounds of the Rényi divergences of the whole release, which a Rényi ledger adds up."""
         if self.privacy.definition is not None:
             return RenyiCurve.of_privacy(self.privacy)
-        totals = (RenyiCurve.of_epsilon(self.spent_on(share)) for share in (self.size, self.total) if share)
+        totals = (RenyiCurve.of_epsilon(self.spent_on(share)) for share in self.shares.values())
         return sum(totals, curve_of_keys(self.per_key, self.changes, self.keys))
 
     @property

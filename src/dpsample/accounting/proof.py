@@ -13,6 +13,7 @@ from typing import Any
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import Counts, Discovery, UsersCertificate, certify_users
+from dpsample.accounting.dropped import TIMES
 from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
 from dpsample.accounting.renyi import RenyiCurve
@@ -163,8 +164,7 @@ def _in_words(certificate: str) -> str:
 
 def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) -> Proof:
     """Prove a plan; `sampling` is None if tau is to follow from a sample size."""
-    shares = (("sample size", budget.size), ("total", budget.total))
-    totals: Totals = tuple((what, budget.spent_on(share), None) for what, share in shares if share)
+    totals: Totals = tuple((what, budget.spent_on(share), None) for what, share in budget.shares.items())
     return _proved(budget.privacy, budget.max_keys, budget.keys, budget.per_key, totals, sampling, grid)
 
 
@@ -179,6 +179,8 @@ def prove_release(terms: Terms) -> Proof:
         parts.append(("sample size", terms.size.weights, size.sensitivity))
     if terms.total is not None:
         parts.append(("total", terms.total, Fraction(1)))
+    if terms.dropped is not None:
+        parts.append(("dropped keys", terms.dropped, Fraction(TIMES)))
     for what, part, changed in parts:
         look = terms.discovery and terms.discovery.look
         if part.sensitivity < changed * (terms.max_keys or (look.most if look else 1)):

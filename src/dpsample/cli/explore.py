@@ -38,7 +38,8 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.option(
     "--max-keys-per-user",
     multiple=True,
-    help="With --user: the positions of its slider. The data are counted once for each of them.",
+    help="With --user: the positions of its slider. The data are counted once for each of them. Without it, keys are "
+    "discovered and counted, at a few epsilons that are computed while the page is open.",
 )
 @click.option("--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects.")
 @click.option(
@@ -63,6 +64,7 @@ def explore(**arguments: Any) -> None:
       dpsample explore
       dpsample explore --zipf 1.2 --keys 1000000 --epsilon 0.5
       dpsample explore events.parquet --key query --delta 1e-8
+      dpsample explore clicks.parquet -k page --user user_id
       dpsample explore clicks.parquet -k page --user user_id --max-keys-per-user 5,20,50
     """
     if not (arguments["source"] or arguments["zipf"] is not None or arguments["histogram"] or arguments["release"]):
@@ -72,37 +74,37 @@ def explore(**arguments: Any) -> None:
     arguments["delta"] = arguments["delta"] or next(iter(release_delta(arguments)), None)
     idle = _seconds(arguments["idle"])
     from dpsample.planning.explore import Server
-    from dpsample.planning.explore.page import page
-    from dpsample.planning.text import origin
 
-    explorer, notice = _explorer(arguments), notice_of(arguments)
-    described = origin(explorer.source, arguments["histogram"], arguments["zipf"], arguments["release"])
-    server = Server(explorer, page(explorer, described, notice), arguments["port"], idle)
-    explorer.prepare()
-    for line in [
-        *([notice] if notice else []),
-        f"Open {server.address}",
-        f"Only this machine can open it. It stops with Ctrl-C, or after {arguments['idle']} without a request.",
-    ]:
-        click.echo(line)
-    try:
-        with explorer.ahead(), server, _opened(server.address, arguments["browser"]):
-            server.serve()
-        click.echo(f"Stopped after {arguments['idle']} without a request.")
-    except KeyboardInterrupt:
-        click.echo("Stopped.")
+    _check_sampling(arguments)
+    notice, unbounded = notice_of(arguments), arguments["user"] and not arguments["max_keys_per_user"]
+    with (_users_explorer if unbounded else _explorer)(arguments, notice) as (explorer, page):
+        server = Server(explorer, page, arguments["port"], idle)
+        for line in [
+            *([notice] if notice else []),
+            f"Open {server.address}",
+            f"Only this machine can open it. It stops with Ctrl-C, or after {arguments['idle']} without a request.",
+        ]:
+            click.echo(line)
+        try:
+            with explorer.ahead(), server, _opened(server.address, arguments["browser"]):
+                server.serve()
+            click.echo(f"Stopped after {arguments['idle']} without a request.")
+        except KeyboardInterrupt:
+            click.echo("Stopped.")
 
 
-def _explorer(arguments: dict[str, Any]) -> Any:
-    """Check the options, count the frequencies, and return what answers the page."""
+@contextmanager
+def _explorer(arguments: dict[str, Any], notice: str | None) -> Iterator[tuple[Any, Any]]:
+    """Check the options, count the frequencies, and return what answers the page, and the page."""
     from dpsample.planning.explore import Choices, Explorer
     from dpsample.planning.explore.choices import USERS
+    from dpsample.planning.explore.page import page
     from dpsample.planning.forecast import check_selection
     from dpsample.planning.frequencies import Frequencies
     from dpsample.planning.goals import ANY_DELTA, default_delta
+    from dpsample.planning.text import origin
     from dpsample.presentation.charts import converter
 
-    _check_sampling(arguments)
     converter()
     check_selection(arguments["share"])
     source = options.source_of(arguments) if arguments["source"] else None
@@ -121,7 +123,43 @@ def _explorer(arguments: dict[str, Any]) -> Any:
         by_bound = frequencies_of(arguments, progress, bounds)
     first = by_bound[bounds[0]]
     delta = arguments["delta"] or default_delta(first.base)
-    return Explorer(by_bound, choices(first, delta=delta), arguments["share"], source)
+    explorer = Explorer(by_bound, choices(first, delta=delta), arguments["share"], source)
+    explorer.prepare()
+    described = origin(source, arguments["histogram"], arguments["zipf"], arguments["release"])
+    yield explorer, page(explorer, described, notice)
+
+
+@contextmanager
+def _users_explorer(arguments: dict[str, Any], notice: str | None) -> Iterator[tuple[Any, Any]]:
+    """The same for users without a contribution bound, whose data are read while the page is open."""
+    from dpsample.planning.explore import UsersExplorer
+    from dpsample.planning.explore.users import EPSILONS
+    from dpsample.planning.explore.users_page import users_page
+    from dpsample.planning.goals import ANY_DELTA, default_delta
+    from dpsample.planning.setting import Setting
+    from dpsample.planning.text import origin
+    from dpsample.presentation.charts import converter
+    from dpsample.privacy import Privacy
+    from dpsample.private.count import CountedUsers
+
+    if arguments["scheme"] != "all":
+        raise click.UsageError(
+            "a sample of users' keys needs a contribution bound; found none; add --max-keys-per-user, or omit --scheme"
+        )
+    converter()
+    source = options.source_of(arguments)
+
+    def setting(delta: Any, epsilon: Any) -> Setting:
+        return Setting(Privacy(epsilon, delta), discover="ask")
+
+    for epsilon in (arguments["epsilon"], *EPSILONS):  # refuses bad ones before anything is read
+        setting(arguments["delta"] or ANY_DELTA, epsilon)
+    with options.engine_of(arguments) as engine:
+        with progress_bar() as progress:
+            numbers = CountedUsers(source, engine, progress)
+            delta = arguments["delta"] or default_delta(numbers.users)
+        explorer = UsersExplorer(numbers, partial(setting, delta), arguments["epsilon"], source)
+        yield explorer, users_page(explorer, origin(source, None, None), str(notice))
 
 
 def _check_stated(arguments: dict[str, Any]) -> None:

@@ -49,6 +49,8 @@ class UserNumbers(Protocol):
     of keys that each user keeps.
     """
 
+    progress: Any  # is called as work goes on, with its stage, and what is done of what
+
     @property
     def users(self) -> Frequencies:
         """How many keys have each true number of users."""
@@ -77,6 +79,7 @@ class Way:
     threshold: int | None  # users who give a key, from which on it is reported with probability 1/2 or more
     chosen: bool = False  # by `discover="ask"`
     errors: tuple[float | None, ...] = (None,) * len(SIZES)
+    error: float | None = None  # the median of the counts of all keys that are found, relative to them
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,7 +147,8 @@ def _ways(numbers: UserNumbers, budget: UserBudget, counted: bool, sampling: Sam
         way = Way(method, counted, keys_each, keys, threshold, chosen == (method, keys_each))
         if counted and threshold is not None:
             values, errors = numbers.count_errors(method, number, threshold, budget)
-            way = replace(way, errors=tuple(_relative_error(values, errors, size) for size in SIZES))
+            median = float(np.median(errors / values)) if len(values) else None
+            way = replace(way, errors=tuple(_relative_error(values, errors, size) for size in SIZES), error=median)
         yield way
 
 

@@ -26,6 +26,18 @@ AT_MOST = "any method, at most"
 CHOSEN = "*"
 COLUMNS = ("method", "keys", "of keys", POSSIBLE, "threshold", *(f"{size:,} users +-" for size in SIZES))
 
+MEANINGS = {
+    "one key each": "keys are found by one key of each user; a key that is full leaves users to their others",
+    "up to k keys each": "keys are found by up to k keys of each user, chosen at random",
+    "keys only": "nothing is spent on counts: --keys-only",
+    "counted": "the users of each key that was found are counted, at the default share of the privacy",
+    CHOSEN: "what --discover ask, the default, chooses if its look has no noise",
+    "keys": "the expected number of reported keys; of keys: the same as a share of all keys",
+    POSSIBLE: POSSIBLE_WORDS,
+    "threshold": "users who give a key, from which on it is reported with probability 1/2 or more",
+    "users +-": "the error of the count of a key with about so many users, relative to it; -: no such key",
+}
+
 
 @dataclass(frozen=True)
 class UsersPlan:
@@ -56,7 +68,7 @@ class UsersPlan:
     def _tables(self) -> Iterator[str]:
         """One table for all settings that differ in epsilon only; columns are equally wide in all tables."""
         tables = {
-            title: [("epsilon", *COLUMNS), *chain(*map(_rows, group))]
+            title: [("epsilon", *COLUMNS), *chain(*map(way_rows, group))]
             for title, group in groupby(self.forecasts, _title)
         }
         widths = [max(map(len, column)) for column in zip(*chain(*tables.values()), strict=True)]
@@ -66,18 +78,7 @@ class UsersPlan:
             yield ""
 
     def _legend(self) -> Iterator[str]:
-        meanings = {
-            "one key each": "keys are found by one key of each user; a key that is full leaves users to their others",
-            "up to k keys each": "keys are found by up to k keys of each user, chosen at random",
-            "keys only": "nothing is spent on counts: --keys-only",
-            "counted": "the users of each key that was found are counted, at the default share of the privacy",
-            CHOSEN: "what --discover ask, the default, chooses if its look has no noise",
-            "keys": "the expected number of reported keys; of keys: the same as a share of all keys",
-            POSSIBLE: POSSIBLE_WORDS,
-            "threshold": "users who give a key, from which on it is reported with probability 1/2 or more",
-            "users +-": "the error of the count of a key with about so many users, relative to it; -: no such key",
-        }
-        yield from (f"{name:<20}  {words}" for name, words in meanings.items())
+        yield from (f"{name:<20}  {words}" for name, words in MEANINGS.items())
         if self.default_delta:
             yield "delta was chosen by the number of users' keys: a power of ten, at most a tenth of 1 / that number."
         yield from next_rule(self.forecasts)
@@ -94,7 +95,8 @@ def _title(forecast: UsersForecast) -> str:
     )
 
 
-def _rows(forecast: UsersForecast) -> Iterator[tuple[str, ...]]:
+def way_rows(forecast: UsersForecast) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of one epsilon: the most that any method could report, and each way to find keys."""
     most, total = forecast.possible, forecast.users.total
     shown = (AT_MOST, number(most), percent(most / total), percent(1.0), "", *("" for _ in SIZES))
     yield (text(forecast.setting.privacy.epsilon), *shown)
@@ -102,9 +104,12 @@ def _rows(forecast: UsersForecast) -> Iterator[tuple[str, ...]]:
         shares = percent(way.keys / total), percent(way.keys / most)
         threshold = "never" if way.threshold is None else f"{way.threshold:,}"
         errors = (percent(error) if way.counted else "" for error in way.errors)
-        yield ("", _name(way), number(way.keys), *shares, threshold, *errors)
+        yield ("", way_name(way), number(way.keys), *shares, threshold, *errors)
 
 
-def _name(way: Way) -> str:
-    how = "one key each" if way.method == "one-key" else f"up to {way.keys_each:,} keys each"
+def way_name(way: Way, short: bool = False) -> str:
+    """Name a way to find keys; in short, without what depends on epsilon."""
+    how = "one key each" if way.method == "one-key" else f"up to {'k' if short else f'{way.keys_each:,}'} keys each"
+    if short:
+        return f"{'counted' if way.counted else 'keys only'}, {how}"
     return f"{'counted' if way.counted else 'keys only'}, {how}{f' {CHOSEN}' if way.chosen else ''}"

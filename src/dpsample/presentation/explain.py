@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsample.accounting.amounts import LOOKED_AT, Clipped
 from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.dropped import Kept
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text
@@ -113,14 +114,20 @@ def amount_limits(clipped: Clipped) -> str:
     return f"{', '.join(found)}, {longer}; {name} beyond {text(LOOKED_AT * clip)} were not looked at"
 
 
-def explain_kept(max_keys: int) -> str:
-    """State what numbers are about if users kept some of their keys.
+def explain_kept(max_keys: int, kept: Kept | None = None) -> str:
+    """State what numbers are about if users kept some of their keys, and how much that is, if it was measured.
 
     >>> print(explain_kept(50))
     numbers are of the keys that users kept, up to 50 each: where users have more keys, they are too low
+    >>> print(explain_kept(2, Kept(Total(4100, Fraction(1), Fraction(2)), Total(5900, Fraction(1), Fraction(18)))))
+    numbers are of the keys that users kept, up to 2 each: users kept about 41 % of their keys (95 %: 40.7 to 41.3 %),
+    of about 10,000 in all (95 %: 9,927 to 10,073), where each user counts with up to 20; this corrects sums over all
+    keys, not single keys, which may have lost more or less
     """
-    kept = f"numbers are of the keys that users kept, up to {max_keys:,} each"
-    return f"{kept}: where users have more keys, they are too low"
+    words = f"numbers are of the keys that users kept, up to {max_keys:,} each"
+    if kept is None:
+        return f"{words}: where users have more keys, they are too low"
+    return f"{words}: {kept}; this corrects sums over all keys, not single keys, which may have lost more or less"
 
 
 def explain_protected(max_keys: int | None = None, unit: str | None = None) -> str:

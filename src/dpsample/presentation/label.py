@@ -86,6 +86,7 @@ def _parameters(terms: "Terms") -> list[str]:
         "a look at how many keys users have": terms.discovery and terms.discovery.look,
         "the sample size": terms.size and terms.size.weights,
         "the total": terms.total,
+        "the total of dropped keys": terms.dropped,
     }
     spent = [f"of it, {name} cost epsilon {text(part.epsilon)}" for name, part in parts.items() if part]
     own = [f"each key has {explain_per_key(terms.per_key)}"] if terms.max_keys is not None else []
@@ -97,7 +98,7 @@ def _utility(terms: "Terms") -> list[str]:
     if terms.counts is not None:
         lines += [explain_counts(terms.counts), *map(explain_amount, terms.counts.amounts)]
     elif terms.max_keys is not None and not terms.keys_only:
-        lines.append(explain_kept(terms.max_keys))
+        lines.append(explain_kept(terms.max_keys, terms.kept))
     if terms.total is not None:
         lines.append(f"the data have a total of about {explain_total(terms.total)}")
     return lines

@@ -96,7 +96,7 @@ class CountedUsers:
         if source.user is None:
             raise InvalidValue("users are planned where rows say whose they are", "no user column", "name it: --user")
         engine.check(source)
-        self._source, self._engine, self._progress = source, engine, progress
+        self._source, self._engine, self.progress = source, engine, progress
         self._coins = engine.new_coins()
         self._assigned: dict[int, Assigned] = {}  # by the number of users at which a key is full
         self._bounded: dict[int, Source] = {}  # by the number of keys that each user keeps
@@ -110,7 +110,7 @@ class CountedUsers:
         """How many keys have each number of users, of all of their keys."""
         every = self._engine.bounded(self._source, _NO_BOUND, self._coins, rereads=False)
         try:
-            return _frequencies(self._engine, every, self._progress)
+            return _frequencies(self._engine, every, self.progress)
         finally:
             self._engine.forget(every)
 
@@ -122,7 +122,7 @@ class CountedUsers:
         """Return how many keys are given each number of users: see `planning.users.UserNumbers`."""
         if (method, number) not in self._counted:
             source = self._source_of(method, number)
-            self._counted[method, number] = _frequencies(self._engine, source, self._progress)
+            self._counted[method, number] = _frequencies(self._engine, source, self.progress)
         return self._counted[method, number]
 
     def count_errors(self, method: Method, number: int, least: int, budget: UserBudget) -> tuple[Floats, Floats]:

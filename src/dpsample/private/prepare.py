@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import Discovery, Look, Method, UserBudget, capacity_cap, choose_method
+from dpsample.accounting.dropped import TIMES, most_dropped
 from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
@@ -78,11 +79,12 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     only = request.known is not None and request.known.only
     if known is not None and only and (setting.max_keys_per_user is not None or budget.total):
         source = engine.restricted(source, known, outside=False)
+    shares, unbounded = budget.shares, source
     if setting.max_keys_per_user is not None:
         again = rereads(request) or request.strategy == "two-pass"
         source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=again)
     count_elements = cache(lambda: engine.total(source))  # two totals of elements need one count
-    counted, sampling, realized, total = None, setting.sampling, None, None
+    counted, sampling, realized, total, dropped = None, setting.sampling, None, None, None
     if size is not None:
         if size.by_frequency:
             weights = count_elements()
@@ -90,9 +92,13 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
             counted, weights = engine.weighed(source, size.total, progress or no_progress)
         noisy_weights = noisy_total(weights, budget, size.share, coins.fresh(), size.sensitivity, size.unit)
         sampling, realized = size.sampling(noisy_weights), RealizedSize(size.size, noisy_weights)
-    if budget.total:
-        total = noisy_total(count_elements(), budget, budget.total, coins.fresh())
+    if "total" in shares:
+        total = noisy_total(count_elements(), budget, shares["total"], coins.fresh())
+    if "dropped keys" in shares:
+        beyond = engine.dropped(unbounded, budget.changes, most_dropped(budget.changes))
+        dropped = noisy_total(beyond, budget, shares["dropped keys"], coins.fresh(), Fraction(TIMES))
     terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total, request.part)
+    terms = replace(terms, dropped=dropped)
     if known is not None:
         terms = replace(terms, known=Known(known.num_rows, only, added_to_known(terms.per_key)))
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)

@@ -20,7 +20,7 @@ from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.exact import check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
-from dpsample.questions.sums import least_of_keys, needs_tokens
+from dpsample.questions.sums import kept_notes, least_of_keys, needs_tokens
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Sampling
@@ -51,7 +51,7 @@ def quantiles(
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
     terms = release.sampling, release.per_key, release.grid
     estimates = estimate_quantiles(tally, *terms, p, least, level, detectable)
-    notes = (estimates.note(least) if detectable else HIDDEN,)
+    notes = (estimates.note(least) if detectable else HIDDEN, *kept_notes(release))
     error = (estimates.high - estimates.low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
     columns = {
         "value": estimates.values,

@@ -23,7 +23,7 @@ from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.questions.sums import needs_tokens
+from dpsample.questions.sums import kept_notes, needs_tokens
 from dpsample.questions.unreported import rank_unreported, unreported_law
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
@@ -245,7 +245,7 @@ class _SelectedKeys:
         names = ("value", "standard_error", "low", "high", "probability")
         numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
         keys = self.release.table.select(list(self.release.keys)).take(pa.array(rows))
-        return Estimates(keys, pa.table(numbers), level, self.detection_threshold, (note,))
+        return Estimates(keys, pa.table(numbers), level, self.detection_threshold, (note, *kept_notes(self.release)))
 
     def competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""

@@ -29,6 +29,7 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
 from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
+from dpsample.presentation.explain import explain_kept
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Selection, Weight, Where
 from dpsample.scheme.likelihood import likely_frequencies
@@ -69,7 +70,7 @@ def total(
         return estimates(tallies, *_scheme(release), measure, estimator, level, least)
 
     shares = weight is None and measure == Measure.of("frequency")
-    answers = _answers(selection, by, level, answered)
+    answers = _answers(selection, by, level, answered, everything=shares and where is None and not by)
     if by or not shares or release.total is None or release.total.value <= 0:
         return answers
     answer = replace(answers, share=answers.value / float(release.total.value))
@@ -175,9 +176,24 @@ def needs_tokens(what: str) -> InvalidValue:
     return InvalidValue(f"{what} needs tokens", "a release of keys only", "ask count_keys, or release with tokens")
 
 
-def _answers(selection: Selection, by: By, level: float, answered: Callable[[list[Tally]], list[Estimate]]) -> Any:
+def kept_notes(release: "Release", everything: bool = False) -> tuple[str, ...]:
+    """Return the note that numbers are of keys that users kept; for a sum over everything, with how much that is."""
+    terms = release.terms
+    if terms.max_keys is None or terms.keys_only:
+        return ()
+    return (explain_kept(terms.max_keys, terms.kept if everything else None),)
+
+
+def _answers(
+    selection: Selection,
+    by: By,
+    level: float,
+    answered: Callable[[list[Tally]], list[Estimate]],
+    everything: bool = False,
+) -> Any:
     groups, tallies = selection.tallies()
-    answers = answered(tallies) if tallies else []
+    kept = kept_notes(selection.release, everything)
+    answers = [replace(answer, notes=(*answer.notes, *kept)) for answer in (answered(tallies) if tallies else [])]
     return grouped(selection.release, groups, answers, level) if by else answers[0]
 
 

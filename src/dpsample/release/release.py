@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dpsample.accounting.dropped import Kept
 from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
@@ -92,6 +93,11 @@ class Release(Answers):
         Without a contribution bound it has each user with up to so many keys as its `sensitivity`.
         """
         return self._terms.total
+
+    @property
+    def kept(self) -> Kept | None:
+        """How much of their keys users kept, if the release has a contribution bound and a total."""
+        return self._terms.kept
 
     @property
     def sampling(self) -> Sampling:
@@ -267,7 +273,7 @@ class Release(Answers):
         if terms.grid is not None:
             lines.append(f"tokens    in steps of 1/{self.grid}")
         if terms.max_keys is not None and not self.keys_only:
-            lines.append("numbers   of the keys that users kept: too low where users have more keys")
+            lines.append(f"numbers   of the keys that users kept: {terms.kept or 'too low where users have more keys'}")
         if terms.counts is not None:
             lines.append(f"counts    {explain_counts(terms.counts)}")
             lines += [f"sums      {explain_amount(clipped)}" for clipped in terms.counts.amounts]

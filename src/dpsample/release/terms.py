@@ -8,6 +8,7 @@ from dpsample.accounting.amounts import Amount
 from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.dropped import Kept
 from dpsample.accounting.gaussian import delta_within
 from dpsample.accounting.known import Known
 from dpsample.accounting.parts import Part, protected_unit
@@ -23,7 +24,7 @@ from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import check_grid
 
-VERSION: Final = 5  # the newest version of release files; a file states the oldest one that has all it needs
+VERSION: Final = 6  # the newest version of release files; a file states the oldest one that has all it needs
 TOKEN_COLUMNS: Final = ("estimate", "low", "high", "token")  # all but the last follow from it
 COUNT_COLUMNS: Final = ("estimate", "low", "high", "measured", "standard_error")  # of counted users
 
@@ -64,6 +65,7 @@ class Terms:
     per_key: PerKey = None  # type: ignore[assignment] # by default, all of `privacy`
     size: RealizedSize | None = None
     total: Total | None = None
+    dropped: Total | None = None  # keys of users beyond their contribution bound
     ledger: str | None = None
     part: Part | None = None
     discovery: Discovery | None = None
@@ -114,6 +116,12 @@ class Terms:
             object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
         if self.total is not None and self.total.unit != 1:
             raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
+        if self.dropped is not None and (self.max_keys is None or self.total is None or self.dropped.unit != 1):
+            raise InvalidValue(
+                "a total of dropped keys is a whole number beside that of the keys that users kept",
+                "other terms",
+                "get the release again from where it was written",
+            )
         if self.discovery is not None:
             self._check_discovery()
             return
@@ -149,8 +157,13 @@ class Terms:
     @property
     def keys_privacy(self) -> Privacy:
         """The privacy of all keys of one user together, or of the key of one element: what totals and a look left."""
-        parts = (self.size and self.size.weights, self.total, self.discovery and self.discovery.look)
+        parts = (self.size and self.size.weights, self.total, self.dropped, self.discovery and self.discovery.look)
         return self.privacy.less(part.epsilon for part in parts if part)
+
+    @property
+    def kept(self) -> Kept | None:
+        """How much of their keys users kept, if that was measured."""
+        return None if self.total is None or self.dropped is None else Kept(self.total, self.dropped)
 
     @property
     def detection_threshold(self) -> int | None:
@@ -188,6 +201,8 @@ class Terms:
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
+        if self.dropped is not None:
+            return 6
         own = isinstance(self.sampling, RegisteredSampling)
         if self.grid is not None or self.amounts or self.sampling.least > 1 or self.known is not None or own:
             return 5
@@ -204,6 +219,7 @@ class Terms:
             "per_key": None if self.per_key == self.privacy else self.per_key.to_json(),
             "size": self.size and self.size.to_json(),
             "total": self.total and self.total.to_json(),
+            "dropped": self.dropped and self.dropped.to_json(),
             "ledger": self.ledger,
             "part": self.part and self.part.to_json(),
             "discovery": self.discovery and self.discovery.to_json(),
@@ -242,6 +258,7 @@ class Terms:
                 per_key=per_key_from_json(form.get("per_key", form["privacy"])),
                 size=RealizedSize.from_json(form["size"]) if "size" in form else None,
                 total=Total.from_json(form["total"]) if "total" in form else None,
+                dropped=Total.from_json(form["dropped"]) if "dropped" in form else None,
                 ledger=form.get("ledger"),
                 part=Part.from_json(form["part"]) if "part" in form else None,
                 discovery=Discovery.from_json(form["discovery"]) if "discovery" in form else None,

@@ -175,18 +175,4 @@ for (const slider of sliders) {
 addEventListener("hashchange", restore);
 document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
 
-for (const button of document.querySelectorAll("[data-copies]")) {
-  const text = at(button.dataset.copies), status = button.nextElementSibling;
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text.textContent);
-      status.textContent = "Copied.";
-    } catch {
-      getSelection().selectAllChildren(text);
-      status.textContent = "Selected: copy it with Ctrl-C.";
-    }
-    setTimeout(() => { status.textContent = ""; }, 3000);
-  });
-}
-
 restore();

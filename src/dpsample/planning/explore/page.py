@@ -1,8 +1,9 @@
 """The explorer's page: its sliders, and empty places for the numbers, which come from the server."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 from dpsample import __version__
 from dpsample.comparison.reporting_curve import PWS
@@ -23,7 +24,23 @@ _FACTS = {
 
 def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document:
     """Return the page; `origin` says where the frequencies come from, `notice` how private that is."""
-    share = explorer.share
+    share, choices = explorer.share, explorer.choices
+    sections = [
+        tag("section", tag("h2", "Setting"), _controls(choices), _words(), id="setting"),
+        tag("section", tag("h2", "What is to be expected"), _numbers(share), id="numbers"),
+        tag("section", tag("h2", "How likely a key is to be reported"), _curve(), id="curve"),
+        tag("section", tag("h2", "Next to other methods"), _methods(share), id="others"),
+        tag("section", tag("h2", "Make this release"), _release(explorer), id="release"),
+    ]
+    data = {"start": choices.start.texts(), "labels": choices.labels(), "parts": PARTS}
+    described = join([f"{origin}: ", tag("span", id="say-data"), "."])
+    return framed(described, notice, sections, {"choices": data}, "explore.js")
+
+
+def framed(
+    described: object, notice: str | None, sections: Sequence[Markup], data: Mapping[str, Any], script: str
+) -> Document:
+    """Return a page of these sections; where it is private, it says so at both ends and in its title."""
     warning = tag("p", tag("strong", notice), " ", UNCOVERED, class_="warning", role="note") if notice else ""
     body = join(
         [
@@ -32,16 +49,9 @@ def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document
                 "header",
                 warning,
                 tag("h1", "What would a release contain?"),
-                tag("p", f"{origin}: ", tag("span", id="say-data"), ".", class_="quiet"),
+                tag("p", described, class_="quiet"),
             ),
-            tag(
-                "main",
-                tag("section", tag("h2", "Setting"), _controls(explorer.choices), _words(), id="setting"),
-                tag("section", tag("h2", "What is to be expected"), _numbers(share), id="numbers"),
-                tag("section", tag("h2", "How likely a key is to be reported"), _curve(), id="curve"),
-                tag("section", tag("h2", "Next to other methods"), _methods(share), id="others"),
-                tag("section", tag("h2", "Make this release"), _release(explorer), id="release"),
-            ),
+            tag("main", *sections),
             tag(
                 "footer",
                 warning,
@@ -52,10 +62,9 @@ def page(explorer: Explorer, origin: str, notice: str | None = None) -> Document
             ),
         ]
     )
-    choices = explorer.choices
-    data = {"start": choices.start.texts(), "labels": choices.labels(), "parts": PARTS}
     title = f"{'NOT PRIVATE: ' if notice else ''}What would a release contain?"
-    return Document(title, body, {"choices": data}, {}, [_own("explore.js")], [_own("explore.css")], True, True)
+    scripts = [_own(script), _own("copy.js")]
+    return Document(title, body, data, {}, scripts, [_own("explore.css")], True, True)
 
 
 def _controls(choices: Choices) -> Markup:
@@ -154,9 +163,14 @@ def _release(explorer: Explorer) -> Markup:
     )
     placeholders = f"{', '.join(names)} and OUTPUT stand" if names else "OUTPUT stands"
     meaning = "for your file, its columns, and the file to write" if names else "for the name of the file to write"
+    return release_places(f"{placeholders} {meaning}.")
+
+
+def release_places(placeholders: str) -> Markup:
+    """Return the places of the command and the Python that make the release."""
     return join(
         [
-            tag("p", f"This release spends the privacy that is set above. {placeholders} {meaning}."),
+            tag("p", f"This release spends the privacy that is set above. {placeholders}"),
             *(
                 tag(
                     "div",

@@ -9,6 +9,7 @@ open sends no request.
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -16,8 +17,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from dpsample.errors import InvalidValue
-from dpsample.planning.explore.choices import Place
-from dpsample.planning.explore.state import PARTS, Explorer
 from dpsample.presentation.pages import Document
 
 ADDRESS = "127.0.0.1"
@@ -34,11 +33,14 @@ _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one page, with the answers of an explorer, until there is no request for `idle` seconds."""
+    """Serves one page, with the answers of an explorer, until there is no request for `idle` seconds.
+
+    An `Explorer` or a `UsersExplorer` says which parts its answers have, and which fields a setting has.
+    """
 
     daemon_threads = True
 
-    def __init__(self, explorer: Explorer, page: Document, port: int = 0, idle: float = 1800) -> None:
+    def __init__(self, explorer: Any, page: Document, port: int = 0, idle: float = 1800) -> None:
         self.explorer, self.idle, self.token = explorer, idle, secrets.token_urlsafe(32)
         self.page = page.html().encode()
         self.policy = f"{page.policy()}; frame-ancestors 'none'"
@@ -91,10 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if name == "":
                 return self._send(HTTPStatus.OK, server.page, "text/html", server.policy)
-            if name not in PARTS:
+            if name not in server.explorer.parts:
                 return self._refuse(HTTPStatus.NOT_FOUND)
             try:
-                place = server.explorer.choices.place(**_texts(url.query))
+                place = server.explorer.place(_texts(url.query, server.explorer.fields))
             except InvalidValue as error:
                 answer = {"refused": str(error)}
             except ValueError:
@@ -131,10 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Write no log: it would show the token."""
 
 
-def _texts(query: str) -> dict[str, str]:
-    """Read a setting: each of its parts once."""
-    pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True, max_num_fields=len(Place._fields))
+def _texts(query: str, fields: Sequence[str]) -> dict[str, str]:
+    """Read a setting: each of its fields once."""
+    pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True, max_num_fields=len(fields))
     texts = dict(pairs)
-    if len(pairs) != len(Place._fields) or {*texts} != {*Place._fields}:
+    if len(pairs) != len(fields) or {*texts} != {*fields}:
         raise ValueError
     return texts

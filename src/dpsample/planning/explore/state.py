@@ -41,6 +41,9 @@ _QUIET = 0.1  # seconds without a request, before anything is computed ahead
 class Explorer:
     """Answers for each place of the sliders; `frequencies` are by the number of keys per user."""
 
+    parts = PARTS
+    fields = Place._fields
+
     def __init__(
         self,
         frequencies: Mapping[int | None, Frequencies],
@@ -62,6 +65,10 @@ class Explorer:
         """Compute the first place: what is slow only once is then done before anybody waits for it."""
         for part in PARTS:
             self.answer(part, self.choices.start)
+
+    def place(self, texts: Mapping[str, str]) -> Place:
+        """Read a place from texts, and check it."""
+        return self.choices.place(**texts)
 
     def answer(self, part: str, place: Place) -> dict[str, Any]:
         """Return one part of what is shown at a place, or why its setting is refused."""

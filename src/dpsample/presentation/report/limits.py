@@ -29,6 +29,7 @@ def limits_section(content: Content) -> Markup:
     parts = [tag("ul", *(tag("li", line) for line in lines))]
     if terms.total is not None:
         unit = "elements" if terms.unit == "element" else "keys of users, each user once in a key"
+        unit += ", as far as users kept them" if terms.max_keys else ""
         if terms.discovery is not None:
             unit += f", with up to {float(terms.total.sensitivity):,.0f} keys"
         parts.append(tag("p", f"The data have about {explain_total(terms.total)} ({unit})."))
@@ -45,7 +46,7 @@ def _user_limits(content: Content) -> list[str]:
     """What numbers of users are about, and what they are not."""
     terms = content.terms
     if terms.discovery is None:
-        return [sentence(explain_kept(terms.max_keys))] if terms.max_keys and not terms.keys_only else []
+        return [sentence(explain_kept(terms.max_keys, terms.kept))] if terms.max_keys and not terms.keys_only else []
     given = "A key of many users may have been given by few of them, and then it is not reported."
     if terms.counts is None:
         return [given]

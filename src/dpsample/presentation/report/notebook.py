@@ -33,7 +33,7 @@ def display(release: Release) -> str:
         explain_privacy(terms.privacy, terms.max_keys, terms.unit),
         *([explain_discovery(terms.discovery)] if terms.discovery else []),
         *([explain_counts(terms.counts), *map(explain_amount, terms.counts.amounts)] if terms.counts else []),
-        *([explain_kept(terms.max_keys)] if terms.max_keys and not terms.keys_only else []),
+        *([explain_kept(terms.max_keys, terms.kept)] if terms.max_keys and not terms.keys_only else []),
         explain_reporting(terms),
     ]
     head = tag("p", tag("strong", "Private release"), f": {n}", *(join([tag("br"), line]) for line in lines))

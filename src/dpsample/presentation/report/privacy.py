@@ -47,6 +47,8 @@ def privacy_section(content: Content) -> Markup:
         parts.append(["the sample size", _noise_spent(terms.size.weights, definition), "0"])
     if terms.total is not None:
         parts.append(["the total", _noise_spent(terms.total, definition), "0"])
+    if terms.dropped is not None:
+        parts.append(["the total of dropped keys", _noise_spent(terms.dropped, definition), "0"])
     parts.append(["all", *_spent(terms.privacy)])
     if definition is not None:
         facts["stated as"] = str(definition)

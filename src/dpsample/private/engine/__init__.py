@@ -87,6 +87,12 @@ class Engine(Protocol):
         all. The source that is returned can be read until it is forgotten; more than once if `rereads`.
         """
 
+    def dropped(self, source: "Source", limit: int, most: int) -> int:
+        """Return how many distinct keys users have beyond `limit`, of each user up to `most`.
+
+        Rows of one user and one key count once. What `bounded` refuses is refused.
+        """
+
     def assigned(
         self,
         source: "Source",

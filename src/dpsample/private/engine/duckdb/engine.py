@@ -26,7 +26,7 @@ from dpsample.private.engine.duckdb.errors import called, is_out_of_memory, tran
 from dpsample.private.engine.duckdb.pairs import pairs_of, read_pairs
 from dpsample.private.engine.duckdb.tables import Table, Tables
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
-from dpsample.private.engine.duckdb.users import bounded
+from dpsample.private.engine.duckdb.users import bounded, dropped
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.formats import Objects
 from dpsample.private.pairs import Kernel, Pairs
@@ -230,6 +230,10 @@ class DuckDB:
         What is kept is in a table of its own, which is read as often as needed.
         """
         return self._ask(source, lambda table: bounded(self, source, table, limit, coins))
+
+    def dropped(self, source: Source, limit: int, most: int) -> int:
+        """Return how many distinct keys users have beyond `limit`, of each user up to `most`."""
+        return self._ask(source, lambda table: dropped(self, table, limit, most))
 
     def forget(self, source: Source) -> None:
         """Let go of a source that `bounded` or `assigned` returned, and of its temporary files."""

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
+from dpsample.private.engine.duckdb.sorting import in_parts
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
@@ -57,6 +58,24 @@ def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, coins: C
     names = [f"c{i}" for i in range(len(table.keys))]
     engine.tables.add(made, Table(kept, table.schema, names, size=lambda: int(rows)))
     return made
+
+
+def dropped(engine: "DuckDB", table: Table, limit: int, most: int) -> int:
+    """Count the distinct keys of users beyond `limit`, of each user up to `most`."""
+    if table.user is None:
+        raise nobody_refusal()
+    engine.fill(table)
+
+    def count(parts: int) -> int:
+        beyond = 0
+        for part in range(parts):
+            own = "" if parts == 1 else f" AND hash(hash({table.user})) % {parts} = {part}"
+            sizes = f"SELECT count(*) - {limit} AS n FROM ({table.pairs}{own}) GROUP BY u HAVING n > 0"
+            [(found,)] = engine.run(f"SELECT coalesce(sum(least(n, {most})), 0) FROM ({sizes})", table.objects)
+            beyond += int(found)
+        return beyond
+
+    return in_parts(count)
 
 
 def _parts(engine: "DuckDB", table: Table) -> int:

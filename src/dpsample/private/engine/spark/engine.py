@@ -29,7 +29,7 @@ except ImportError:
 from dpsample.private.engine.spark.assignment import assigned, sizes_of, units_of
 from dpsample.private.engine.spark.frames import Frame, frame
 from dpsample.private.engine.spark.pairs import pairs_of, vectors_of
-from dpsample.private.engine.spark.users import bounded, require_users
+from dpsample.private.engine.spark.users import bounded, dropped, require_users
 
 _T = TypeVar("_T")
 
@@ -175,6 +175,12 @@ class Spark:
         bounded_source = Source(kept.data, source.key_columns, user=source.user, key_as=source.key)
         self._frames[id(bounded_source)] = bounded_source, kept
         return bounded_source
+
+    def dropped(self, source: Source, limit: int, most: int) -> int:
+        """Return how many distinct keys users have beyond `limit`, of each user up to `most`."""
+        found = dropped(self.frame(source), limit, most)
+        [row] = self.job("counting keys of users", source.columns, found.collect)
+        return int(row[0] or 0)
 
     def assigned(
         self,

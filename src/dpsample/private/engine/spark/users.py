@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -39,6 +40,13 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
     placed = made.pairs().mapInArrow(sent_inline(order_keys), fields).withColumn("place", place)
     kept = placed.filter(F.col("place") <= limit).select(*made.names)
     return replace(made, data=kept, keys=[F.col(name) for name in made.names], user=None, drop_null=False, part=None)
+
+
+def dropped(made: Frame, limit: int, most: int) -> Any:
+    """Count the distinct keys of users beyond `limit`, of each user up to `most`: the only row."""
+    require_users(made)
+    beyond = made.pairs().groupBy("u").count().select((F.col("count") - limit).alias("n")).filter("n > 0")
+    return beyond.agg(F.sum(F.least("n", F.lit(most)).cast("decimal(28,0)")))
 
 
 def require_users(made: Frame) -> None:
