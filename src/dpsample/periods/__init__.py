@@ -12,6 +12,7 @@ changes      `changes`: keys that rose or fell, at a rate of false discoveries
 All of it is post-processing: it sees releases alone.
 """
 
+from dpsample.periods.changes import Changes, changes
 from dpsample.periods.combined import Combined, combine
 
-__all__ = ["Combined", "combine"]
+__all__ = ["Changes", "Combined", "changes", "combine"]

@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
 def check_combination(releases: "Sequence[Release]") -> None:
     """Refuse releases that do not add up: of another kind, of other keys, twice the same, or of the same elements."""
+    check_comparable(releases)
+    _check_parts(releases)
+
+
+def check_comparable(releases: "Sequence[Release]") -> None:
+    """Refuse releases of different kinds or keys, and one that is there twice."""
     from dpsample.release.release import Release
 
     if not releases or not all(isinstance(release, Release) for release in releases):
         raise InvalidValue(
-            "releases are combined, one or more", "something else", "read them with dpsample.read_release"
+            "releases are combined and compared, one or more", "something else", "read them with dpsample.read_release"
         )
     for release in releases:
         _check_tokens(release)
@@ -26,8 +32,7 @@ def check_combination(releases: "Sequence[Release]") -> None:
         _check_alike(first, release)
     for n, release in enumerate(releases):
         if any(_same(release, other) for other in releases[:n]):
-            raise InvalidValue("each release is combined once", "one that is there twice", "leave it out")
-    _check_parts(releases)
+            raise InvalidValue("each release is there once", "one that is there twice", "leave it out")
 
 
 def _check_tokens(release: "Release") -> None:

@@ -94,6 +94,16 @@ class Combined:
         return stated_cost(self.releases)
 
     @property
+    def metadata(self) -> dict[str, Any]:
+        """The terms of all releases, their keys, and what they cost together."""
+        return {
+            "keys": len(self),
+            "privacy": self.cost,
+            "cautions": list(self.cautions),
+            "releases": [release.metadata for release in self.releases],
+        }
+
+    @property
     def threshold(self) -> int | None:
         """The largest detection threshold of the releases; None if one has none."""
         thresholds = [release.terms.detection_threshold for release in self.releases]

@@ -69,9 +69,9 @@ class Confidence:
         found = np.take_along_axis(self.upto, np.maximum(place, 0), 1)
         return np.where(place < 0, 0.0, found).clip(0.0, 1.0)
 
-    def lowest(self, probability: float) -> Ints:
+    def lowest(self, probabilities: Floats) -> Ints:
         """Return the lowest sum that has this confidence or more: the lower end of an interval."""
-        reached = np.argmax(self.upto >= (1 - _TIE) * probability, axis=1)
+        reached = np.argmax(self.upto >= (1 - _TIE) * probabilities[:, None], axis=1)
         return np.asarray(-(-(self.start + reached) // self.grid))
 
     def highest(self, probabilities: Floats) -> Ints:
@@ -158,7 +158,7 @@ class KeyTotals:
         low, high = np.zeros((2, len(keys)))
         for part in blocks(len(keys), [self.releases]):
             side = [Side(self.releases, self.cells[keys[part]])]
-            low[part] = Confidence(side, upper=False).lowest(tail)
+            low[part] = Confidence(side, upper=False).lowest(np.full(len(side[0].cells), tail))
             high[part] = Confidence(side, upper=True).highest(above[part])
         high += most_unreported(self.releases, missed, np.array([tail / 2]))[:, 0]
         values = self.values[keys]

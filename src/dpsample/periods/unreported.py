@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SMALLEST = 1e-12  # probability of not being reported that a bound may ask for
 _POINTS = 4096  # frequencies at which the probability is computed
-_PRICES = np.geomspace(0.02, 1e12, 600)  # elements for one unit of the logarithm; steps of 5 % cost nothing to speak of
+_STEP = 0.02  # of the logarithm of a probability; bounds are larger by about that over epsilon, for each release
 _CONSTANT = 0.5  # probability, before, that a key occurs in all releases; chosen by the error on simulated weeks
 _SHARES = np.append((np.arange(32) + 0.5) / 32, 1.0)  # of the releases in which a key occurs
 _BEFORE = np.append(np.full(32, (1 - _CONSTANT) / 32), _CONSTANT)  # their probabilities before
@@ -27,34 +27,45 @@ def largest_unreported(releases: "Sequence[Release]", probabilities: Floats) -> 
     """Return the most elements that a key can have in releases none of which reports it, with each of these
     probabilities or more.
 
-    With l(i) = -ln(1 - pi_i), this is the largest sum of frequencies whose l add up to at most the logarithm of the
-    probability. It is bounded by its dual, min over a price p of p ln(1/probability) + sum of max_i (i - p l(i)), which
-    is attained where l is convex. Of one release it is the largest frequency itself.
+    With l(i) = -ln(1 - pi_i), this is the largest sum of frequencies whose l add up to at most the logarithm of one
+    over the probability. Logarithms are in steps, rounded so that the bound is no lower. Of one release it is exact.
 
     >>> from dpsample.release.example import release
     >>> largest_unreported([release] * 2, np.array([0.05, 0.01]))
-    array([29., 31.])
+    array([28., 30.])
     """
     if len(releases) == 1:
         release = releases[0]
         reached = [frequency_reaching(1 - p, release.sampling, release.per_key) for p in probabilities.tolist()]
         return np.array([math.inf if i is None else i - 1.0 for i in reached])
-    conjugates = sum(_conjugate(release.sampling, release.per_key) for release in releases)
-    bounds = -np.log(probabilities)[:, None] * _PRICES + conjugates
-    return np.asarray(np.floor(bounds.min(1) + 1e-9))
+    schemes = [(release.sampling, release.per_key) for release in releases]
+    most = _most(tuple(sorted(schemes, key=repr)))
+    # each release may spend up to one step less than it is counted for
+    spent = np.floor(-np.log(probabilities) / _STEP + 1e-9).astype(np.int64) + len(releases)
+    return np.asarray(most[np.minimum(spent, len(most) - 1)])
 
 
 @lru_cache(maxsize=64)
-def _conjugate(sampling: Sampling, privacy: PerKey) -> Floats:
-    """The largest i - p l(i), for each price p."""
+def _most(schemes: tuple[tuple[Sampling, PerKey], ...]) -> Floats:
+    """The largest sum of frequencies whose logarithms take so many steps: those of all but one, and of that one."""
+    own = _most_of_one(*schemes[-1])
+    if len(schemes) == 1:
+        return own
+    rest = _most(schemes[:-1])
+    return np.array([(rest[: n + 1] + own[n::-1]).max() for n in range(len(own))])
+
+
+@lru_cache(maxsize=64)
+def _most_of_one(sampling: Sampling, privacy: PerKey) -> Floats:
+    """The largest frequency whose logarithm takes at most so many steps."""
     last = frequency_reaching(1 - SMALLEST, sampling, privacy)
     end = min(sampling.largest, 1 << 60) if last is None else last
     i = np.unique(np.geomspace(1, end, _POINTS).astype(np.int64))
-    absent = np.append(1.0, reporting_probabilities(i, sampling, privacy, complement=True))
+    absent = reporting_probabilities(i, sampling, privacy, complement=True)
     upto = np.append(i - 1.0, math.inf if last is None else end)  # each point stands for those up to the next one
-    with np.errstate(divide="ignore"):
-        surprise = -np.log(absent)
-    return np.asarray([(upto - price * surprise)[absent > 0].max() for price in _PRICES])
+    taken = -np.log(np.maximum(absent, 1e-300))
+    steps = _STEP * np.arange(int(-math.log(SMALLEST) / _STEP) + 64)
+    return np.asarray(upto[np.searchsorted(taken, steps, side="right")])
 
 
 def expected_unreported(releases: "Sequence[Release]", reported: Floats, cells: Ints) -> tuple[Floats, Floats]:
