@@ -167,7 +167,7 @@ def test_the_interval_of_two_reported_days_is_that_of_the_noise_of_both() -> Non
     week = Combined([Release(one, Terms(PRIVACY, KeepAll(), ("key",), grid=grid)) for one in table])
     cells = 700 * grid + 3 + int(900.5 * grid)
     i = np.arange(1600, 1660)
-    at_least = np.array([upto[min(max(n * grid - cells, 0), len(upto) - 1)] for n in i])
+    at_least = np.array([upto[int(n)] for n in np.clip(i * grid - cells, 0, len(upto) - 1)])
     low, high = i[np.argmax(at_least >= 0.025)], i[np.argmax(at_least > 0.975)]
     # between whole frequencies distributions are linear, and an end may move by one
     assert abs(week["a"].low - low) <= 1
@@ -404,3 +404,25 @@ def test_commands_take_several_files(week: Combined, tmp_path: Path) -> None:
     assert rows["fdr"] == 0.2
     assert run("query", *names, "--per", "users", cwd=tmp_path).returncode == 2
     assert run("query", names[0], names[0], cwd=tmp_path).returncode == 2
+
+
+# the report
+
+
+@pytest.mark.chance("certain: releases have public coins, and a page draws nothing")
+def test_a_report_shows_what_changed(days: Ints, tmp_path: Path) -> None:
+    after = days[:, 0].copy()
+    after[3], after[900] = 0, 300
+    release_of(days[:, 0], 1).write(tmp_path / "before.parquet")
+    release_of(after, 2).write(tmp_path / "after.parquet")
+    done = run(
+        *("report", "after.parquet", "--before", "before.parquet", "-o", "page.html", "--no-prove"), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text()
+    section = page[page.index("What changed") :]
+    for text in ("vanished", "new", "k00003", "k00900", "dpsample changes before.parquet after.parquet"):
+        assert text in section
+    same = dpsample.read_release(tmp_path / "after.parquet")
+    assert "is known to have changed" in same.report(before=release_of(after, 3), prove=False).html
+    assert "What changed" not in same.report(prove=False).html

@@ -28,6 +28,7 @@ from dpsample.scheme.sampling import Floats, Ints
 FDR = 0.05
 _TAILS = np.geomspace(SMALLEST, 0.25, 160)  # where releases miss a key, p-values are rounded up to 4 times one of these
 _NUMBERS = ("before", "after", "change", "low", "high")
+COLUMNS = [*_NUMBERS, "p", "q", "direction"]  # after those of the keys; one that a key column has gets an underscore
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,7 +131,7 @@ def changes(
     new, vanished = (np.isnan(value) for value in values)
     direction = np.select([new, vanished, low > 0], ["new", "vanished", "rose"], "fell")
     numbers = (*values, values[1] - values[0], low, high, p[listed], q[listed])
-    for name, column in zip((*_NUMBERS, "p", "q"), numbers, strict=True):
+    for name, column in zip(COLUMNS[:-1], numbers, strict=True):
         name = _free(name, table)
         table = table.append_column(
             name, pa.array(column, pa.float64(), from_pandas=name in ("before", "after", "change"))

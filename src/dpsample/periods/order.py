@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.estimate import FEW, Estimate
+from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.notes import FEW, HIDDEN, Note
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import check_level
 from dpsample.periods.sums import numbers_of
@@ -21,7 +22,7 @@ from dpsample.questions.quantiles import check_shares
 from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.questions.sums import HIDDEN, least_of_keys
+from dpsample.questions.sums import least_of_keys
 from dpsample.questions.unreported import unreported_law
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
@@ -63,10 +64,8 @@ def top(
     rivals = _rivals(value, error, listed, level)
     if rivals > listed:
         among = 1 - (1 - level) * listed / rivals
-        note += (
-            f"; {rivals:,} compete for the list, and those on it may be estimated too high: to allow for it, ask for "
-            f"the level {among:.6g}"
-        )
+        note += f"; {rivals:,} compete for the list, and those on it may be estimated too high"
+        note = Note(note, advice=f"to allow for it, ask for the level {among:.6g}")
     return _listing(combined, keys[:listed], columns, level, note)
 
 
@@ -125,7 +124,7 @@ def quantiles(
     keys = selected(combined, where, attributes)
     number, counts, variances = numbers_of(combined, keys, least)
     value, low, high = np.full((3, len(p)), [[math.nan], [0.0], [math.inf]])
-    note = "no selected key is that frequent; at_least (--at-least) takes in rarer ones"
+    note: str = Note("no selected key is that frequent", advice="at_least (--at-least) takes in rarer ones")
     blurred = bool(number.notes) and not number.guaranteed
     if number.value > 0:
         z = NormalDist().inv_cdf(0.5 + level / 2)

@@ -32,7 +32,7 @@ def largest_unreported(releases: "Sequence[Release]", probabilities: Floats) -> 
 
     >>> from dpsample.release.example import release
     >>> largest_unreported([release] * 2, np.array([0.05, 0.01]))
-    array([28., 30.])
+    array([30., 31.])
     """
     if len(releases) == 1:
         release = releases[0]
