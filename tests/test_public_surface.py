@@ -29,6 +29,8 @@ PACKAGE = [
     "Source",
     "SystemFailure",
     "__version__",
+    "changes",
+    "combine",
     "count_frequencies",
     "new_ledger",
     "read_ledger",

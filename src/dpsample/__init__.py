@@ -17,6 +17,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     spark         releases of data on a cluster; imported on demand
     release       the only publishable object, its terms and its rows
     questions     what can be asked of a release
+    periods       several releases together: what they say of a week, and what changed
     estimators    token -> estimate of the frequency; a tally of tokens -> a sum with its error
     comparison    the accuracy of methods, and other methods to compare with
     planning      which epsilon, and what it brings, before any budget is spent
@@ -30,6 +31,7 @@ from dpsample.accounting.balance import Ledger
 from dpsample.accounting.ledger import new_ledger, read_ledger
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
+from dpsample.periods import changes, combine
 from dpsample.privacy import Privacy
 from dpsample.private.count import count_frequencies
 from dpsample.private.run import release, release_to_file, sample, sanitize
@@ -59,6 +61,8 @@ __all__ = [
     "Source",
     "SystemFailure",
     "__version__",
+    "changes",
+    "combine",
     "count_frequencies",
     "new_ledger",
     "read_ledger",

@@ -7,7 +7,7 @@ and 143 after SIGTERM.
     release   release, sample, sanitize
     run       run
     inspect   info, verify, certify
-    query     query, top, quantiles
+    query     query, top, quantiles, ..., changes
     report    report, plot
     ledger    ledger new, show, ...
     plan      plan
@@ -35,7 +35,7 @@ from dpsample.cli.inspect import certify_command, info, verify
 from dpsample.cli.ledger import ledger_commands
 from dpsample.cli.paper import paper
 from dpsample.cli.plan import plan
-from dpsample.cli.query import compare, each_key, mean, other, quantiles, query, rank, top
+from dpsample.cli.query import changes, compare, each_key, mean, other, quantiles, query, rank, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report
 from dpsample.cli.run import run
@@ -88,6 +88,7 @@ for _command in (
     compare,
     quantiles,
     other,
+    changes,
     report,
     plot,
     ledger_commands,

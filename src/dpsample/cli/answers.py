@@ -9,6 +9,26 @@ from typing import Any
 import click
 
 
+def opened(files: tuple[str, ...]) -> Any:
+    """Read a release, or several that are combined."""
+    from dpsample.periods import combine
+    from dpsample.release.release import read_release
+
+    return combine(*map(read_release, files)) if len(files) > 1 else read_release(files[0])
+
+
+def opened_with_keys(arguments: tuple[str, ...], keys: int) -> tuple[Any, list[Any]]:
+    """Read releases, and so many keys after them: each has a value for each key column."""
+    from dpsample.release.release import read_release
+
+    first = read_release(arguments[0])
+    values = keys * len(first.keys)
+    asked = opened(arguments[: max(len(arguments) - values, 1)])
+    texts = arguments[-values:] if len(arguments) > values else arguments[1:]
+    step = -(-len(texts) // keys)
+    return asked, [key_of(first, texts[n * step : (n + 1) * step]) for n in range(keys)]
+
+
 def key_of(release: Any, texts: tuple[str, ...]) -> Any:
     """Read a key from the command line: a value for each key column, in the column's type."""
     import pyarrow as pa
@@ -45,6 +65,17 @@ def print_answer(answer: Any, form: str) -> None:
         row = {name: math.nan if value is None else value for name, value in document.items() if name != "notes"}
         row |= {"below": below.pop("kind"), **{f"below_{name}": value for name, value in below.items()}}
         table = pa.Table.from_pylist([row])
+    _print(lines, document, table, form)
+
+
+def print_changes(answer: Any, form: str) -> None:
+    """Print `Changes`."""
+    names = ("tested", "fdr", "level", "notes")
+    document = {"rows": answer.table.to_pylist(), **{name: getattr(answer, name) for name in names}}
+    _print(answer.lines(limit=None), document, answer.table, form)
+
+
+def _print(lines: list[str], document: dict[str, Any], table: Any, form: str) -> None:
     if form == "csv":
         click.echo(_csv(table), nl=False)
     else:

@@ -1,12 +1,13 @@
-"""dpsample query, mean, top, each-key, rank, compare, quantiles and other."""
+"""dpsample query, mean, top, each-key, rank, compare, quantiles, other and changes: of a release, or of several."""
 
 from typing import Any
 
 import click
 
-from dpsample.cli.answers import key_of, print_answer
+from dpsample.cli.answers import opened, opened_with_keys, print_answer, print_changes
 from dpsample.cli.options import together
 
+_releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
 _selection = together(
     click.option("--where", help="SQL expression on the key columns and attributes. Selects keys."),
     click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns."),
@@ -31,7 +32,7 @@ _at_least = click.option(
 
 
 @click.command()
-@click.argument("release")
+@_releases
 @click.option(
     "--of",
     default="frequency",
@@ -45,141 +46,159 @@ _at_least = click.option(
 @_sum
 @_at_least
 @_selection
-def query(release: str, form: str, per: str | None, **options: Any) -> None:
+def query(releases: tuple[str, ...], form: str, per: str | None, **options: Any) -> None:
     """Estimate a sum over keys, reported or not, with its error. It sums frequencies, or a function of them.
 
     \b
     Examples:
       dpsample query queries.private.parquet --where "query LIKE 'cat%'"
+      dpsample query monday.parquet tuesday.parquet
       dpsample query queries.private.parquet --of keys --by "left(query, 1)" --format csv
       dpsample query products.private.parquet --attributes prices.csv --weight price --by category
       dpsample query orders.private.parquet --of sum_price --per rows
     """
-    from dpsample.release.release import read_release
-
-    opened = read_release(release)
+    asked = opened(releases)
     if per is None:
-        print_answer(opened.sum(**options), form)
+        print_answer(asked.sum(**options), form)
         return
+    if len(releases) > 1:
+        raise click.UsageError("--per is of one release; found several; ask each by itself")
     for name in ("estimator", "at_least"):
         if options.pop(name) is not None:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} does not go with --per; found both; leave {option} out")
-    print_answer(opened.ratio(per=per, **options), form)
+    print_answer(asked.ratio(per=per, **options), form)
 
 
 @click.command()
-@click.argument("release")
+@_releases
 @click.option("-k", "--keys", "k", type=int, default=10, show_default=True, help="Number of keys.")
 @_selection
-def top(release: str, k: int, form: str, **options: Any) -> None:
+def top(releases: tuple[str, ...], k: int, form: str, **options: Any) -> None:
     """List the most frequent keys. Each has the probability that it is in the true top k.
 
     \b
-    Example:
+    Examples:
       dpsample top queries.private.parquet -k 20 --where "length(query) > 3"
+      dpsample top day-*.parquet
     """
-    from dpsample.release.release import read_release
-
-    print_answer(read_release(release).top(k, **options), form)
+    print_answer(opened(releases).top(k, **options), form)
 
 
 @click.command()
-@click.argument("release")
-@click.argument("shares", nargs=-1, type=float)
+@click.argument("arguments", nargs=-1, required=True, metavar="RELEASE... [SHARE]...")
 @_at_least
 @_selection
-def quantiles(release: str, shares: tuple[float, ...], form: str, **options: Any) -> None:
-    """Estimate quantiles of the frequencies of keys. SHARES are numbers from 0 to 1: 0.5, 0.9 and 0.99 by default.
+def quantiles(arguments: tuple[str, ...], form: str, **options: Any) -> None:
+    """Estimate quantiles of the frequencies of keys. SHARE is a number from 0 to 1: 0.5, 0.9 and 0.99 by default.
 
     \b
     Example:
       dpsample quantiles queries.private.parquet 0.5 0.9 0.99
     """
-    from dpsample.release.release import read_release
+    shares = [share for share in map(_number, arguments) if share is not None]
+    releases = tuple(name for name in arguments if _number(name) is None)
+    if not releases:
+        raise click.UsageError("Missing argument 'RELEASE...'.")
+    print_answer(opened(releases).quantiles(shares or (0.5, 0.9, 0.99), **options), form)
 
-    print_answer(read_release(release).quantiles(shares or (0.5, 0.9, 0.99), **options), form)
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 @click.command()
-@click.argument("release")
+@_releases
 @click.option("--of", default="frequency", show_default=True, help="What is averaged, as in query.")
 @_sum
 @_at_least
 @_selection
-def mean(release: str, form: str, **options: Any) -> None:
+def mean(releases: tuple[str, ...], form: str, **options: Any) -> None:
     """Estimate the mean of the frequencies of keys, or of a function of them.
 
     \b
     Example:
       dpsample mean queries.private.parquet --by "left(query, 1)"
     """
-    from dpsample.release.release import read_release
-
-    print_answer(read_release(release).mean(**options), form)
+    print_answer(opened(releases).mean(**options), form)
 
 
 @click.command("each-key")
-@click.argument("release")
+@_releases
 @_selection
-def each_key(release: str, form: str, **options: Any) -> None:
+def each_key(releases: tuple[str, ...], form: str, **options: Any) -> None:
     """Estimate the frequency of each reported key.
 
     \b
     Example:
       dpsample each-key queries.private.parquet --where "query LIKE 'cat%'" --format csv
     """
-    from dpsample.release.release import read_release
-
-    print_answer(read_release(release).each_key(**options), form)
+    print_answer(opened(releases).each_key(**options), form)
 
 
 @click.command()
-@click.argument("release")
-@click.argument("key", nargs=-1, required=True)
+@click.argument("arguments", nargs=-1, required=True, metavar="RELEASE... KEY")
 @_selection
-def rank(release: str, key: tuple[str, ...], form: str, **options: Any) -> None:
+def rank(arguments: tuple[str, ...], form: str, **options: Any) -> None:
     """Estimate the rank of a key: 1 for the most frequent one. KEY has a value for each key column.
 
     \b
     Example:
       dpsample rank queries.private.parquet weather
     """
-    from dpsample.release.release import read_release
-
-    asked = read_release(release)
-    print_answer(asked.rank(key_of(asked, key), **options), form)
+    asked, [key] = opened_with_keys(arguments, 1)
+    print_answer(asked.rank(key, **options), form)
 
 
 @click.command()
-@click.argument("release")
-@click.argument("keys", nargs=-1, required=True)
-def compare(release: str, keys: tuple[str, ...]) -> None:
-    """Print the probability that one key is more frequent than another. KEYS are the two, each with all its columns.
+@click.argument("arguments", nargs=-1, required=True, metavar="RELEASE... KEY KEY")
+def compare(arguments: tuple[str, ...]) -> None:
+    """Print the probability that one key is more frequent than another. Each KEY has all its columns.
 
     \b
     Example:
       dpsample compare queries.private.parquet weather news
     """
-    from dpsample.release.release import read_release
-
-    asked, half = read_release(release), (len(keys) + 1) // 2
-    click.echo(f"{asked.compare(key_of(asked, keys[:half]), key_of(asked, keys[half:])):.6g}")
+    asked, keys = opened_with_keys(arguments, 2)
+    click.echo(f"{asked.compare(*keys):.6g}")
 
 
 @click.command()
-@click.argument("release")
+@_releases
 @click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the interval.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Format."
 )
-def other(release: str, level: float, form: str) -> None:
+def other(releases: tuple[str, ...], level: float, form: str) -> None:
     """Estimate the number of elements whose keys were not reported. The release has a private total.
 
     \b
     Example:
       dpsample other queries.private.parquet
     """
-    from dpsample.release.release import read_release
+    print_answer(opened(releases).other(level), form)
 
-    print_answer(read_release(release).other(level), form)
+
+@click.command()
+@click.argument("releases", nargs=-1, required=True, metavar="BEFORE... AFTER...")
+@click.option(
+    "--fdr", type=float, default=0.05, show_default=True, help="Rate of false discoveries among the listed keys."
+)
+@_selection
+def changes(releases: tuple[str, ...], form: str, **options: Any) -> None:
+    """List the keys that rose or fell, at a rate of false discoveries. Before and after have as many releases.
+
+    \b
+    Examples:
+      dpsample changes monday.parquet tuesday.parquet
+      dpsample changes week1-*.parquet week2-*.parquet --fdr 0.01
+    """
+    from dpsample.periods import changes
+
+    half = len(releases) // 2
+    if len(releases) % 2:
+        raise click.UsageError("before and after have as many releases; found an odd number; name as many of each")
+    print_changes(changes(opened(releases[:half]), opened(releases[half:]), **options), form)

@@ -9,6 +9,7 @@ import click
 @click.command()
 @click.argument("release")
 @click.option("--output", "-o", required=True, help="HTML file to write; its name ends with .html.")
+@click.option("--before", help="Earlier release: the page shows which keys rose or fell since.")
 @click.option("--top", type=int, default=100, show_default=True, help="Number of keys in the top list.")
 @click.option("--title", help="Title of the page; by default, the key columns.")
 @click.option("--about", help="What the data are: a description; an empty line begins a new paragraph.")
@@ -16,7 +17,9 @@ import click
 @click.option("--date", help="Day of publication, as YYYY-MM-DD; the page has no date unless it is stated.")
 @click.option("--prove/--no-prove", default=True, show_default=True, help="Run the proof of the privacy, or do not.")
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
-def report(release: str, output: str, top: int, prove: bool, force: bool, **stated: str | None) -> None:
+def report(
+    release: str, output: str, before: str | None, top: int, prove: bool, force: bool, **stated: str | None
+) -> None:
     """Show a release as a page: its privacy in plain words, its keys with a search box, and its limits.
 
     The page is one HTML file that needs no network. It follows from the release alone, and is as private.
@@ -24,6 +27,7 @@ def report(release: str, output: str, top: int, prove: bool, force: bool, **stat
     \b
     Example:
       dpsample report queries.private.parquet -o report.html
+      dpsample report tuesday.parquet --before monday.parquet -o changes.html
       dpsample report q.private.parquet -o q.html --title Queries --about "Of 2025." --contact data@example.org
     """
     from dpsample.files import check_not_input
@@ -32,8 +36,10 @@ def report(release: str, output: str, top: int, prove: bool, force: bool, **stat
 
     statement = Statement(**stated)
     check_report(output, force)
-    check_not_input(output, [release])
-    page = make_report(read_release(release), statement, name=release, top=top, prove=prove)
+    check_not_input(output, [release, *([before] if before else [])])
+    earlier = read_release(before) if before else None
+    opened, names = read_release(release), {"name": release, "before_name": before}
+    page = make_report(opened, statement, top=top, prove=prove, before=earlier, **names)
     page.write(output, force=force)
     click.echo(f"Wrote {output}: {os.path.getsize(output) / 1e6:.1f} MB; open it in a browser")
 

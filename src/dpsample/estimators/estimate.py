@@ -12,6 +12,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import biased_down
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import calibration
+from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.notes import FEW, blurred_note
@@ -185,7 +186,7 @@ def estimates(
     if estimator != ESTIMATORS[0] or not scheme.feasible:
         return [_by_token(tally, sampling, privacy, grid, of, estimator, level, threshold) for tally in tallies]
     if not any(len(tally.cells) for tally in tallies):
-        high = _largest_unreported_sum(sampling, privacy, of, level, least)
+        high = largest_unreported_sum(sampling, privacy, of, level, least)
         note = "no reported key is selected; more than this would have shown"
         known = math.nan, 0.0, high, level, 0.0, 0, threshold
         guaranteed = least >= least_frequency(sampling, privacy)
@@ -196,36 +197,48 @@ def estimates(
     if of([least - 1])[0] > 0 and sampling.least == 1:
         everything = extrapolated_sums(tallies, sampling, privacy, grid, of, keys)
         parts = [Below("extrapolated", max(v - s.above, 0.0)) for v, s in zip(everything.tolist(), sums, strict=True)]
-    answers: list[Estimate] = []
-    for tally, found, below in zip(tallies, sums, parts, strict=True):
-        low, high = found.interval(level)
-        # without the extrapolation, groups add up
-        value = found.above if found.extrapolation_is_negligible else found.value
-        if (tally.weights == tally.keys).all():
-            low = max(low, 0.0)
-            if of.whole:
-                low, high = math.floor(low), math.ceil(high)
-        notes: list[str] = []
-        if not found.extrapolation_is_negligible:
-            notes.append(blurred_note(least))
-        elif not found.rests_on_enough_keys:
-            notes.append(FEW)
-        answers.append(
-            Estimate(
-                value,
-                found.standard_error,
-                float(min(low, value)),
-                float(max(high, value)),
-                level,
-                keys=tally.total,
-                detection_threshold=threshold,
-                guaranteed=found.extrapolation_is_negligible,
-                notes=tuple(notes),
-                at_least=least,
-                below=below,
-            )
-        )
-    return answers
+    return [
+        answer(found, of, level, least, threshold, tally.total, bool((tally.weights == tally.keys).all()), below)
+        for tally, found, below in zip(tallies, sums, parts, strict=True)
+    ]
+
+
+def answer(
+    found: SumEstimate,
+    of: Measure,
+    level: float,
+    least: int,
+    threshold: int | None,
+    keys: int,
+    unweighted: bool,
+    below: Below | None,
+) -> Estimate:
+    """Return the answer that follows from the estimate of a sum over keys from a least frequency on."""
+    low, high = found.interval(level)
+    # without the extrapolation, groups add up
+    value = found.above if found.extrapolation_is_negligible else found.value
+    if unweighted:
+        low = max(low, 0.0)
+        if of.whole:
+            low, high = math.floor(low), math.ceil(high)
+    notes: list[str] = []
+    if not found.extrapolation_is_negligible:
+        notes.append(blurred_note(least))
+    elif not found.rests_on_enough_keys:
+        notes.append(FEW)
+    return Estimate(
+        value,
+        found.standard_error,
+        float(min(low, value)),
+        float(max(high, value)),
+        level,
+        keys=keys,
+        detection_threshold=threshold,
+        guaranteed=found.extrapolation_is_negligible,
+        notes=tuple(notes),
+        at_least=least,
+        below=below,
+    )
 
 
 def _by_token(
@@ -258,8 +271,8 @@ def _by_token(
     return Estimate(float(tally.weights @ values), *unknown, tally.total, threshold, False, (note,))
 
 
-def _largest_unreported_sum(sampling: Sampling, privacy: PerKey, of: Measure, level: float, least: int) -> float:
-    """The largest sum over keys from a frequency on that are all unreported with probability 1 - level."""
+def largest_unreported_sum(sampling: Sampling, privacy: PerKey, of: Measure, level: float, least: int) -> float:
+    """Return the largest sum over keys from a frequency on that are all unreported with probability 1 - level."""
     start = max(calibration(sampling, privacy, 1).calibration_threshold, least)
     largest = min(sampling.largest, max(1 << 40, 2 * start))
     i = np.unique(np.geomspace(start, largest, 512).astype(np.int64))

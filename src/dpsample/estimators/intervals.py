@@ -1,6 +1,7 @@
 """Intervals: the estimate of a sum with its errors, and the width of its confidence interval."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -8,6 +9,8 @@ import numpy as np
 
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.sampling import Floats
+
+_TINY = 1e-300  # keeps ratios of zeros defined
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,37 @@ class SumEstimate:
         low = self.above + down - math.sqrt(squared * (1 - self.unreported_share) + down**2)
         high = self.above + up + math.sqrt(squared + up**2)
         return low - self.bias_allowance, high + self.bias_allowance
+
+
+def added(parts: Sequence[SumEstimate]) -> SumEstimate:
+    """Return the estimate of the sum of independent ones: values, variances and their slopes add up.
+
+    >>> added([SumEstimate(10.0, 3.0, effective_keys=8.0), SumEstimate(5.0, 4.0, effective_keys=8.0)]).standard_error
+    5.0
+    """
+    variance = np.array([part.standard_error**2 for part in parts])
+    total = float(variance.sum())
+
+    def effective(keys: list[float]) -> float:
+        return total**2 / max(float((variance**2 / np.maximum(keys, _TINY)).sum()), _TINY)
+
+    def slope(slopes: list[float]) -> float:
+        return float(variance @ slopes) / max(total, _TINY)
+
+    return SumEstimate(
+        above=sum(part.above for part in parts),
+        standard_error=math.sqrt(total),
+        bias_allowance=sum(part.bias_allowance for part in parts),
+        effective_keys=effective([part.effective_keys for part in parts]),
+        variance_keys=effective([part.variance_keys for part in parts]),
+        raw_variance_keys=effective([part.raw_variance_keys for part in parts]),
+        variance_slope=slope([part.variance_slope for part in parts]),
+        unreported_share=slope([part.unreported_share for part in parts]),
+        unreported_slope=slope([part.unreported_slope for part in parts]),
+        extrapolated=sum(part.extrapolated for part in parts),
+        extrapolated_error=math.hypot(*(part.extrapolated_error for part in parts)),
+        tuning=parts[0].tuning,
+    )
 
 
 def student_quantile(probability: float, degrees_of_freedom: Floats) -> Floats:

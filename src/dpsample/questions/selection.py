@@ -7,7 +7,7 @@ memory, without files, network or extensions. `expressions` decides which SQL ma
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +19,12 @@ from dpsample.estimators.tally import Tally
 from dpsample.files import PathLike, is_text, read_foreign, without_view
 from dpsample.questions.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
 from dpsample.release.rows import token_cells
-from dpsample.release.terms import TOKEN_COLUMNS
+from dpsample.release.terms import TOKEN_COLUMNS, Terms
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
     import duckdb
-
-    from dpsample.release.release import Release
 
 Where = str | Callable[[pa.Table], Any] | Iterable[Any] | None
 Weight = str | Callable[[pa.Table], Any] | Mapping[Any, float] | None
@@ -69,6 +67,20 @@ def syntax(statement: str) -> str:
     return str(tree)
 
 
+class Rows(Protocol):
+    """What a selection sees of a release, or of several: the keys, and tokens if there is a grid."""
+
+    @property
+    def table(self) -> pa.Table: ...  # noqa: D102
+    @property
+    def keys(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def grid(self) -> int | None: ...  # noqa: D102
+    @property
+    def terms(self) -> Terms: ...  # noqa: D102
+    def __len__(self) -> int: ...
+
+
 class Selection:
     """Keys of a release, each with a weight, in groups.
 
@@ -93,7 +105,7 @@ class Selection:
 
     def __init__(
         self,
-        release: "Release",
+        release: Rows,
         where: Where = None,
         weight: Weight = None,
         by: By = None,

@@ -31,7 +31,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.presentation.explain import explain_kept
 from dpsample.questions.result import Estimates
-from dpsample.questions.selection import By, Selection, Weight, Where
+from dpsample.questions.selection import By, Rows, Selection, Weight, Where
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Sampling
@@ -75,7 +75,7 @@ def total(
         return answers
     answer = replace(answers, share=answers.value / float(release.total.value))
     if where is None and answer.guaranteed and answer.below is not None:
-        answer = replace(answer, below=_known_below(release, selection, least, level))
+        answer = replace(answer, below=known_below(release, selection, least, level))
     return answer
 
 
@@ -115,14 +115,14 @@ def mean(
         sums, numbers = (estimates(tallies, *_scheme(release), g, estimator, level, least) for g in (summed, counted))
         means = [s.value / n.value if n.value > 0 else math.nan for s, n in zip(sums, numbers, strict=True)]
         if any(math.isnan(n.standard_error) for n in numbers):
-            return [_unknown_mean(value, n, least) for value, n in zip(means, numbers, strict=True)]
+            return [unknown_mean(value, n, least) for value, n in zip(means, numbers, strict=True)]
         deviations = Deviations(tallies, *_scheme(release), summed, counted)
         centres, keys = np.nan_to_num(means), np.array([max(n.value, 1e-9) for n in numbers])
         ends = zip(*(bounds.tolist() for bounds in deviations.intervals(centres, keys, level)), strict=True)
         overcounts = [number.overcount(level) for number in estimate_sums(tallies, *_scheme(release), counted)]
         rises = [max(value - float(measure([least])[0]), 0.0) for value in means]
         return [
-            _unknown_mean(v, n, least) if math.isnan(v) else _mean(v, s, n, d, end, detectable, rise, overcount)
+            unknown_mean(v, n, least) if math.isnan(v) else mean_answer(v, s, n, d, end, detectable, rise, overcount)
             for v, s, n, d, end, rise, overcount in zip(
                 means, sums, numbers, deviations.at(centres), ends, rises, overcounts, strict=True
             )
@@ -131,7 +131,7 @@ def mean(
     return _answers(selection, by, level, answered)
 
 
-def _mean(
+def mean_answer(
     value: float,
     sums: Estimate,
     keys: Estimate,
@@ -141,7 +141,7 @@ def _mean(
     rise: float,
     overcount: tuple[float, float],
 ) -> Estimate:
-    """The mean of a group, with the error of the deviations from it; keys at the least frequency are below by `rise`.
+    """Return the mean of a group, with the error of its deviations; keys at the least frequency are below by `rise`.
 
     `overcount` is how many keys from below were counted, and an upper bound: they lower the mean.
     """
@@ -166,7 +166,8 @@ def _mean(
     )
 
 
-def _unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:
+def unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:
+    """Return a mean without an interval."""
     unknown = replace(keys, value=value, standard_error=math.nan, low=-math.inf, high=math.inf, guaranteed=False)
     return replace(unknown, at_least=least, below=None)
 
@@ -197,7 +198,7 @@ def _answers(
     return grouped(selection.release, groups, answers, level) if by else answers[0]
 
 
-def grouped(release: "Release", groups: pa.Table, answers: list[Estimate], level: float) -> Estimates:
+def grouped(release: Rows, groups: pa.Table, answers: list[Estimate], level: float) -> Estimates:
     """Return the answers of groups as one."""
     fields = ("value", "standard_error", "low", "high", "keys")
     types = [pa.float64()] * 4 + [pa.int64()]
@@ -233,8 +234,8 @@ def _named_keys(release: "Release", tallies: list[Tally], measure: Measure, leve
     return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=threshold) for v, a, b in rows]
 
 
-def _known_below(release: "Release", selection: Selection, least: int, level: float) -> Below:
-    """What keys below the least frequency hold: the private total minus the sum over the others.
+def known_below(release: "Release", selection: Selection, least: int, level: float) -> Below:
+    """Return what keys below the least frequency hold: the private total minus the sum over the others.
 
     Of the probability that the interval misses, half goes to each of the two.
     """

@@ -155,6 +155,7 @@ class Release(Answers):
         name: str | None = None,
         top: int = 100,
         prove: bool = True,
+        before: "Release | None" = None,
     ) -> "Report":
         """Return a page that shows the release; with a `path`, which ends with .html, also write it.
 
@@ -166,6 +167,7 @@ class Release(Answers):
         name    the name of the release's file, for the commands that the page shows
         top     the number of keys in the top list
         prove   run the proof of its privacy, or do not
+        before  an earlier release: the page shows which keys rose or fell since
 
         >>> from dpsample.release.example import release
         >>> release.report(title="Words", about="Words of a story.", date="2026-11-16", top=3)
@@ -176,7 +178,7 @@ class Release(Answers):
         statement = Statement(title, about, contact, date)
         if path is not None:
             check_report(path, force)
-        report = make_report(self, statement, name=name, top=top, prove=prove)
+        report = make_report(self, statement, name=name, top=top, prove=prove, before=before)
         if path is not None:
             report.write(path, force=force)
         return report

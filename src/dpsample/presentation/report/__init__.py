@@ -5,6 +5,7 @@
     page         the same as HTML, by sections:
     privacy      what is protected, how strongly, and the proof
     keys         the top list, and the search of all keys
+    changed      keys that rose or fell since an earlier release
     frequencies  how frequent keys are, and the reporting probability
     limits       what cannot be seen, and the privacy label
     elements     what several sections have
@@ -69,7 +70,10 @@ def make_report(
     name: str | None = None,
     top: int = TOP,
     prove: bool = True,
+    before: Release | None = None,
+    before_name: str | None = None,
 ) -> Report:
     """Make the page of a release. `Release.report` describes the arguments."""
     converter()
-    return Report(page(content_of(release, statement, name=name, top=top, prove=prove)))
+    stated = {"name": name, "before_name": before_name}
+    return Report(page(content_of(release, statement, top=top, prove=prove, before=before, **stated)))

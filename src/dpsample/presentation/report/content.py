@@ -13,6 +13,7 @@ from dpsample.accounting.proof import Proof, prove_release
 from dpsample.comparison.reporting_curve import Curve, curve
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
+from dpsample.periods.changes import Changes, changes
 from dpsample.presentation.explain import visibility
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import readable
@@ -63,6 +64,8 @@ class Content:
     curve: Curve
     other: Estimate | None
     listing: Listing
+    changes: Changes | None = None  # since an earlier release
+    before: str = ""  # the name of its file
 
     @property
     def title(self) -> str:
@@ -98,6 +101,8 @@ def content_of(
     name: str | None = None,
     top: int = TOP,
     prove: bool = True,
+    before: Release | None = None,
+    before_name: str | None = None,
 ) -> Content:
     """Compute the content. The arguments are those of `make_report`."""
     sampling, privacy = release.sampling, release.per_key
@@ -108,7 +113,7 @@ def content_of(
     has_quantiles = numbers and len(release) and detection_threshold is not None and not both
     return Content(
         statement=statement or Statement(),
-        name=PurePath(name).name if name else "release.private.parquet",
+        name=_file_name(name, "release.private.parquet"),
         release=release,
         proof=_proof(release.terms, prove),
         detection_threshold=detection_threshold,
@@ -119,6 +124,8 @@ def content_of(
         curve=curve(sampling, privacy, _POINTS),
         other=release.other() if numbers and release.total is not None and not both else None,
         listing=_listing(release, listed),
+        changes=None if before is None else changes(before, release),
+        before=_file_name(before_name, "before.private.parquet"),
     )
 
 
@@ -129,6 +136,10 @@ def _numbers_of(release: Release) -> dict[str, Floats]:
         numbers = release.each_key().numbers
         return {name: numbers[name].to_numpy() for name in columns}
     return {name: release.table[column].to_numpy().astype(np.float64) for name, column in columns.items()}
+
+
+def _file_name(name: str | None, otherwise: str) -> str:
+    return PurePath(name).name if name else otherwise
 
 
 def _proof(terms: Terms, prove: bool) -> Proof | PrivacyViolation | None:

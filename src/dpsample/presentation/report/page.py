@@ -5,6 +5,7 @@ from importlib.resources import files
 
 from dpsample import __version__
 from dpsample.presentation.pages import Document, Markup, join, tag
+from dpsample.presentation.report.changed import changed_section
 from dpsample.presentation.report.content import Content
 from dpsample.presentation.report.frequencies import (
     frequencies_chart,
@@ -24,6 +25,7 @@ def page(content: Content) -> str:
     sections = {
         "privacy": ("Privacy", "Privacy", privacy_section(content)),
         "top": ("Top keys", "Top keys", top_section(content)),
+        "changed": ("Changes", "What changed", changed_section(content)),
         "search": ("Search", "All keys", search_section(content)),
         "frequencies": ("Frequencies", "How frequent keys are", frequencies_section(content)),
         "reported": ("Reporting", "Reporting probability", reporting_section(content)),
@@ -41,7 +43,8 @@ def page(content: Content) -> str:
                 *_stated(content.statement),
                 tag(
                     "p",
-                    "All numbers follow from the private release alone. This page shows nothing else of the data.",
+                    f"All numbers follow from the private release{'' if content.changes is None else 's'} alone. "
+                    "This page shows nothing else of the data.",
                     class_="quiet",
                 ),
                 tag("nav", tag("ul", *links), aria_label="Sections"),
