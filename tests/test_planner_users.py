@@ -2,8 +2,10 @@
 
 import json
 import math
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ from click.testing import CliRunner
 import support
 from conftest import true_pi
 from dpsample import KeepAll, Privacy, Source
+from dpsample.accounting.amounts import amounts_of
 from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, FULL, LOOK_SHARE, Look, UserBudget, choose_method
 from dpsample.cli import cli
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
+from dpsample.planning.text import command, python
 from dpsample.planning.users import Way, forecast_users, possible_keys
 from dpsample.private import user_counts
 from dpsample.private.count import CountedUsers
@@ -62,6 +66,11 @@ def planned(table: pa.Table, **options: Any) -> tuple[Any, dict[tuple[bool, str]
     return made, {(way.counted, way.method): way for way in made.ways}
 
 
+@cache
+def planned_plainly() -> tuple[Any, dict[tuple[bool, str], Way]]:
+    return planned(one_key_each())
+
+
 @pytest.mark.parametrize("privacy", [Privacy("0.3", "1e-3"), Privacy("2", "1e-9")], ids=str)
 def test_what_is_possible_is_the_sum_of_exact_probabilities(privacy: Privacy) -> None:
     numbers = [1, 1, 1, 8, 13, 20, 20, 300]
@@ -70,7 +79,7 @@ def test_what_is_possible_is_the_sum_of_exact_probabilities(privacy: Privacy) ->
 
 @drawn_once
 def test_users_with_one_key_give_it_up_to_a_full_key() -> None:
-    made, ways = planned(one_key_each())
+    made, ways = planned_plainly()
     assert made.possible == pytest.approx(exact_sum(list(NUMBERS.values()), PRIVACY), rel=1e-11)
     assert (made.users.total, made.users.elements) == (4, 1115)
     assert "NOT private" in repr(made)
@@ -192,6 +201,10 @@ def test_a_plan_with_a_bound_says_what_was_possible(tmp_path: Path) -> None:
         (["-e", "0"], "epsilon"),
         (["--zcdp", "1"], "found --zcdp; add --max-keys-per-user"),
         (["--with-total", "--total-share", "0.99"], "must leave some"),
+        (["--max-keys-per-user", "2", "--rows", "3"], "--rows and --sum go with users without a contribution bound"),
+        (["--sum", "price"], "write --sum price:100"),
+        (["--keys", "list.csv"], "--keys of a plan is the number of keys of --zipf; found 'list.csv'; leave"),
+        (["--at-least", "0"], "--at-least is a whole number"),
     ],
     ids=str,
 )
@@ -202,6 +215,29 @@ def test_bad_plans_of_users_are_refused_before_anything_is_read(
     done = support.run("plan", "missing.parquet", "-k", "k", "--user", "u", *options, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert reason in done.stderr
+
+
+@drawn_once
+def test_a_least_number_and_rows_are_planned() -> None:
+    """Users with one key each: the same law, cut at 30 users; rows take their share, so that counts find fewer keys."""
+    _, plain = planned_plainly()
+    found, least = planned(one_key_each(), sampling=KeepAll(30))
+    pi = true_pi(KeepAll(30), Privacy(EPSILON * (1 - LOOK_SHARE), DELTA), 1000)
+    full = next(n for n, p in enumerate(pi) if p >= Decimal(FULL))
+    expected = float(sum(pi[min(n, full)] for n in NUMBERS.values()))
+    assert least[False, "one-key"].keys == pytest.approx(expected, rel=1e-11)
+    assert pi[29] == 0
+    rows, with_rows = planned(one_key_each(), amounts=amounts_of(3, None))
+    assert with_rows[False, "one-key"] == plain[False, "one-key"]
+    assert with_rows[True, "one-key"].keys < plain[True, "one-key"].keys
+    price = replace(rows.setting, amounts=amounts_of(None, {"price": "2.5"}))
+    for setting, words, code in (
+        (found.setting, "--at-least 30", "at_least=30,"),
+        (rows.setting, "--rows 3", "rows=3,"),
+        (price, "--sum price:2.5", "sums={'price': '2.5'},"),
+    ):
+        assert f" {words} " in command(setting)
+        assert f"    {code}\n" in python(setting)
 
 
 def test_users_are_planned_where_there_are_users() -> None:

@@ -107,7 +107,7 @@ BASELINES = ["DpSips", "NonPrivate", "PolicyGaussian", "SampleAndThreshold", "St
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
 REPORT = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
 PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]
-EXPLORE = ["Choices", "Explorer", "Place", "Server"]
+EXPLORE = ["Choices", "Explorer", "Place", "Server", "UsersExplorer"]
 ESTIMATORS = [
     "ESTIMATORS",
     "Estimate",

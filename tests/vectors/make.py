@@ -1,8 +1,8 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
-`make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample` and `5` make those of these versions alone, and add what they
-hold. The data are generated, the coins secret: made again, the files would be others. What each holds is noted before
-it is written; a folder of parts, which workers write, is read with pyarrow alone.
+`make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample`, `5` and `6` make those of these versions alone, and add what
+they hold. The data are generated, the coins secret: made again, the files would be others. What each holds is noted
+before it is written; a folder of parts, which workers write, is read with pyarrow alone.
 """
 
 import datetime
@@ -206,6 +206,14 @@ def add_version_5(folder: Path) -> None:
     _add(folder, added)
 
 
+def add_version_6(folder: Path) -> None:
+    """Write a release of a user's keys with totals of what users kept and dropped; add what it holds."""
+    made = dpsample.release(clicks(), "query", privacy=PRIVACY, user="user", max_keys_per_user=2, total="1/5")
+    for form in FORMATS:
+        made.write(folder / f"release-6-dropped.{form}")
+    _add(folder, {f"release-6-dropped.{form}": content_of(made) for form in FORMATS})
+
+
 def _add(folder: Path, added: dict[str, Any]) -> None:
     known = (folder / "expected.json").read_text().removesuffix("\n}\n")
     lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in added.items()]
@@ -214,5 +222,5 @@ def _add(folder: Path, added: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     parts = {"": main, "3": add_version_3, "3-keys": add_many_keys, "3-definitions": add_definitions}
-    parts |= {"3-sample": add_sample_of_part, "5": add_version_5}
+    parts |= {"3-sample": add_sample_of_part, "5": add_version_5, "6": add_version_6}
     parts["".join(sys.argv[2:])](Path(sys.argv[1]))

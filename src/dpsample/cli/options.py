@@ -65,18 +65,7 @@ max_keys = click.option(
     type=int,
     help="Contribution bound: the largest number of keys that each user keeps, chosen at random.",
 )
-discovery = together(
-    click.option(
-        "--discover",
-        type=click.Choice(["ask", "one-key", "many-keys"]),
-        help="Users without a contribution bound: find keys by one key of each user, right for users with few keys, or "
-        "by many; 'ask' spends 2 % of epsilon on a private look, and decides.  [default: ask]",
-    ),
-    click.option(
-        "--count-share",
-        help="Users without a contribution bound: the share of the privacy for counting the users of each key, "
-        "between 0 and 1.  [default: 0.25; more with --rows and --sum]",
-    ),
+amounts = together(
     click.option(
         "--rows",
         type=int,
@@ -92,6 +81,20 @@ discovery = together(
         help="Users without a contribution bound: also sum a column for each key. The sum of each user and key is "
         "clipped to -CLIP to CLIP. Repeat it for several columns.",
     ),
+)
+discovery = together(
+    click.option(
+        "--discover",
+        type=click.Choice(["ask", "one-key", "many-keys"]),
+        help="Users without a contribution bound: find keys by one key of each user, right for users with few keys, or "
+        "by many; 'ask' spends 2 % of epsilon on a private look, and decides.  [default: ask]",
+    ),
+    click.option(
+        "--count-share",
+        help="Users without a contribution bound: the share of the privacy for counting the users of each key, "
+        "between 0 and 1.  [default: 0.25; more with --rows and --sum]",
+    ),
+    amounts,
     click.option(
         "--prior",
         help="Users without a contribution bound: an earlier release, whose keys come first. It must be public, or "

@@ -17,7 +17,7 @@ frequencies = options.together(
     click.option(
         "--zipf", type=float, metavar="ALPHA", help="Use no data: frequencies proportional to rank ** -ALPHA."
     ),
-    click.option("--keys", type=int, help="With --zipf: the number of keys."),
+    click.option("--keys", callback=lambda *given: _number_of_keys(given[-1]), help="With --zipf: the number of keys."),
     click.option(
         "--elements",
         type=int,
@@ -57,6 +57,8 @@ frequencies = options.together(
 )
 @click.option("--power", default="1", show_default=True, help="The weight w of a key is its frequency to this power.")
 @click.option("--cap", type=int, help="The weight w of a key is min(frequency, CAP) to the power.")
+@options.at_least
+@options.amounts
 @click.option("--with-total", is_flag=True, help="Plan a release with a private total, which costs a share of epsilon.")
 @click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs.")
 @click.option("--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects.")
@@ -84,6 +86,11 @@ def plan(form: str, **arguments: Any) -> None:
     check_input(arguments)
     arguments["delta"] = arguments["delta"] or release_delta(arguments)
     unbounded = arguments["user"] and not arguments["max_keys_per_user"]
+    if not unbounded and (arguments["rows"] is not None or arguments["sums"]):
+        raise click.UsageError(
+            "--rows and --sum go with users without a contribution bound; found another plan; name the --user column "
+            "and leave --max-keys-per-user out, or leave these out"
+        )
     result = _plan_of_users(arguments) if unbounded else _plan(arguments)
     show(result.to_json(), result.lines(), form)
 
@@ -122,8 +129,9 @@ def _plan_of_users(arguments: dict[str, Any]) -> Any:
             "add --max-keys-per-user, or state --epsilon"
         )
     source, delta = options.source_of(arguments), listed(arguments["delta"])
-    _users_settings(arguments, delta or [ANY_DELTA])  # refuses bad ones before anything is read
+    amounts = _users_settings(arguments, delta or [ANY_DELTA])[0].amounts  # refuses bad ones before anything is read
     with options.engine_of(arguments) as engine, progress_bar() as progress:
+        engine.check(source.with_amounts(amounts))
         numbers = CountedUsers(source, engine, progress)
         todo = _users_settings(arguments, delta or [default_delta(numbers.users)])
         forecasts = []
@@ -134,10 +142,12 @@ def _plan_of_users(arguments: dict[str, Any]) -> Any:
 
 
 def _users_settings(arguments: dict[str, Any], deltas: Sequence[Any]) -> list[Any]:
+    from dpsample.accounting.amounts import amounts_of
     from dpsample.planning.goals import settings
 
     epsilons, total = _stated(arguments)[1], _total(arguments)
-    return list(settings(epsilons, deltas, _samplings(arguments), total=total, discover="ask"))
+    amounts = amounts_of(arguments["rows"], options.sums_of(arguments["sums"]))
+    return list(settings(epsilons, deltas, _samplings(arguments), total=total, discover="ask", amounts=amounts))
 
 
 def _total(arguments: dict[str, Any]) -> Any:
@@ -229,6 +239,16 @@ def _earlier(arguments: dict[str, Any]) -> Any:
     return read_release(arguments["release"])
 
 
+def _number_of_keys(value: Any) -> int | None:
+    """Read the number of keys; a list of known keys is an option of a release alone."""
+    if value is None or str(value).isdecimal():
+        return None if value is None else int(value)
+    raise click.UsageError(
+        f"--keys of a plan is the number of keys of --zipf; found {value!r}; leave a list of known keys out, since a "
+        "release reports all of them, and what is planned are the others"
+    )
+
+
 def _integer(value: str, option: str) -> int:
     try:
         return int(value)
@@ -243,7 +263,11 @@ def _samplings(arguments: dict[str, Any]) -> list[Any]:
         for size in listed(arguments["sample_size"])
     ]
     taus: Sequence[str | None] = listed(arguments["tau"]) or ([] if sizes else [None])
-    return [options.sampling_of({**arguments, "tau": tau}) for tau in taus] + sizes
+    from dpsample.planning.setting import kept_from
+
+    samplings = [options.sampling_of({**arguments, "tau": tau}) for tau in taus] + sizes
+    least = arguments["at_least"]
+    return samplings if least is None else [kept_from(least, sampling) for sampling in samplings]
 
 
 def frequencies_of(arguments: dict[str, Any], progress: Any, bounds: Sequence[int | None]) -> dict[int | None, Any]:

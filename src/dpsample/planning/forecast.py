@@ -157,6 +157,8 @@ def forecast(
             total, selection = (selected(by_frequency, keys, s) for s in (1.0, share))
             expected = _expected(name, total.coverage, threshold, checked)
             methods.append(_with_errors(expected, total, selection, share, checked))
+        if sampling.least > 1:
+            notes.append(f"the other methods also report keys of a lower frequency than {sampling.least:,}")
         if SBH not in peers:
             notes.append("the stability-based histogram is not stated for this sampling")
         if privacy != (composed := setting.budget.composed_per_key):

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeVar
 
 from numpy.typing import ArrayLike
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.totals import SampleSize
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
@@ -56,6 +57,7 @@ def settings(
     total: bool | Number = False,
     discover: Discover | None = None,
     stated: Stated = "epsilon",
+    amounts: tuple[Amount, ...] = (),
 ) -> Iterator[Setting]:
     """Yield all combinations, epsilon changing fastest; `stated` says that it is the rho of zCDP, or the mu of GDP.
 
@@ -71,6 +73,7 @@ def settings(
             max_keys_per_user=bound,
             total=total,
             discover=discover,
+            amounts=amounts,
         )
 
 

@@ -18,7 +18,7 @@ from dpsample.planning.goals import ENOUGH, Goal, recommended
 from dpsample.planning.setting import Setting
 from dpsample.presentation.explain import explain_protected
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import KeepAll, Ppswor, Priority
+from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
 HISTOGRAM = "If the histogram comes from private data, this is NOT PRIVATE: do not publish it."
@@ -156,7 +156,7 @@ def next_rule(forecasts: Sequence[Any], goal: Goal | None = None) -> Iterator[st
 
 def _title(forecast: Forecast) -> str:
     """What all rows of a table have in common."""
-    setting, scheme = forecast.setting, "all keys are kept"
+    setting, scheme = forecast.setting, kept_words(forecast.sampling)
     if forecast.sampling.name != "keep all":
         form = forecast.sampling.to_json()
         weight = [f"{name} {form[name]}" for name in ("power", "cap") if form.get(name) not in (None, "1")]
@@ -170,6 +170,11 @@ def _title(forecast: Forecast) -> str:
         f"delta {text(setting.privacy.delta)}, for {explain_protected(setting.max_keys_per_user)}\n"
         f"{data.total:,} keys with {data.elements:,} elements{left}; {scheme}{size}"
     )
+
+
+def kept_words(sampling: Sampling) -> str:
+    """Say which keys are kept if they are not sampled."""
+    return f"all keys{f' of frequency {sampling.least:,} or more' if sampling.least > 1 else ''} are kept"
 
 
 def _rows(forecast: Forecast) -> Iterator[tuple[str, ...]]:
@@ -263,6 +268,13 @@ def command(setting: Setting, source: Origin | None = None) -> str:
     if isinstance(scheme, SampleSize | Ppswor | Priority):
         words += ["--power", text(scheme.power)] if scheme.power != 1 else []
         words += ["--cap", str(scheme.cap)] if scheme.cap is not None else []
+    words += ["--at-least", str(setting.sampling.least)] if setting.sampling.least > 1 else []
+    for amount in setting.amounts:
+        words += (
+            ["--rows", text(amount.clip)]
+            if amount.column is None
+            else ["--sum", f"{amount.column}:{text(amount.clip)}"]
+        )
     total = setting.budget.total
     if total:
         words += ["--with-total", *(["--total-share", text(total)] if total != SHARE else [])]
@@ -304,6 +316,11 @@ def python(setting: Setting, source: Origin | None = None) -> str:
         *([f"size={_size(setting.size)}" if setting.size else f"sampling={scheme}"] if imported else []),
         *([f"max_keys_per_user={setting.max_keys_per_user}"] if setting.max_keys_per_user is not None else []),
     ]
+    if setting.sampling.least > 1:
+        arguments.append(f"at_least={setting.sampling.least}")
+    rows = [f"rows={text(amount.clip)}" for amount in setting.amounts if amount.column is None]
+    sums = {amount.column: text(amount.clip) for amount in setting.amounts if amount.column is not None}
+    arguments += [*rows, *([f"sums={sums}"] if sums else [])]
     total = setting.budget.total
     if total:
         arguments.append("total=True" if total == SHARE else f"total={text(total)!r}")

@@ -122,10 +122,12 @@ def forecast_users(numbers: UserNumbers, setting: Setting) -> UsersForecast:
 
     What it would choose follows from a look without noise; a release's look has noise. All ways pay for a look.
     """
-    ways: list[Way] = []
-    for counted in (False, True):
-        own = replace(setting, keys_only=not counted, count_share=setting.count_share if counted else None)
-        ways += _ways(numbers, own.users, counted, setting.sampling)
+    only = replace(setting, keys_only=True, count_share=None, amounts=())
+    ways = [
+        way
+        for counted, own in ((False, only), (True, setting))
+        for way in _ways(numbers, own.users, counted, setting.sampling)
+    ]
     return UsersForecast(setting, numbers.users, possible_keys(numbers.users, setting.privacy), tuple(ways))
 
 

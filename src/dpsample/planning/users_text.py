@@ -15,6 +15,7 @@ from dpsample.planning.text import (
     Origin,
     aligned,
     command,
+    kept_words,
     next_rule,
     number,
     percent,
@@ -84,14 +85,18 @@ class UsersPlan:
         yield from next_rule(self.forecasts)
         if len(self.forecasts) > 1:
             yield "For this, counted keys cover as much as an equal number of the keys with the most users."
+        if any(forecast.setting.amounts for forecast in self.forecasts):
+            yield "Rows and sums have their share of the privacy; their own errors are not forecast."
         yield UNCOVERED
 
 
 def _title(forecast: UsersForecast) -> str:
     """What all rows of a table have in common."""
+    sampling = forecast.setting.sampling
     return (
         f"delta {text(forecast.setting.privacy.delta)}, for {explain_protected(unit='user')}\n"
         f"{forecast.users.total:,} keys; users have {forecast.users.elements:,} keys in all"
+        f"{'' if sampling.least == 1 else f'; {kept_words(sampling)}'}"
     )
 
 

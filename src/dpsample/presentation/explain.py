@@ -130,6 +130,17 @@ def explain_kept(max_keys: int, kept: Kept | None = None) -> str:
     return f"{words}: {kept}; this corrects sums over all keys, not single keys, which may have lost more or less"
 
 
+def explain_possible(privacy: Privacy) -> str:
+    """State from how many users on any method of this privacy could report a key, from public parameters alone.
+
+    >>> print(explain_possible(Privacy(1, 1e-6)))
+    no method with this epsilon and delta for users reports a key of fewer than 14 users with probability 1/2 or more
+    """
+    least = frequency_reaching(0.5, KeepAll(), Privacy(privacy.epsilon, privacy.delta))
+    of = "no method with this epsilon and delta for users reports a key"
+    return f"{of} of fewer than {least:,} users with probability 1/2 or more"
+
+
 def explain_protected(max_keys: int | None = None, unit: str | None = None) -> str:
     """State the unit of privacy of a release; users without a bound on their keys are named by `unit`.
 

@@ -4,6 +4,7 @@ from dpsample.presentation.explain import (
     explain_amount,
     explain_counts,
     explain_kept,
+    explain_possible,
     explain_reporting,
     explain_total,
     sentence,
@@ -45,12 +46,20 @@ def limits_section(content: Content) -> Markup:
 def _user_limits(content: Content) -> list[str]:
     """What numbers of users are about, and what they are not."""
     terms = content.terms
+    if terms.unit == "element":
+        return []
+    possible = sentence(explain_possible(terms.privacy))
     if terms.discovery is None:
-        return [sentence(explain_kept(terms.max_keys, terms.kept))] if terms.max_keys and not terms.keys_only else []
-    given = "A key of many users may have been given by few of them, and then it is not reported."
+        kept = [] if terms.max_keys is None or terms.keys_only else [explain_kept(terms.max_keys, terms.kept)]
+        return [possible, *map(sentence, kept)]
+    given = [possible, "A key of many users may have been given by few of them, and then it is not reported."]
     if terms.counts is None:
-        return [given]
-    return [given, sentence(explain_counts(terms.counts)), *(sentence(explain_amount(c)) for c in terms.counts.amounts)]
+        return given
+    return [
+        *given,
+        sentence(explain_counts(terms.counts)),
+        *(sentence(explain_amount(c)) for c in terms.counts.amounts),
+    ]
 
 
 def _sums(content: Content) -> str:
