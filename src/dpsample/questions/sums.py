@@ -177,7 +177,7 @@ def needs_tokens(what: str) -> InvalidValue:
     return InvalidValue(f"{what} needs tokens", "a release of keys only", "ask count_keys, or release with tokens")
 
 
-def kept_notes(release: "Release", everything: bool = False) -> tuple[str, ...]:
+def kept_notes(release: Rows, everything: bool = False) -> tuple[str, ...]:
     """Return the note that numbers are of keys that users kept; for a sum over everything, with how much that is."""
     terms = release.terms
     if terms.max_keys is None or terms.keys_only:
