@@ -48,6 +48,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/accuracy.py --coverage --quick
 	$(BIN)/python benchmarks/interval_coverage.py --quick
 	$(BIN)/python benchmarks/answer_coverage.py --releases 20
+	$(BIN)/python benchmarks/weeks.py --quick
 	$(BIN)/python benchmarks/tuning.py --quick
 	$(BIN)/python benchmarks/spark.py
 

@@ -34,6 +34,7 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "README.md": "odds 1e-8: the key of one element shows, at delta 1e-8; from frequency 38 on all are reported",
     "accuracy.md": "odds 1e-9: the mean error of 1,000 bounded tokens exceeds 5 %; by Hoeffding far less",
     "budget.md": "odds 3e-9: a user shows, at delta 1e-10, in four releases; 45 scales; three full keys hide",
+    "over-time.md": "certain: tokens are within 50 of their frequencies, and keys of 3,000 are always reported",
     "python.md": "odds 4e-10: keys of one element show, at delta 1e-10; exp(-40) of 4,000; a count off by 20 errors",
     "report.md": "certain: all 199 keys are reported, and tokens change the page by less than a percent",
     "dpsample.planning.earlier.estimated_frequencies": "certain: both keys are reported",

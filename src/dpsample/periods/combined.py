@@ -256,13 +256,11 @@ class Combined:
         return self.unreported()
 
     def __repr__(self) -> str:
-        thing = "element" if self.unit == "element" else "user"
         parts = [release.terms.part for release in self.releases if release.terms.part is not None]
         lines = [
             f"Combined: {self.stated}, {len(self):,} keys, with estimates of their frequencies over all of them",
             *(f"  privacy   {line}" for line in self.cost),
             *([f"  parts     {', '.join(map(str, parts))}"] if parts else []),
-            f"  unit      {thing}",
             *(f"  caution   {line}" for line in self.cautions),
         ]
         return "\n".join([*lines, *table_lines(self.table, _WHOLE)])

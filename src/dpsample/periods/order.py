@@ -190,7 +190,7 @@ def _rivals(value: Floats, error: Floats, listed: int, level: float) -> int:
 
 
 class _Competitors:
-    """Keys that may have a frequency of so much or more, with those that no release reports beside them."""
+    """Keys that may have this frequency or more, with those that no release reports beside them."""
 
     def __init__(self, combined: "Combined", keys: Ints, value: Floats, error: Floats, low: float) -> None:
         near = value + _REACH * error >= low

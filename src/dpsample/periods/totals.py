@@ -62,7 +62,7 @@ class Confidence:
         self.upto = np.cumsum(np.fft.irfft(transform, size), axis=1)
 
     def below(self, bounds: Floats) -> Floats:
-        """Return the confidence that the sum of each key is at most so much: [key, bound]."""
+        """Return the confidence that the sum of each key is at most each bound: [key, bound]."""
         with np.errstate(invalid="ignore"):
             place = np.clip(bounds * self.grid - self.start[:, None], -1, self.upto.shape[1] - 1)
         place = np.nan_to_num(place, posinf=self.upto.shape[1] - 1).astype(np.int64)
@@ -177,7 +177,7 @@ def most_unreported(releases: "Sequence[Release]", missed: NDArray[np.bool_], pr
 
 
 def blocks(keys: int, sides: "Sequence[Sequence[Release]]") -> Iterator[slice]:
-    """Yield slices of so many keys, whose confidence distributions fit into memory."""
+    """Yield slices of this number of keys, whose confidence distributions fit into memory."""
     grid = max(release.grid or 1 for releases in sides for release in releases)
     points = sum(support_length(release.per_key) for releases in sides for release in releases) * grid
     size = max(1, _BLOCK // points)

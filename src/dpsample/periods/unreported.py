@@ -1,4 +1,4 @@
-"""What a key has in the releases that do not report it: at most so much, and about so much."""
+"""What a key has in the releases that do not report it: a bound, and an estimate."""
 
 import math
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def largest_unreported(releases: "Sequence[Release]", probabilities: Floats) -> 
 
 @lru_cache(maxsize=64)
 def _most(schemes: tuple[tuple[Sampling, PerKey], ...]) -> Floats:
-    """The largest sum of frequencies whose logarithms take so many steps: those of all but one, and of that one."""
+    """The largest sum of frequencies whose logarithms take each number of steps: of all but one, and of that one."""
     own = _most_of_one(*schemes[-1])
     if len(schemes) == 1:
         return own
@@ -57,7 +57,7 @@ def _most(schemes: tuple[tuple[Sampling, PerKey], ...]) -> Floats:
 
 @lru_cache(maxsize=64)
 def _most_of_one(sampling: Sampling, privacy: PerKey) -> Floats:
-    """The largest frequency whose logarithm takes at most so many steps."""
+    """The largest frequency whose logarithm takes at most each number of steps."""
     last = frequency_reaching(1 - SMALLEST, sampling, privacy)
     end = min(sampling.largest, 1 << 60) if last is None else last
     i = np.unique(np.geomspace(1, end, _POINTS).astype(np.int64))
