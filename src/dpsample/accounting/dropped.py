@@ -27,9 +27,9 @@ class Kept:
     """How much of their keys users kept: private totals of keys that users kept and dropped.
 
     `in_all` is the number of pairs of a user and a key before users were bounded, where each user counts with up to
-    `most` keys; `share` is the part of them that was kept. Their intervals are exact: half of the probability of a miss
-    goes to the noise of each total. They are about all keys together. A single key may have lost more or less: it
-    depends on how many other keys its users have.
+    `most` keys; `share` is the part of them that was kept. Their intervals hold with at least their level: half of the
+    probability of a miss goes to the noise of each total. They are about all keys together. A single key may have lost
+    more or less: it depends on how many other keys its users have.
 
     >>> from fractions import Fraction
     >>> kept = Kept(Total(410_000, Fraction(1), Fraction(20)), Total(590_000, Fraction(1), Fraction(180)))
@@ -53,7 +53,7 @@ class Kept:
         kept, dropped = self._estimates(level)
         error = math.hypot(kept.standard_error, dropped.standard_error)
         ends = kept.low + dropped.low, kept.high + dropped.high
-        return Estimate(max(kept.value + dropped.value, 0.0), error, *ends, level)
+        return Estimate(max(kept.value, 0.0) + max(dropped.value, 0.0), error, *ends, level)
 
     def share(self, level: float = 0.95) -> Estimate:
         """Estimate the part of their keys that users kept."""
