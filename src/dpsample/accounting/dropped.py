@@ -34,7 +34,7 @@ class Kept:
     >>> from fractions import Fraction
     >>> kept = Kept(Total(410_000, Fraction(1), Fraction(20)), Total(590_000, Fraction(1), Fraction(180)))
     >>> kept.share(), kept.in_all(), kept.most
-    (0.41 (95 %: 0.40968 to 0.41032), 1,000,000 (95 %: 999,262 to 1,000,738), 200)
+    (0.41 (95 %: 0.4097 to 0.4103), 1,000,000 (95 %: 999,262 to 1,000,738), 200)
     >>> print(kept)
     users kept about 41 % of their keys (95 %: 41 to 41 %), of about 1,000,000 in all (95 %: 999,262 to 1,000,738),
     where each user counts with up to 200
