@@ -23,6 +23,7 @@ from dpsample.presentation.tables import table_lines
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
+from dpsample.questions.sums import kept_notes
 from dpsample.questions.unreported import not_reported
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
@@ -121,7 +122,8 @@ class Combined:
         """What every answer says."""
         if self.unit == "element":
             return ()
-        return ("numbers of users add up over releases: a user counts once in each, so these are not distinct users",)
+        note = "numbers of users add up over releases: a user counts once in each, so these are not distinct users"
+        return (note, *kept_notes(self.releases[0]))
 
     @cached_property
     def table(self) -> pa.Table:
@@ -231,8 +233,8 @@ class Combined:
     def unreported(self, level: float = 0.95) -> Estimate:
         """Bound the frequency over all releases of a key that none of them reports."""
         most = float(largest_unreported(self.releases, np.array([1 - check_level(level)]))[0])
-        note = not_reported(int(most) + 1) if math.isfinite(most) else "not reported"
-        notes = (note, *self.cautions)
+        below = int(most) + 1 if math.isfinite(most) else None
+        notes = (not_reported(self.releases[0], below), *self.cautions)
         unknown = math.nan, math.nan, 0.0, most, level
         return Estimate(*unknown, detection_threshold=self.threshold, guaranteed=math.isfinite(most), notes=notes)
 
