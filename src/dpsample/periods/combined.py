@@ -29,6 +29,7 @@ from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 
+_SHOWN = 10  # keys
 _WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
 
 
@@ -128,9 +129,13 @@ class Combined:
     @cached_property
     def table(self) -> pa.Table:
         """The keys that any release reports: key column(s), estimate, low, high (95 %), and how many releases do."""
-        value, _, low, high = self.estimates_of(np.arange(len(self)), 0.95)
-        table = self.rows.table
-        for name, column in (("estimate", value), ("low", low), ("high", high), ("releases", (self.cells > 0).sum(1))):
+        return self._listed(np.arange(len(self)))
+
+    def _listed(self, keys: Ints) -> pa.Table:
+        value, _, low, high = self.estimates_of(keys, 0.95)
+        reports = (self.cells[keys] > 0).sum(1)
+        table = self.rows.table.take(pa.array(keys))
+        for name, column in (("estimate", value), ("low", low), ("high", high), ("releases", reports)):
             table = table.append_column(name, pa.array(column))
         return table
 
@@ -265,4 +270,6 @@ class Combined:
             *([f"  parts     {', '.join(map(str, parts))}"] if parts else []),
             *(f"  caution   {line}" for line in self.cautions),
         ]
-        return "\n".join([*lines, *table_lines(self.table, _WHOLE)])
+        shown = table_lines(self._listed(np.arange(min(len(self), _SHOWN))), _WHOLE)
+        more = [f"... and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        return "\n".join([*lines, *shown, *more])
