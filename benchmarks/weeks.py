@@ -6,7 +6,8 @@ Data are fixed, coins are drawn anew for each week. Keys are Zipf, with Poisson 
 only ("single"). `error` is the root mean square error of a sum over the error that theory gives: the root of the sum
 of the variances of token values, at the true frequencies. The other columns are shares of weeks, or of keys, whose
 95 % interval holds the truth. `estimate` compares mean absolute errors of the weekly frequency of keys that some
-day does not report: with nothing for that day, and with what is expected of it.
+day does not report: with nothing for that day, and with what is expected of it. Of changes, `false` is the share of
+the listed keys that did not change, or not in this direction, and `found` that of clear changes that are listed.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from dpsample.estimators.calibrated import functionals_of
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.periods import Combined
+from dpsample.periods import Combined, changes
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.invert import locate
@@ -112,6 +113,28 @@ def measure(privacy: Privacy, sampling: Sampling, single: bool, weeks: int, keys
     print(f"{setting:48} error {rms:.2f}  {shares}  estimate {zero:.1f} -> {ours:.1f}", flush=True)
 
 
+def measure_changes(privacy: Privacy, sampling: Sampling, pairs: int, keys: int) -> None:
+    """Print how many keys that changed are found, and which share of those that are listed did not."""
+    before, generator = frequencies(keys, single=False)[:, :1], np.random.default_rng(0)
+    factor = generator.choice([1.0, 0.3, 0.7, 1.5, 3.0], (keys, 1), p=[0.8, 0.05, 0.05, 0.05, 0.05])
+    after = np.rint(before * factor).astype(np.int64)
+    difference = (after - before)[:, 0]
+    clear = np.flatnonzero((np.abs(difference) > 10 / float(privacy.epsilon)) & (np.maximum(before, after)[:, 0] > 50))
+    false, found, held = [], [], []
+    for _ in range(pairs):
+        [first], [second] = (released(days, privacy, sampling, generator) for days in (before, after))
+        answer = changes(first, second)
+        places = np.array([int(key[3:]) for key in answer.table["key"].to_pylist()], np.int64)
+        low, high = (answer.table[name].to_numpy() for name in ("low", "high"))
+        truth = difference[places]
+        false.append(float(np.mean(np.sign(truth) != np.where(low > 0, 1, -1))) if len(places) else 0.0)
+        found.append(float(np.isin(clear, places).mean()))
+        held += holds(low, truth, high)
+    setting = f"epsilon {float(privacy.epsilon):g}, {sampling}, changes"
+    shares = f"false {np.mean(false):.3f}  found {np.mean(found):.3f}  intervals {np.mean(held):.3f}"
+    print(f"{setting:48} {shares}", flush=True)
+
+
 def main() -> None:
     """Print all numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -120,6 +143,7 @@ def main() -> None:
     for privacy, sampling in SETTINGS:
         for single in (False, True):
             measure(privacy, sampling, single, weeks=20 if quick else 200, keys=3000)
+        measure_changes(privacy, sampling, pairs=20 if quick else 200, keys=3000)
 
 
 if __name__ == "__main__":

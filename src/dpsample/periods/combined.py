@@ -23,11 +23,13 @@ from dpsample.presentation.tables import table_lines
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
+from dpsample.questions.sums import kept_notes
 from dpsample.questions.unreported import not_reported
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 
+_SHOWN = 10  # keys
 _WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
 
 
@@ -121,14 +123,19 @@ class Combined:
         """What every answer says."""
         if self.unit == "element":
             return ()
-        return ("numbers of users add up over releases: a user counts once in each, so these are not distinct users",)
+        note = "numbers of users add up over releases: a user counts once in each, so these are not distinct users"
+        return (note, *kept_notes(self.releases[0]))
 
     @cached_property
     def table(self) -> pa.Table:
         """The keys that any release reports: key column(s), estimate, low, high (95 %), and how many releases do."""
-        value, _, low, high = self.estimates_of(np.arange(len(self)), 0.95)
-        table = self.rows.table
-        for name, column in (("estimate", value), ("low", low), ("high", high), ("releases", (self.cells > 0).sum(1))):
+        return self._listed(np.arange(len(self)))
+
+    def _listed(self, keys: Ints) -> pa.Table:
+        value, _, low, high = self.estimates_of(keys, 0.95)
+        reports = (self.cells[keys] > 0).sum(1)
+        table = self.rows.table.take(pa.array(keys))
+        for name, column in (("estimate", value), ("low", low), ("high", high), ("releases", reports)):
             table = table.append_column(name, pa.array(column))
         return table
 
@@ -231,8 +238,8 @@ class Combined:
     def unreported(self, level: float = 0.95) -> Estimate:
         """Bound the frequency over all releases of a key that none of them reports."""
         most = float(largest_unreported(self.releases, np.array([1 - check_level(level)]))[0])
-        note = not_reported(int(most) + 1) if math.isfinite(most) else "not reported"
-        notes = (note, *self.cautions)
+        below = int(most) + 1 if math.isfinite(most) else None
+        notes = (not_reported(self.releases[0], below), *self.cautions)
         unknown = math.nan, math.nan, 0.0, most, level
         return Estimate(*unknown, detection_threshold=self.threshold, guaranteed=math.isfinite(most), notes=notes)
 
@@ -263,4 +270,6 @@ class Combined:
             *([f"  parts     {', '.join(map(str, parts))}"] if parts else []),
             *(f"  caution   {line}" for line in self.cautions),
         ]
-        return "\n".join([*lines, *table_lines(self.table, _WHOLE)])
+        shown = table_lines(self._listed(np.arange(min(len(self), _SHOWN))), _WHOLE)
+        more = [f"... and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        return "\n".join([*lines, *shown, *more])

@@ -132,13 +132,19 @@ def quantiles(
         value = _quantile(own, counts, p)
         # of the number of keys up to the quantile, less its share of all keys
         variance = np.array([variances @ np.where(own <= x, 1 - q, q) ** 2 for x, q in zip(value, p, strict=True)])
-        share = (z * np.sqrt(np.maximum(variance, 0.0)) + TUNING.single_key_allowance) / number.value
+        error = z * np.sqrt(np.maximum(variance, 0.0)) + (1 - p) * (number.high - number.low) / 2
+        share = (error + TUNING.single_key_allowance) / number.value
         low = np.minimum(_quantile(lows, counts, (p - share).clip(0, 1)), value)
         high = np.maximum(_quantile(highs, counts, (p + share).clip(0, 1)), value)
         note = FEW if len(keys) < 20 else CONSERVATIVE
         note = number.notes[0] if blurred else note if detectable else HIDDEN
-    error = (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
-    numbers = {"value": value, "standard_error": np.where(np.isnan(value), math.nan, error), "low": low, "high": high}
+    deviation = (high - low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
+    numbers = {
+        "value": value,
+        "standard_error": np.where(np.isnan(value), math.nan, deviation),
+        "low": low,
+        "high": high,
+    }
     guaranteed = np.full(len(p), detectable and not blurred and number.value > 0)
     table = pa.table({**numbers, "keys": np.full(len(p), len(keys)), "guaranteed": guaranteed})
     about = f"of frequencies over {combined.stated}, of keys of frequency {least:,} or more in at least one"
