@@ -8,6 +8,8 @@ sums        error: NRMSE of sums and numbers of keys over that of the default, g
             farthest from 1 (errors below 0.001 count as 0.001); coverage: of their 95 % intervals, in percent, in all
             releases and where guaranteed, and how often they were guaranteed.
 quantiles   error: mean width of the intervals of quantiles over that of the default; coverage likewise.
+answers     error: mean width of the intervals of sums and numbers of keys from the least frequency on, where most keys
+            are below it (shapes of `answer_coverage.py`), over that of the default; coverage likewise.
 predictions error: predicted NRMSE over that of the default, geometric mean and the farthest from 1.
 
 Shares close to 1 and multiples of 1 are halved and doubled in their distance from 1. Standard errors of a coverage are
@@ -16,6 +18,7 @@ about 0.7 percentage points (1.3 with --quick); differences between two lines ar
 
 import argparse
 import math
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -26,6 +29,7 @@ import numpy as np
 
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.estimate import least_frequency
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.planning.errors import clear_caches, predicted
@@ -33,7 +37,7 @@ from dpsample.questions.quantiles import estimate_quantiles
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
 
-sibling = import_module("interval_coverage")  # of this folder
+sibling, shaped = import_module("interval_coverage"), import_module("answer_coverage")  # of this folder
 
 FROM_ONE = {"settled_share", "kernel_centres", "kernel_density_ratios"}  # scaled in their distance from 1
 QUANTILES = [field.name for field in fields(Tuning) if field.name.startswith(("posterior_", "noise_", "single_key"))]
@@ -41,6 +45,7 @@ QUANTILES += ["rounding_keys", "least_noise_deviations", "threshold_noise_deviat
 QUANTILES += ["cumulative_variance_floor", "least_quantile_keys"]
 PREDICTIONS = [field.name for field in fields(Tuning) if field.name.startswith(("quick_", "quadrature_", "mle_"))]
 PREDICTIONS += ["longest_exact_support"]
+ANSWERS = ["least_margin", "least_margin_scale"]
 RANKS = ["ranking_margin"]  # questions.ranking takes it from TUNING: a larger one costs time and changes no answer
 LEVEL = 0.95
 LEAST_ERROR = 1e-3  # relative; where nearly all keys are reported, ratios of smaller errors mean nothing
@@ -126,6 +131,26 @@ def quantiles(tuning: Tuning, releases: int) -> Outcome:
     return Outcome(tuple(widths), tuple(held), tuple(guaranteed))
 
 
+def answers(tuning: Tuning, releases: int) -> Outcome:
+    """Return widths of intervals of sums and numbers of keys from the least frequency on, and their coverage."""
+    widths: list[float] = []
+    held: list[bool] = []
+    guaranteed: list[bool] = []
+    for sampling, epsilon in shaped.SCHEMES:
+        privacy = Privacy(epsilon, "1e-6")
+        for frequencies in shaped.shapes().values():
+            generator = np.random.default_rng(5)
+            tallies = list(sibling.draw_tallies(frequencies, sampling, privacy, releases, generator))
+            for of in ("frequency", "keys"):
+                least = least_frequency(sampling, privacy, of == "keys", tuning)
+                truth = float(Measure.of(of).from_frequency(least)(frequencies).sum())
+                found = shaped.answered(tallies, sampling, privacy, Measure.of(of), least)
+                widths.append(float(np.mean([answer.high - answer.low for answer in found])))
+                held += [answer.low <= truth <= answer.high for answer in found]
+                guaranteed += [answer.guaranteed for answer in found]
+    return Outcome(tuple(widths), tuple(held), tuple(guaranteed))
+
+
 def predictions(tuning: Tuning, releases: int) -> Outcome:
     """Return predicted NRMSEs: by quick tables, and by mle for an epsilon that is too small."""
     i, keys = np.arange(1, 401), np.full(400, 50.0)
@@ -152,8 +177,13 @@ def scaled(name: str, factor: float) -> Tuning:
 
 def outcome(name: str, factor: float, releases: int) -> Outcome:
     """Measure a variant by what the number matters to."""
-    measured = quantiles if name in QUANTILES else predictions if name in PREDICTIONS else sums
-    return measured(scaled(name, factor), releases)
+    return kind_of(name)(scaled(name, factor), releases)
+
+
+def kind_of(name: str) -> Callable[[Tuning, int], Outcome]:
+    """Return what a number matters to."""
+    kinds = {quantiles: QUANTILES, answers: ANSWERS, predictions: PREDICTIONS}
+    return next((kind for kind, names in kinds.items() if name in names), sums)
 
 
 def described(changed: Outcome, default: Outcome) -> tuple[str, ...]:
@@ -186,12 +216,12 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         variants = [(name, factor) for name in names for factor in (0.5, 2.0)]
         changed = pool.map(partial(outcome, releases=releases), *zip(*variants, strict=True))
-        defaults = {measured: measured(TUNING, releases) for measured in (sums, quantiles, predictions)}
+        kinds = dict.fromkeys(kind_of(name) for name in names)
+        defaults = {measured: measured(TUNING, releases) for measured in kinds}
         for measured, default in defaults.items():
             print(row.format(measured.__name__, "as they are", "", *described(default, default)), flush=True)
         for (name, factor), variant in zip(variants, changed, strict=True):
-            kind = quantiles if name in QUANTILES else predictions if name in PREDICTIONS else sums
-            columns = described(variant, defaults[kind])
+            columns = described(variant, defaults[kind_of(name)])
             print(
                 row.format(name, str(getattr(TUNING, name)), "half" if factor < 1 else "double", *columns), flush=True
             )

@@ -24,6 +24,8 @@ from dpsample.estimators import Tally, estimate, mle
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.cumulative import cumulative_counts, narrow_quantile_intervals
+from dpsample.estimators.deviations import Deviations
+from dpsample.estimators.estimate import estimates, least_frequency
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
@@ -400,3 +402,27 @@ def test_intervals_of_a_top_list_hold_even_if_it_is_a_list_by_chance() -> None:
     assert len(STORED["top_lists"]) == len(COVERAGE.top_settings())
     for counts in STORED["top_lists"]:
         assert COVERAGE.smallest_defect(counts["covered"], counts["listed"]) <= 0.02, counts
+
+
+def test_a_mean_of_few_keys_allows_for_one_that_was_not_reported() -> None:
+    """Of six keys the rarest is often missing, and the mean of the others is too large.
+
+    The draws are fixed. An interval that allows for it on its upper side only held in 87 % of 2,000 such releases.
+    """
+    privacy, generator = Privacy("0.2", "1e-6"), np.random.default_rng(1)
+    least, frequencies = 62, np.array([269, 223, 153, 139, 112, 63, 51, 49, 45, 43])
+    assert least == least_frequency(KeepAll(), privacy, each_key_alike=True)
+    tallies = [drawn(frequencies, KeepAll(), privacy, generator) for _ in range(150)]
+    summed, counted = (Measure.of(of).from_frequency(least) for of in ("frequency", "keys"))
+    grid = default_grid(privacy)
+    values, numbers = (
+        np.array([e.value for e in estimates(tallies, KeepAll(), privacy, grid, of, least=least, keys=6)])
+        for of in (summed, counted)
+    )
+    numbers = np.maximum(numbers, 1e-9)
+    deviations = Deviations(tallies, KeepAll(), privacy, grid, summed, counted, keys=6)
+    low, high = deviations.intervals(values / numbers, numbers, 0.95)
+    truth = frequencies[frequencies >= least].mean()
+    held = ((low <= truth) & (truth <= high))[numbers > 1]
+    assert len(held) > 100
+    assert held.mean() > 0.95

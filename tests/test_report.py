@@ -36,6 +36,7 @@ from dpsample.accounting.proof import Proof
 from dpsample.cli import cli
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
+from dpsample.estimators.notes import claim_of
 from dpsample.presentation.charts import STYLES
 from dpsample.presentation.explain import Strength
 from dpsample.presentation.page_charts import DARK, LIGHT
@@ -280,6 +281,12 @@ def test_a_page_has_no_words_of_the_interface() -> None:
     release = words(40)
     page = re.sub(r"<(details|pre|code)\b.*?</\1>", "", release.report().html, flags=re.DOTALL)
     assert re.findall(r"--\w[\w-]*|\b[a-z]+_[a-z_]+\b|`", seen(page)) == []
+    # of each note there is what it claims, and no advice to who asks
+    (advised,) = release.top(5).notes
+    assert "compete for the list" in claim_of(advised)
+    assert advised == f"{claim_of(advised)}; to allow for it, ask for the level {float(advised.split()[-1]):.6g}"
+    assert "compete for the list" in seen(release.report(prove=False, top=5).html)
+    assert "ask for" not in seen(release.report(prove=False, top=5).html)
 
 
 def test_steps_are_few_and_in_range() -> None:
@@ -527,6 +534,7 @@ def test_a_chart_has_the_top_keys_with_their_intervals(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "altair", None)
     with refused("drawn with Altair"):
         release.plot()
+    assert "chart-reported" in release.report(prove=False).html  # the browser draws it
 
 
 @pytest.mark.parametrize(

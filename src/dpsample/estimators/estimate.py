@@ -17,7 +17,7 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.notes import FEW, blurred_note
 from dpsample.estimators.tally import Tally
-from dpsample.estimators.tuning import TUNING
+from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.estimators.unbiased import unbiased
 from dpsample.exact import shown_number
 from dpsample.scheme.per_key import PerKey
@@ -130,7 +130,7 @@ def check_estimator(estimator: Estimator | None) -> Estimator:
     return estimator
 
 
-def least_frequency(sampling: Sampling, privacy: PerKey, each_key_alike: bool = False) -> int:
+def least_frequency(sampling: Sampling, privacy: PerKey, each_key_alike: bool = False, tuning: Tuning = TUNING) -> int:
     """Return the lowest frequency from which on answers are guaranteed by default: a little above a threshold.
 
     Keys below the calibration threshold have the tokens of keys at it. A sum over keys from a little above it on counts
@@ -146,7 +146,7 @@ def least_frequency(sampling: Sampling, privacy: PerKey, each_key_alike: bool = 
     threshold = calibration(sampling, privacy, 1).calibration_threshold
     if each_key_alike:
         threshold = max(threshold, frequency_reaching(0.5, sampling, privacy) or 0)
-    margin = max(TUNING.least_margin, math.ceil(TUNING.least_margin_scale / float(privacy.epsilon)))
+    margin = max(tuning.least_margin, math.ceil(tuning.least_margin_scale / float(privacy.epsilon)))
     return min(threshold + margin, sampling.largest)
 
 

@@ -117,9 +117,11 @@ class Tuning:
 
     # The least frequency of an answer, above the threshold: frequencies at least, and in 1/epsilon.
     # Chosen by coverage where most keys are below the threshold: at it, errors are biased by up to 50 deviations.
-    # Half, double: not measured.
+    # Half, double: error 1.036, 0.957 (farthest 1.32, 0.64);
+    # covered 95.8, 96.1 %; guaranteed 92, 100 %, covered 96.1, 96.1 %.
     least_margin: int = 2
-    # Half, double: not measured.
+    # Half, double: error 1.002, 0.997 (farthest 1.11, 0.84);
+    # covered 96.1, 96.1 %; guaranteed 100, 100 %, covered 96.1, 96.1 %.
     least_margin_scale: float = 0.5
     # Least effective number of keys of the standard error.
     # Chosen by coverage; the usual rule of thumb for a normal approximation [076467e].
