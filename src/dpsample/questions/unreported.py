@@ -36,7 +36,7 @@ def unreported_key(release: "Release", level: float = 0.95) -> Estimate:
     reached = probably_below(release, check_level(level))
     most = math.inf if reached is None else reached - 1.0
     threshold = release.terms.detection_threshold
-    notes = (_note(release, reached),)
+    notes = (not_reported(release, reached),)
     unknown = Estimate(math.nan, math.nan, 0.0, most, level, detection_threshold=threshold, notes=notes)
     return replace(unknown, guaranteed=reached is not None and release.terms.discovery is None)
 
@@ -50,17 +50,14 @@ def probably_below(release: "Release", level: float) -> int | None:
     return None if known and known.only else frequency_reaching(level, release.sampling, release.per_key)
 
 
-def not_reported(reached: int) -> str:
+def not_reported(release: "Release", reached: int | None) -> str:
     """Return the note about a key that was not reported."""
-    return f"not reported: probably below {reached:,}"
-
-
-def _note(release: "Release", reached: int | None) -> str:
     if release.terms.known and release.terms.known.only:
         return "not in the list of known keys: nothing is known of it"
     if reached is None:
         return "not reported"
-    return not_reported(reached) + ("" if release.terms.discovery is None else ", if all of its users gave it")
+    gave = "" if release.terms.discovery is None else ", if all of its users gave it"
+    return f"not reported: probably below {reached:,}{gave}"
 
 
 def rank_unreported(release: "Release", level: float, keys: int, fewest: Callable[[int], float]) -> Estimate:
