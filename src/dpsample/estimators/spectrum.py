@@ -125,15 +125,20 @@ def _variance_increments(probabilities: Floats) -> Floats:
 
 
 def _posterior_beyond_table(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
-    """The posteriors of tokens beyond the table, which are shifts of one another, at some points each."""
-    frequencies, probabilities = _posterior(scheme, np.array([scheme.last_token]))
-    upto = np.cumsum(probabilities[0])
+    """The posteriors of tokens beyond the table: shifts of those of its last tokens with the same fraction.
+
+    Long ones are taken at some points each, all of which have the same probability.
+    """
+    frequencies, probabilities = _posterior(scheme, scheme.last_token - np.arange(scheme.grid))
     points = min(scheme.tuning.posterior_points, max(1, scheme.tuning.posterior_limit // len(cells)))
-    at = np.unique(np.searchsorted(upto, (np.arange(points) + 0.5) / points * upto[-1]))
-    mass = np.diff((upto[at[1:] - 1] + upto[at[:-1]]) / 2, prepend=0.0, append=upto[-1])
-    offsets = frequencies[0, at] - int(frequencies[0, 0])
-    first = first_frequency(cells, scheme.grid)
-    return first[:, None] + offsets, np.broadcast_to(mass, (len(cells), len(at)))
+    if probabilities.shape[1] > 2 * points:
+        wanted = (np.arange(points) + 0.5) / points
+        at = np.array([np.searchsorted(np.cumsum(own), wanted) for own in probabilities])
+        frequencies = np.take_along_axis(frequencies, np.minimum(at, probabilities.shape[1] - 1), 1)
+        probabilities = np.full(at.shape, 1 / points)
+    fraction = (scheme.last_token - cells) % scheme.grid
+    offsets = frequencies - first_frequency(scheme.last_token, scheme.grid)
+    return first_frequency(cells, scheme.grid)[:, None] + offsets[fraction], probabilities[fraction]
 
 
 def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
