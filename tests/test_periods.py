@@ -246,12 +246,20 @@ def test_numbers_of_keys_and_means_hold(days: Ints, week: Combined) -> None:
     assert week.sum(of="at-least:100").value == pytest.approx(week.count_keys(at_least=100).value)
     large = week.count_keys(at_least=200)
     assert large.low <= (days >= 200).any(1).sum() <= large.high
+    assert (
+        len(week.count_keys("false", by="key"))
+        == len(week.mean("false", by="key"))
+        == len(week.sum("false", by="key"))
+        == 0
+    )
+    assert week.count_keys("false").value == 0
+    assert math.isnan(week.mean("false").value)
     assert week.count_keys("key < 'k00010'").value == pytest.approx(10, abs=0.01)
 
 
 def test_a_number_of_keys_is_unbiased_over_the_laws() -> None:
     """Two keys, two days: the mean of 1 - prod(1 - a) over all pairs of tokens, by their exact laws."""
-    from dpsample.periods.sums import numbers_of
+    from dpsample.periods.numbers import numbers_of
 
     grid, least = 2, 40
     privacy = Privacy("0.5", "1e-4")

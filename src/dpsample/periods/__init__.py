@@ -4,6 +4,7 @@ checks       which releases may be combined, and what they cost together
 keys         the keys of all releases, each with its token in each of them
 unreported   what a key has in the releases that do not report it: a bound, and an estimate
 totals       the frequency of a key over all releases, with its interval
+numbers      numbers of keys that are frequent in some release
 sums         sums, numbers of keys and means over all releases
 order        quantiles, top k, ranks and comparisons over all releases
 combined     `combine`: the object that answers these questions

@@ -17,7 +17,7 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.notes import FEW, HIDDEN, Note
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import check_level
-from dpsample.periods.sums import numbers_of
+from dpsample.periods.numbers import numbers_of
 from dpsample.questions.quantiles import check_shares
 from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates
