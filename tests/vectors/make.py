@@ -1,8 +1,8 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
-`make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample`, `5` and `6` make those of these versions alone, and add what
-they hold. The data are generated, the coins secret: made again, the files would be others. What each holds is noted
-before it is written; a folder of parts, which workers write, is read with pyarrow alone.
+`make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample`, `5`, `5-kinds` and `6` make those of these versions alone,
+and add what they hold. The data are generated, the coins secret: made again, the files would be others. What each holds
+is noted before it is written; a folder of parts, which workers write, is read with pyarrow alone.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from dpsample import CustomSampling, Ppswor, Priority, Privacy, Release, SampleS
 from dpsample.private.engine.spark import jobs
 from dpsample.release.terms import Terms
 from dpsample.scheme.noise import KeyNoise
-from test_vectors import content_of
+from test_vectors import content_of, register_halves
 
 TEXTS = [
     "a",
@@ -214,6 +214,37 @@ def add_version_6(folder: Path) -> None:
     _add(folder, {f"release-6-dropped.{form}": content_of(made) for form in FORMATS})
 
 
+def add_kinds_of_version_5(folder: Path) -> None:
+    """Write releases of known keys, of discovered ones, of counts, rows and sums, and of a registered function.
+
+    Those that have nothing of version 5 state version 4.
+    """
+    added: dict[str, Any] = {}
+    listed: dict[str, Any] = {"keys": [*TEXTS[:4], "nobody has it"]}
+    users: dict[str, Any] = {"user": "user", "privacy": Privacy(3, "1e-3")}
+    priced = clicks().append_column("price", pa.array([n % 7 - 2.5 for n in range(len(clicks()))]))
+    sums: dict[str, Any] = {"rows": 2, "sums": {"price": "3.5"}}
+    for name, made in (
+        ("5-known", dpsample.release(elements(), "query", privacy=PRIVACY, **listed)),
+        (
+            "5-only-known",
+            dpsample.release(elements(), "query", privacy=Privacy(1, "1e-200"), only_known=True, **listed),
+        ),
+        ("5-at-least", dpsample.release(elements(), "query", privacy=PRIVACY, at_least=5)),
+        ("5-registered", dpsample.release(elements(), "query", privacy=PRIVACY, sampling=register_halves())),
+        ("4-discovered", dpsample.release(clicks(), "query", keys_only=True, **users)),
+        ("4-counted", dpsample.release(clicks(), "query", discover="many-keys", total=True, **users)),
+        ("5-sums", dpsample.release(priced, "query", **sums, **users)),
+        ("5-sums-known", dpsample.release(priced, "query", only_known=True, **listed, **sums, **users)),
+    ):
+        assert len(made)
+        assert made.metadata["version"] == int(name[0])
+        for form in FORMATS:
+            added[f"release-{name}.{form}"] = content_of(made)
+            made.write(folder / f"release-{name}.{form}")
+    _add(folder, added)
+
+
 def _add(folder: Path, added: dict[str, Any]) -> None:
     known = (folder / "expected.json").read_text().removesuffix("\n}\n")
     lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in added.items()]
@@ -222,5 +253,5 @@ def _add(folder: Path, added: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     parts = {"": main, "3": add_version_3, "3-keys": add_many_keys, "3-definitions": add_definitions}
-    parts |= {"3-sample": add_sample_of_part, "5": add_version_5, "6": add_version_6}
+    parts |= {"3-sample": add_sample_of_part, "5": add_version_5, "5-kinds": add_kinds_of_version_5, "6": add_version_6}
     parts["".join(sys.argv[2:])](Path(sys.argv[1]))

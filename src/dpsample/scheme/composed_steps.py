@@ -25,7 +25,7 @@ from flint import arb
 from dpsample.balls import ball, dyadic, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, figures_below, text
-from dpsample.scheme.renyi_steps import StepReporting, count_steps, softplus
+from dpsample.scheme.renyi_steps import StepReporting, softplus
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
@@ -84,7 +84,10 @@ class ComposedSteps:
     @cached_property
     def steps(self) -> float:
         """The number of steps that pi needs from 0 to one half."""
-        return count_steps(self)
+        logit, steps = math.log(self.first) - math.log1p(-self.first), 1
+        while logit < 0:
+            logit, steps = self.next_logit(logit), steps + 1
+        return float(steps)
 
     def next_logit(self, logit: float) -> float:
         """Return ln(p / (1 - p)) of the largest next p, in floats."""

@@ -59,7 +59,7 @@ class RenyiSteps:
     @cached_property
     def steps(self) -> float:
         """The number of steps that pi needs from 0 to one half."""
-        return count_steps(self)
+        return float(steps_to_half([self.order], [self.divergence], [self.delta])[0])
 
     @property
     def epsilon(self) -> float:
@@ -228,23 +228,18 @@ def _log_sum(x: float, y: float) -> float:
     return max(x, y) + math.log1p(math.exp(-abs(x - y)))
 
 
-def count_steps(steps: Steps) -> float:
-    """Return the number of steps that pi needs from 0 to one half; infinite if they are too many."""
-    logit, count = math.log(steps.first) - math.log1p(-steps.first), 1
-    while logit < 0 and count < _MOST_STEPS:
-        logit, count = steps.next_logit(logit), count + 1
-    return math.inf if logit < 0 else float(count)
-
-
 def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
-    """Return `count_steps`, about, for many parameters; infinite for all but those that are there first."""
+    """Return how many steps pi needs from 0 to one half, for many parameters; infinite for all but the first there.
+
+    Each step is found to a hundred-thousandth: enough to count them.
+    """
     order, divergence, delta = (np.asarray(a, np.float64) for a in (order, divergence, delta))
     logits, steps = np.log(delta) - np.log1p(-delta), np.ones(len(order))
     most: Floats | float = 64.0
     halvings = 24
     while (logits < 0).all() and steps[0] < _MOST_STEPS:
         after = next_logits(logits, order, divergence, most, halvings)
-        most, halvings = 2 * (after - logits), 14  # below one half, steps do not become longer
+        most, halvings = 2 * (after - logits), 18  # below one half, steps do not become longer
         logits, steps = after, steps + 1
     return np.where(logits < 0, np.inf, steps)
 

@@ -391,10 +391,10 @@ class DuckDB:
             rows: list[Any] = _waited(cursor, lambda: cursor.execute(sql).fetchall())
             return rows
 
-    def stream(self, sql: str, objects: Objects | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query, batch by batch."""
+    def stream(self, sql: str, objects: Objects | None = None, rows: int = _BATCH) -> Iterator[pa.RecordBatch]:
+        """Yield the result of a query, batch by batch, of up to so many rows."""
         with self._cursor(objects) as cursor:
-            reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(_BATCH))
+            reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(rows))
             while (batch := called(lambda: next(reader, None))) is not None:
                 if batch.num_rows:
                     yield batch

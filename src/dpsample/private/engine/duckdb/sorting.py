@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 _MOST_PARTS = 1024  # of keys
 _HELD = 24 << 20  # bytes of pairs that are sorted at once; to sort them takes about four times as many
-_ROWS = 1 << 18  # that are divided at once: batches as DuckDB has them make more pieces, and take a fifth more time
+_ROWS = 1 << 18  # that are divided at once: smaller batches make more pieces, and take a fifth more time
 _BITS = 8  # of hashes by which pairs are divided at once
 _DIVISIONS = 2  # at most: more than 10**10 pairs, or users with millions, are held as they are
 
@@ -74,7 +74,7 @@ def sorted_pairs(
     follow.
     """
     hashed = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
-    for pairs, known in _parts(engine, engine.stream(hashed, objects), 0):
+    for pairs, known in _parts(engine, engine.stream(hashed, objects, _ROWS), 0):
         if amounts:
             yield cut_off(summed_rows(*_sorted_amounts(pairs, known, codes), len(amounts)), amounts)
         else:
