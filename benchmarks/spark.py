@@ -84,27 +84,35 @@ def release(sampling: Sampling, strategy: Strategy) -> Callable[[Any, Path], Non
     return run
 
 
+_ticks = dict[tuple[int, str], int]()  # by process, and when it started
+
+
 def cpu_seconds() -> float:
-    """CPU seconds of this process and of all that it started, directly or not, dead or alive."""
+    """CPU seconds of this process and of all that it started, directly or not, as long as they were seen alive.
+
+    What the parents of dead processes know of them is not enough: Spark ends idle workers, and nobody waits for them.
+    """
     stats = dict[int, list[str]]()
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
             stats[int(file.parent.name)] = file.read_text().rpartition(") ")[2].split()
-    family = {os.getpid()}
+    family = {os.getpid(), *(pid for pid, started in _ticks if pid in stats and stats[pid][19] == started)}
     while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
         family |= more
-    ticks = sum(int(field) for pid in family if pid in stats for field in stats[pid][11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    for pid in family & stats.keys():
+        _ticks[pid, stats[pid][19]] = int(stats[pid][11]) + int(stats[pid][12])
+    return sum(_ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def watched(peaks: list[int]) -> Iterator[None]:
-    """Note the most memory, in kB, that one of Spark's Python workers has had."""
+    """Note the most memory, in kB, that one of Spark's Python workers has had, and who uses CPU."""
     done, most = threading.Event(), 0
 
     def watch() -> None:
         nonlocal most
-        while not done.wait(0.2):
+        while not done.wait(0.5):
+            cpu_seconds()
             for process in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError, LookupError, ValueError):  # it has ended
                     if b"pyspark.daemon" in (process / "cmdline").read_bytes():
