@@ -1,6 +1,7 @@
 """From data to a release on Spark, against the bare `groupBy().count()` of the same data written to Parquet.
 
-With users (kind `users`), releases without a contribution bound stand against the bare `count(DISTINCT user_id)`.
+With users (kind `users`), releases without a contribution bound stand against the bare `count(DISTINCT user_id)`; with
+sums (kind `amounts`), against the bare aggregation by user and key, then by key.
 
 One session, one run, on this machine's cores: median wall and CPU seconds of a few rounds, taken in turns, and the
 ratios of both to the bare aggregation. CPU seconds are those of this process, of the JVM and of all Python workers. A
@@ -37,13 +38,15 @@ DATA = {
     "distinct": "(random() * {rows})::BIGINT",  # 63 % of the elements have a key of their own
     "text": "'query ' || least(pow(random(), -5.5), 1e17)::BIGINT",
     "users": "least(pow(random(), -5.5), 1e5)::BIGINT AS key, (random() * {rows} / 10)::BIGINT AS user_id",
+    "amounts": "least(pow(random(), -5.5), 1e5)::BIGINT AS key, (random() * {rows} / 10)::BIGINT AS user_id, "
+    "round(random() * 120, 2) AS price",
     "half": "if(random() < 0.5, -1, (random() * {rows})::BIGINT)",  # one key has half of all elements
 }
 
 
 def generate(folder: Path, kind: str, rows: int) -> None:
     columns = DATA[kind].format(rows=rows)
-    columns += "" if kind == "users" else " AS key"
+    columns += "" if " AS key" in columns else " AS key"
     options = "FORMAT parquet, FILE_SIZE_BYTES '64MB'"
     duckdb.sql(f"COPY (SELECT {columns} FROM range({rows})) TO '{folder}' ({options})")
 
@@ -58,9 +61,18 @@ def bare_users(frame: Any, out: Path) -> None:
     frame.groupBy("key").agg(F.countDistinct("user_id").alias("users")).write.parquet(f"file:{out}")
 
 
-def user_release(keys_only: bool) -> Callable[[Any, Path], None]:
+def bare_amounts(frame: Any, out: Path) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    each = frame.groupBy("key", "user_id").agg(F.count("*").alias("rows"), F.sum("price").alias("price"))
+    clipped = each.select("key", F.least("rows", F.lit(5)).alias("rows"), F.least("price", F.lit(100)).alias("price"))
+    totals = clipped.groupBy("key").agg(F.count("*").alias("users"), F.sum("rows"), F.sum("price"))
+    totals.toDF("key", "users", "rows", "price").write.parquet(f"file:{out}")
+
+
+def user_release(**options: Any) -> Callable[[Any, Path], None]:
     def run(frame: Any, out: Path) -> None:
-        dpsample.spark.release_to_folder(out, frame, "key", user="user_id", privacy=USER_PRIVACY, keys_only=keys_only)
+        dpsample.spark.release_to_folder(out, frame, "key", user="user_id", privacy=USER_PRIVACY, **options)
 
     return run
 
@@ -72,27 +84,35 @@ def release(sampling: Sampling, strategy: Strategy) -> Callable[[Any, Path], Non
     return run
 
 
+_ticks = dict[tuple[int, str], int]()  # by process, and when it started
+
+
 def cpu_seconds() -> float:
-    """CPU seconds of this process and of all that it started, directly or not, dead or alive."""
+    """CPU seconds of this process and of all that it started, directly or not, as long as they were seen alive.
+
+    What the parents of dead processes know of them is not enough: Spark ends idle workers, and nobody waits for them.
+    """
     stats = dict[int, list[str]]()
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
             stats[int(file.parent.name)] = file.read_text().rpartition(") ")[2].split()
-    family = {os.getpid()}
+    family = {os.getpid(), *(pid for pid, started in _ticks if pid in stats and stats[pid][19] == started)}
     while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
         family |= more
-    ticks = sum(int(field) for pid in family if pid in stats for field in stats[pid][11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    for pid in family & stats.keys():
+        _ticks[pid, stats[pid][19]] = int(stats[pid][11]) + int(stats[pid][12])
+    return sum(_ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def watched(peaks: list[int]) -> Iterator[None]:
-    """Note the most memory, in kB, that one of Spark's Python workers has had."""
+    """Note the most memory, in kB, that one of Spark's Python workers has had, and who uses CPU."""
     done, most = threading.Event(), 0
 
     def watch() -> None:
         nonlocal most
-        while not done.wait(0.2):
+        while not done.wait(0.5):
+            cpu_seconds()
             for process in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError, LookupError, ValueError):  # it has ended
                     if b"pyspark.daemon" in (process / "cmdline").read_bytes():
@@ -130,7 +150,11 @@ def main() -> None:
     user_tasks = {
         "bare count(DISTINCT user) to Parquet": bare_users,
         "release, users discovered, keys only": user_release(keys_only=True),
-        "release, users discovered and counted": user_release(keys_only=False),
+        "release, users discovered and counted": user_release(),
+    }
+    amount_tasks = {
+        "bare nested groupBy to Parquet": bare_amounts,
+        "release, users counted, rows and prices summed": user_release(rows=5, sums={"price": 100}),
     }
     with tempfile.TemporaryDirectory() as home:
         settings = {
@@ -153,7 +177,7 @@ def main() -> None:
             [(distinct,)] = counted.fetchall()
             print(f"{kind}: {options.rows:,} rows, about {distinct:,} keys", flush=True)
             frame = session.read.parquet(f"file:{data}")
-            tasks = user_tasks if kind == "users" else element_tasks
+            tasks = {"users": user_tasks, "amounts": amount_tasks}.get(kind, element_tasks)
             seconds: dict[str, list[float]] = {name: [] for name in tasks}
             cpu: dict[str, list[float]] = {name: [] for name in tasks}
             peaks: dict[str, list[int]] = {name: [] for name in tasks}

@@ -169,6 +169,8 @@ def session(made: Cluster, **settings: str) -> Any:
         "spark.speculation.minTaskRuntime": "1s",
         "spark.speculation.quantile": "0.1",
         "spark.python.task.killTimeout": "100ms",
+        # a worker of Python that starts again has imported everything: that takes a second
+        "spark.python.daemon.module": "warm_daemon",
         **settings,
     }
     builder: Any = SparkSession.builder.master(made.address).appName("dpsample tests")

@@ -267,7 +267,7 @@ class Assigning:
         else:
             from pyspark.sql import functions as F  # noqa: N812
 
-            from dpsample.private.engine.spark.assignment import order_column
+            from dpsample.private.engine.spark.sorting import order_column
 
             salt = assignment.salts(Secret(KEY))[place]
             frame = self.session.createDataFrame(rows, names)
@@ -299,10 +299,10 @@ def tied(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "order_sql", lambda columns, salt: "7::UBIGINT")
     from pyspark.sql import functions as F  # noqa: N812
 
-    import dpsample.private.engine.spark.assignment
+    import dpsample.private.engine.spark.sorting
 
     monkeypatch.setattr(
-        dpsample.private.engine.spark.assignment, "order_column", lambda columns, salt: F.lit(7).cast("bigint")
+        dpsample.private.engine.spark.sorting, "order_column", lambda columns, salt: F.lit(7).cast("bigint")
     )
 
 

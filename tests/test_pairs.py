@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpsample
 from dpsample import InvalidValue, Privacy
 from dpsample.private.assignment import Assigned
+from dpsample.private.derived_coins import Secret
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.pairs import Kernel, of_complete_users
+from dpsample.private.pairs import Kernel
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -81,22 +79,6 @@ def oracle(pairs: Iterable[tuple[Any, Any]], wanted: list[Any]) -> tuple[list[in
     )
 
 
-# ---- batches are cut anew
-
-
-@given(st.lists(st.integers(1, 9), max_size=20), st.lists(st.integers(0, 100), max_size=10))
-def test_no_user_is_cut(numbers: list[int], ends: list[int]) -> None:
-    users = np.repeat(np.arange(len(numbers)), numbers)
-    rows = np.arange(len(users))
-    cuts = [0, *sorted(min(end, len(users)) for end in ends), len(users)]
-    found = list(of_complete_users((users[a:b], rows[a:b]) for a, b in pairwise(cuts)))
-    assert [row for _, positions in found for row in positions.tolist()] == rows.tolist()
-    assert [user for owners, _ in found for user in owners.tolist()] == users.tolist()
-    for (before, _), (after, _) in pairwise(found):
-        assert before[-1] != after[0]
-    assert all(len(owners) for owners, _ in found)
-
-
 # ---- through the engines
 
 
@@ -117,6 +99,7 @@ class Pairing:
         self, source: Source, keys: pa.Table, prior: pa.Table | None = None
     ) -> tuple[list[int], list[int], list[int]]:
         """What the three kernels return; nothing is left afterwards."""
+        before = self.held()
         after = assigned(self.engine, source, prior) if self._assigns else None
         pairs = self.engine.pairs_of(source, keys, after)
         assert repr(pairs) == "Pairs()"
@@ -128,12 +111,16 @@ class Pairing:
             for kernel in (users_of_keys(keys.num_rows), keys_of_users, largest_positions)
         )
         self.engine.forget_pairs(pairs)
+        assert self.held() == before
         return users, numbers, weights
+
+    def held(self) -> Any:
+        return held(self.engine) if isinstance(self.engine, DuckDB) else len(self.engine._kept)  # type: ignore[attr-defined]
 
 
 def assigned(engine: Engine, source: Source, prior: pa.Table | None = None) -> Assigned:
-    salts = GivenCoins(np.array([3**40, 5**27], np.uint64))
-    return engine.assigned(source, 3, salts, prior, keep_pairs=True)
+    coins = GivenCoins(np.array([3**40, 5**27], np.uint64)) if isinstance(engine, DuckDB) else Secret(bytes(32))
+    return engine.assigned(source, 3, coins, prior, keep_pairs=True)
 
 
 def held(engine: DuckDB) -> tuple[set[str], set[str]]:
@@ -161,18 +148,22 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, place: str) -> Iterator[None]:
 @pytest.fixture
 def sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs that were kept are not sorted again."""
+    monkeypatch.setattr("dpsample.private.engine.duckdb.pairs._sort_pairs", sorted_again)
 
-    def refuse(*_: Any) -> None:
-        raise AssertionError("sorted again")
 
-    monkeypatch.setattr("dpsample.private.engine.duckdb.pairs._sort_pairs", refuse)
+def sorted_again(*_: Any) -> None:
+    raise AssertionError("sorted again")
 
 
 @pytest.fixture(
-    params=["duckdb", "duckdb after assigned", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))]
+    params=[
+        "duckdb",
+        "duckdb after assigned",
+        *(pytest.param(name, marks=pytest.mark.xdist_group("spark")) for name in ("spark", "spark after assigned")),
+    ]
 )
-def pairing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pairing]:
-    if request.param != "spark":
+def pairing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pairing]:
+    if request.param.startswith("duckdb"):
         if request.param != "duckdb":
             request.getfixturevalue("sorted_once")
         with DuckDB(threads=2, temp_dir=tmp_path) as engine:
@@ -181,7 +172,9 @@ def pairing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pairing]
         from dpsample.private.engine.spark import Spark
 
         with Spark(request.getfixturevalue("spark")) as started:
-            yield Pairing(started, tmp_path)
+            if request.param != "spark":
+                monkeypatch.setattr("dpsample.private.engine.spark.engine.pairs_of", sorted_again)
+            yield Pairing(started, tmp_path, assigns=request.param != "spark")
 
 
 def some_pairs(rows: int, users: int, seed: int) -> list[tuple[str, str]]:

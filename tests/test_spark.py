@@ -107,9 +107,9 @@ def phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that tells what Spark is doing."""
     named = Spark._named
 
-    def noted(self: Spark, what: str, work: Callable[[], Any], large: bool) -> Any:
+    def noted(self: Spark, what: str, work: Callable[[], Any], rows: int | None) -> Any:
         (tmp_path / "phase").write_text(what)
-        return named(self, what, work, large)
+        return named(self, what, work, rows)
 
     monkeypatch.setattr(Spark, "_named", noted)
     return tmp_path

@@ -28,7 +28,6 @@ from dpsample.cli import cli
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark, assignment
-from dpsample.private.engine.spark import pairs as spark_pairs
 from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, prepare
@@ -107,6 +106,21 @@ def units(source: Source, key: bytes = KEY, **options: Any) -> tuple[dict[str, i
         return frequencies(engine, made.source), made.sizes.tolist()
 
 
+def counting(keys: int) -> Callable[[Iterator[tuple[Ints, ...]]], Ints]:
+    """Return a kernel that counts the users of wanted keys; workers get it without this module."""
+
+    def count(batches: Iterator[tuple[Ints, ...]]) -> Ints:
+        return sum((np.bincount(batch[1], minlength=keys) for batch in batches), start=np.zeros(keys, int))
+
+    return count
+
+
+@pytest.fixture(scope="module")
+def calm(spark: Any, clicks: Path) -> tuple[dict[str, int], list[int]]:
+    """The units of each key, and the sizes of users, when nothing happens."""
+    return units(Source(clicks, "k", user="u"))
+
+
 class TestBounding:
     def test_each_user_keeps_the_keys_with_the_smallest_numbers(self, spark: Any, clicks: Path) -> None:
         def number(user: str, key: str) -> tuple[int, int]:
@@ -159,57 +173,48 @@ class TestBounding:
         assert test_spark.TestFaults().killed(cluster, phases, lambda: drawn(source)) == calm
         assert len(calm) == 40
 
-    @pytest.mark.parametrize("where", ["reading rows", "placing units"])
+    @pytest.mark.parametrize(("kernel", "phase"), [("packing", "sorting users"), ("_place", "assigning users")])
     def test_a_worker_is_killed_while_users_are_assigned(
-        self, where: str, cluster: Cluster, clicks: Path, phases: Path, monkeypatch: pytest.MonkeyPatch
+        self, kernel: str, phase: str, cluster: Cluster, clicks: Path, calm: Any, phases: Path, monkeypatch: Any
     ) -> None:
-        """A task that reads rows, or the one task that places all units."""
-        source, phase = Source(clicks, "k", user="u"), "assigning users"
-        calm, found, place = units(source), Frame.all_pairs, assignment._place
-        if where == "reading rows":
-            halting = faults.halting(faults.same, str(phases), phase, 0)
-            monkeypatch.setattr(Frame, "all_pairs", lambda self: faults.rows_of(found(self), halting))
-        else:
-            monkeypatch.setattr(assignment, "_place", lambda cap: faults.halting(place(cap), str(phases), phase, 0))
+        """One of the tasks that sort, with the rows that it has read, or the one task that places all units."""
+        source, make = Source(clicks, "k", user="u"), getattr(assignment, kernel)
+        monkeypatch.setattr(assignment, kernel, lambda *given: faults.halting(make(*given), str(phases), phase, 0))
         assert killed(cluster, phases, lambda: units(source)) == calm
         assert max(calm[0].values()) == 60 > min(calm[0].values())
         assert sum(calm[1]) == 2001
 
-    def test_units_that_are_lost_are_placed_again(self, cluster: Cluster, clicks: Path) -> None:
-        """The workers that keep them are killed before they are read."""
+    WANTED = tuple(f"key {k}" for k in range(0, 40, 2))
+
+    def test_what_is_lost_is_made_again(self, cluster: Cluster, clicks: Path, calm: Any) -> None:
+        """The workers that keep units and pairs are killed before they are read."""
         source = Source(clicks, "k", user="u")
-        calm = units(source)
         with Spark() as engine:
-            made = engine.assigned(source, 60, Secret(KEY))
+            made = engine.assigned(source, 60, Secret(KEY), keep_pairs=True)
             for name in list(cluster._workers):
                 cluster.kill(f"/{name}/")
                 cluster.wait()
             assert frequencies(engine, made.source) == calm[0]
+            found = engine.summed(engine.pairs_of(source, pa.table({"k": self.WANTED}), made), counting(20))
+        oracle = Counter(key for keys in pairs(clicks).values() for key in keys)
+        assert found.tolist() == [oracle[key] for key in self.WANTED]
 
-    @pytest.mark.parametrize("phase", ["finding users of keys", "summing over users"])
-    def test_a_worker_is_killed_among_pairs(
-        self, phase: str, cluster: Cluster, clicks: Path, phases: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        source, wanted = Source(clicks, "k", user="u"), [f"key {k}" for k in range(0, 40, 2)]
-        folder = str(phases)
+    def test_a_worker_is_killed_among_pairs(self, cluster: Cluster, clicks: Path, phases: Path) -> None:
+        """It has some of the pairs, which are found again."""
+        source, folder, count_users = Source(clicks, "k", user="u"), str(phases), counting(20)
 
-        def count(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
-            total = sum((np.bincount(positions, minlength=20) for _, positions in batches), start=np.zeros(20, int))
-            if Path(folder, "phase").read_text() == phase == "summing over users":
-                faults.wait_here(Path(folder, "here"))
+        def count(batches: Iterator[tuple[Ints, ...]]) -> Ints:
+            total = count_users(batches)
+            faults.wait_here(Path(folder, "here"))
             return total
-
-        number = faults.halting(spark_pairs._number_users, folder, phase, 0)
-        monkeypatch.setattr(spark_pairs, "_number_users", number)
 
         def work() -> list[int]:
             with Spark() as engine:
-                made = engine.pairs_of(source, pa.table({"k": wanted}))
-                return [int(n) for n in engine.summed(made, count)]
+                return [int(n) for n in engine.summed(engine.pairs_of(source, pa.table({"k": self.WANTED})), count)]
 
         found = killed(cluster, phases, work)
         oracle = Counter(key for keys in pairs(clicks).values() for key in keys)
-        assert found == [oracle[key] for key in wanted]
+        assert found == [oracle[key] for key in self.WANTED]
 
     def test_random_rows_are_refused_for_units_and_pairs(self, spark: Any) -> None:
         source = Source(spark.range(100).selectExpr("id AS u", "if(rand() < 0.5, 1, 2) AS k"), "k", user="u")
@@ -221,11 +226,11 @@ class TestBounding:
             with pytest.raises(TypeError, match="coins of a Secret"):
                 engine.assigned(source, 18, SecretCoins())
 
-    def test_units_do_not_depend_on_partitions(self, spark: Any, clicks: Path) -> None:
+    def test_units_do_not_depend_on_partitions(self, spark: Any, clicks: Path, calm: Any) -> None:
         frame = spark.read.parquet(f"file:{clicks}")
         other = Source(frame.union(frame).orderBy("k").repartition(5), "k", user="u")
-        assert units(other, partitions=3) == units(Source(clicks, "k", user="u"))
-        assert units(other, bytes(32)) != units(other)
+        assert units(other, partitions=3) == calm
+        assert units(other, bytes(32)) != calm
 
     def test_two_passes(self, clicks: Path) -> None:
         made = dpsample.spark.sample(
@@ -359,7 +364,8 @@ class TestDiscovery:
         with Spark() as engine:
             plan = prepare(engine, request, Secret(KEY))
             users = None if plan.users is None else (request.source, plan.users)
-            return Job(engine, plan.counting, Secret(KEY), users).release(plan.terms, NoLedger())
+            job = Job(engine, plan.counting, Secret(KEY), users, assigned=plan.assigned)
+            return job.release(plan.terms, NoLedger())
 
     def test_keys_are_found_and_their_users_counted(self, clicks: Path) -> None:
         of = pairs(clicks)
@@ -377,8 +383,9 @@ class TestDiscovery:
         numbers = zip(*(release.table[name].to_pylist() for name in ("rows_measured", "rows_error")), strict=True)
         for key, (measured, error) in zip(found, numbers, strict=True):
             assert abs(measured - rows[key]) < 9 * error
-        assert self.discovered(clicks, keys_only=True).table.column_names == ["k"]
-        assert self.discovered(clicks, keys_only=True) == self.discovered(clicks, keys_only=True)
+        only = self.discovered(clicks, keys_only=True)
+        assert only.table.column_names == ["k"]
+        assert only == self.discovered(clicks, keys_only=True)
 
     def test_a_folder_and_a_ledger(self, clicks: Path, tmp_path: Path) -> None:
         ledger = tmp_path / "clicks.ledger"

@@ -6,7 +6,7 @@ amounts have further arrays: marks of users, 32 bits that follow from the user a
 All engines use this module.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,54 +31,15 @@ class Pairs:
         return "Pairs()"
 
 
-def of_complete_users(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Cut batches anew, so that each user is in one: the last user of a batch waits for the next one.
-
-    >>> batches = [(np.array([1, 1, 2]), np.array([0, 5, 3])), (np.array([2, 3]), np.array([4, 0]))]
-    >>> [users.tolist() for users, positions in of_complete_users(batches)]
-    [[1, 1], [2, 2], [3]]
-    """
-    held: list[Batch] = []  # of one user
-    for batch in batches:
-        users = batch[0]
-        if not len(users):
-            continue
-        changes = np.flatnonzero(users[1:] != users[:-1])
-        start = int(changes[-1]) + 1 if len(changes) else 0  # of the last user's rows
-        if start or (held and held[0][0][0] != users[0]):
-            yield _joined([*held, tuple(column[:start] for column in batch)])
-            held = []
-        held.append(tuple(column[start:] for column in batch))
-    if held:
-        yield _joined(held)
-
-
-def added_up(batches: Iterable[tuple[Flags, Batch]], amounts: Sequence[Amount]) -> Iterator[Batch]:
-    """Add up the amounts of equal rows, which follow one another, and cut them off where they are not looked at.
-
-    A batch has whether a row differs from the one before, and columns of which the last ones are amounts, of one row
-    each: sums of whole numbers are the same in any order, also if they overflow.
-
-    >>> batches = [(np.array([True, False, True]), (np.array([7, 7, 8]), np.array([3, 2, 1])))]
-    >>> from fractions import Fraction
-    >>> [[column.tolist() for column in batch] for batch in added_up(batches, [Amount(None, Fraction(1))])]
-    [[[7], [5]], [[8], [1]]]
-    """
-    held: Batch | None = None  # the last row, which may go on
-    for first, batch in batches:
-        if not len(first):
-            continue
-        if held is not None:
-            batch, first = _joined([held, batch]), np.append(True, first)
-        rows = summed_rows(first, batch, len(amounts))
-        yield cut_off(tuple(column[:-1] for column in rows), amounts)
-        held = tuple(column[-1:] for column in rows)
-    if held is not None:
-        yield cut_off(held, amounts)
-
-
 def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:
-    """Add up the last columns, which are amounts, of rows that do not differ from the one before."""
+    """Add up the last columns, which are amounts, of rows that do not differ from the one before.
+
+    Sums of whole numbers are the same in any order, also if they overflow.
+
+    >>> rows = summed_rows(np.array([True, False, True]), (np.array([7, 7, 8]), np.array([3, 2, 1])), 1)
+    >>> [column.tolist() for column in rows]
+    [[7, 8], [5, 1]]
+    """
     starts = np.flatnonzero(first)
     if len(starts) == len(first):
         return batch
@@ -93,5 +54,10 @@ def cut_off(batch: Batch, amounts: Sequence[Amount]) -> Batch:
     return (*batch[: -len(limits)], *values)
 
 
-def _joined(pieces: list[Batch]) -> Batch:
-    return tuple(np.concatenate(columns) for columns in zip(*pieces, strict=True))
+def pair_types(keys: int, more: int) -> list[Any]:
+    """Return the types of columns of packed pairs whose codes are below `keys`.
+
+    The first one has a number for each pair: twice its code, plus one at a new user. `more` are marks of users, then
+    amounts, which are below 2**31.
+    """
+    return [np.int32 if keys <= 1 << 30 else np.int64, np.uint32, *[np.int32] * more][: 1 + more]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.duckdb.sorting import code_sql, sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
-from dpsample.private.pairs import Batch, Pairs
+from dpsample.private.pairs import Batch, Pairs, pair_types
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def write_pairs(file: BinaryIO, begins: Flags, codes: Ints, keys: int, *more: In
     """Add complete users to a file; codes, or positions, are below `keys`; `more` are marks and amounts."""
     starts = np.append(np.flatnonzero(begins), len(begins))
     cuts = starts[np.searchsorted(starts, np.append(np.arange(0, len(begins), _ROWS), len(begins)))]
-    columns = [c.astype(kind) for c, kind in zip((2 * codes + begins, *more), _types(keys, len(more)), strict=True)]
+    columns = [c.astype(kind) for c, kind in zip((2 * codes + begins, *more), pair_types(keys, len(more)), strict=True)]
     for start, end in pairwise(np.unique(cuts).tolist()):
         file.write(np.array([end - start], np.int64).data)
         file.writelines(column[start:end].data for column in columns)
@@ -117,12 +117,7 @@ def _read(path: Path, keys: int, more: int) -> Iterator[Batch]:
     users = 0
     with path.open("rb") as file:
         while len(rows := np.fromfile(file, np.int64, 1)):
-            numbers, *others = (np.fromfile(file, kind, int(rows[0])) for kind in _types(keys, more))
+            numbers, *others = (np.fromfile(file, kind, int(rows[0])) for kind in pair_types(keys, more))
             owners = np.cumsum(numbers & 1, dtype=np.int64) + users
             yield owners, (numbers >> 1).astype(np.int64), *others
             users = int(owners[-1])
-
-
-def _types(keys: int, more: int) -> list[Any]:
-    """The types of the columns of a block: numbers are up to twice each code, plus one; amounts are below 2**31."""
-    return [np.int32 if keys <= 1 << 30 else np.int64, np.uint32, *[np.int32] * more][: 1 + more]

@@ -9,6 +9,7 @@ converted on the way.
     frames      how sources look from inside Spark
     session     the active session, or one for the time of a block
     users       each user keeps a bounded number of keys
+    sorting     pairs of users and keys in their orders, in packed batches
     assignment  each user gives one unit to one key, in one task
     pairs       users and their wanted keys, kept on the workers
     jobs        what is done where the rows are: a release or a sample, drawn on the workers

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
-from dpsample.private.assignment import Assigned, require_cap
+from dpsample.private.assignment import Assigned, require_cap, salts
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.columns import shaped as shaped
@@ -26,9 +26,10 @@ try:
 except ImportError:
     raise missing() from None
 
-from dpsample.private.engine.spark.assignment import assigned, sizes_of, units_of
+from dpsample.private.engine.spark.assignment import all_pairs, assigned, sizes_of, units_of
 from dpsample.private.engine.spark.frames import Frame, frame
-from dpsample.private.engine.spark.pairs import pairs_of, vectors_of
+from dpsample.private.engine.spark.pairs import KeptPairs, pairs_of, selected, vectors_of
+from dpsample.private.engine.spark.sorting import AllPairs
 from dpsample.private.engine.spark.users import bounded, dropped, require_users
 
 _T = TypeVar("_T")
@@ -37,6 +38,8 @@ MESSAGES: Final = "message binary, rows bigint"
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _COALESCE = "spark.sql.adaptive.coalescePartitions.enabled"
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+LARGE: Final = 1 << 16  # rows that go to Python at once, to a kernel that lets few of them through
+_PACKED = 16  # the same where a row is a packed batch: Spark's 10,000 of them would not fit into memory
 # whether what is kept on the workers is in fewer partitions too, where they are small: 200 would take 20 CPU seconds
 # for each kernel, however few the rows
 _KEPT = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
@@ -63,6 +66,7 @@ class Spark:
         self._session, self._partitions, self._open = session, partitions, True
         self._frames: dict[int, tuple[Source, Frame]] = {}
         self._kept: list[Any] = []
+        self._pairs: dict[int, Any] = {}  # all pairs of a source, by the `id` of what was assigned
 
     def __enter__(self) -> "Spark":
         return self
@@ -192,7 +196,8 @@ class Spark:
     ) -> Assigned:
         """Let each user in turn give one unit to the first of their keys that has fewer than `cap`; return the units.
 
-        All pairs are sorted by one task. The units are kept on the workers; pairs never are.
+        Many tasks sort the pairs, and one places the units. Both are kept on the workers: the pairs until the units are
+        placed, or with `keep_pairs` until they are forgotten.
         """
         require_cap(cap)
         if not isinstance(coins, Secret):  # others would be drawn anew by a task that is run again
@@ -201,47 +206,62 @@ class Spark:
         require_users(made)
         first = None if prior is None else positioned(prior, made.schema)
         sent = None if first is None else self.sent(first, made.fields(position="long"))
-        placed = assigned(made, cap, coins, sent, 0 if first is None else first.num_rows)
+        if not keep_pairs:
+            made = replace(made, amounts=())  # they are for the pairs
+        found = all_pairs(made, salts(coins), sent, 0 if first is None else first.num_rows)
+        pairs = self.job("sorting users", source.columns, lambda: self._computed(found), LARGE)
 
         def place() -> tuple[Any, Ints]:
-            kept = self.keep(placed)
+            kept = self.keep(assigned(made, pairs, cap))
             return kept, sizes_of(kept)
 
-        kept, sizes = self.job("assigning users", source.columns, place, large=True)
+        kept, sizes = self.job("assigning users", source.columns, place, _PACKED)
         assigned_source = Source(kept, source.key, "frequency")
+        if keep_pairs:
+            self._pairs[id(assigned_source)] = pairs
+        else:
+            self._release(pairs, source.columns)
         self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
-        return Assigned(assigned_source, *sizes)
+        return Assigned(assigned_source, sizes[0], sizes[1], AllPairs(made, pairs) if keep_pairs else None)
 
     def pairs_of(self, source: Source, keys: pa.Table, after: Assigned | None = None) -> Pairs:
         """Put the users of just these distinct keys aside: they are kept on the workers, divided by user."""
         made = self.frame(source)
         require_users(made)
-        wanted = positioned(keys, made.schema)
-        sent = self.sent(wanted, made.fields(position="long"))
+        wanted, every = positioned(keys, made.schema), None if after is None else after.pairs
+        if every is not None and every.frame is made and self._keeps(every.data):
+            found, rows = selected(every.data, wanted, made.more), _PACKED
+        else:
+            found, rows = pairs_of(made, self.sent(wanted, made.fields(position="long")), wanted), LARGE
+        kept = self.job("finding users of keys", source.columns, lambda: self._computed(found), rows)
+        return Pairs(KeptPairs(kept, wanted.num_rows, made.more))
 
-        def pair() -> Any:
-            kept = self.keep(pairs_of(made, sent, wanted.num_rows))
-            kept.count()  # computes it, and refuses what is refused
-            return kept
-
-        return Pairs(self.job("finding users of keys", source.columns, pair))
+    def _computed(self, data: Any) -> Any:
+        """Compute a DataFrame, and keep it on the workers; what is refused is refused."""
+        kept = self.keep(data)
+        kept.count()
+        return kept
 
     def summed(self, pairs: Pairs, kernel: Kernel) -> Ints:
         """Return the sum of what a kernel makes of each partition's pairs; it is sent to the workers."""
-        vectors = self.job("summing over users", (), lambda: vectors_of(pairs.data, kernel))
+        vectors = self.job("summing over users", (), lambda: vectors_of(pairs.data, kernel), _PACKED)
         return sum(vectors[1:], start=vectors[0]) if vectors else kernel(iter(()))
 
     def forget_pairs(self, pairs: Pairs) -> None:
         """Let go of what the workers keep of some pairs."""
-        self._release(pairs.data, ())
+        self._release(pairs.data.data, ())
 
     def forget(self, source: Source) -> None:
         """Let go of a source that `bounded` or `assigned` returned, and of what the workers keep of it."""
         self._frames.pop(id(source))
         self._release(source.data, source.key)
+        self._release(self._pairs.pop(id(source), None), source.key)
+
+    def _keeps(self, data: Any) -> bool:
+        return any(data is kept for kept in self._kept)
 
     def _release(self, data: Any, columns: Sequence[str]) -> None:
-        if any(data is kept for kept in self._kept):
+        if self._keeps(data):
             self._kept = [kept for kept in self._kept if kept is not data]
             translated(data.unpersist, columns)
 
@@ -285,19 +305,19 @@ class Spark:
         adaptive = session.conf.get("spark.sql.adaptive.enabled") == "true" and session.conf.get(_COALESCE) == "true"
         return f"{session.conf.get(_SHUFFLE)}{', fewer where they are small' if adaptive else ''}"
 
-    def job(self, what: str, keys: Sequence[str], work: Callable[[], _T], large: bool = False) -> _T:
+    def job(self, what: str, keys: Sequence[str], work: Callable[[], _T], rows: int | None = None) -> _T:
         """Do what computes something, named on Spark's pages, with keys divided as told, and errors put into words.
 
-        With `large`, rows go to Python in larger batches than usual: for a kernel that lets few of them through.
+        `rows` go to Python at once, if the session has no setting of its own; packed batches always.
         """
-        return translated(lambda: self._named(what, work, large), keys)
+        return translated(lambda: self._named(what, work, rows), keys)
 
-    def _named(self, what: str, work: Callable[[], _T], large: bool) -> _T:
+    def _named(self, what: str, work: Callable[[], _T], rows: int | None) -> _T:
         session = self.session()
         settings = {_KEPT: "true"}
         settings |= {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
-        if large and session.conf.get(_BATCH) == "10000":  # the default of Spark
-            settings[_BATCH] = "65536"
+        if rows is not None and (rows == _PACKED or session.conf.get(_BATCH) == "10000"):  # the default of Spark
+            settings[_BATCH] = str(rows)
         before = {name: session.conf.get(name) for name in settings}
         described = _description(session)
         tag = "dpsample-" + what.replace(" ", "-")

@@ -60,6 +60,11 @@ class Frame:
         plan = getattr(self.data, "_jdf", None)
         return plan is None or bool(plan.queryExecution().analyzed().deterministic())
 
+    @property
+    def more(self) -> int:
+        """The number of columns that pairs have beside user and key: marks and amounts."""
+        return len(self.amounts) and 1 + len(self.amounts)
+
     def fields(self, **more: str) -> T.StructType:
         """The key columns and some more, as Spark describes them."""
         struct = T.StructType([T.StructField(name, kind) for name, kind in zip(self.names, self.types, strict=True)])
@@ -74,19 +79,13 @@ class Frame:
 
     def pairs(self) -> Any:
         """Each pair of a user and a key once: u, k0, k1, ..."""
-        return self.all_pairs().distinct()
+        return self.all_pairs().select("u", *self.names).distinct()
 
     def all_pairs(self) -> Any:
-        """The pairs of users and keys, with repetitions: u, k0, k1, ..."""
+        """The pairs of users and keys, with repetitions, and the units of amounts: u, k0, k1, ..., a0, a1, ..."""
         assert self.user is not None
-        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named)
-
-    def amount_pairs(self) -> Any:
-        """The pairs with repetitions, marks of users, and the units of amounts: u, k0, k1, ..., mark, a0, a1, ..."""
-        assert self.user is not None
-        units = [column.alias(f"a{i}") for i, column in enumerate(self.units)]
-        marks = F.xxhash64(self.user[0]).alias("mark")
-        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named, marks, *units)
+        units = [column.alias(f"a{i}") for i, column in enumerate(self.units[: len(self.amounts)])]
+        return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named, *units)
 
     def total(self) -> Any:
         """The number of elements, as the only row."""

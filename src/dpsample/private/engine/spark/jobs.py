@@ -29,12 +29,13 @@ from dpsample.files import (
     rebatch,
     write_table,
 )
+from dpsample.private.assignment import Assigned
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.checks import check_source
 from dpsample.private.derived_coins import KeyedCoins, Secret
 from dpsample.private.draw import count_found
 from dpsample.private.engine.spark import Spark  # first: it says what to install
-from dpsample.private.engine.spark.engine import MESSAGES, messages, received, shaped
+from dpsample.private.engine.spark.engine import LARGE, MESSAGES, messages, received, shaped
 from dpsample.private.engine.spark.inline import sent_inline
 from dpsample.private.prepare import Counting, Written, prepare
 from dpsample.private.request import Request
@@ -93,7 +94,7 @@ def _paid_job(request: Request, output: str, partitions: int | None) -> Iterator
         with reserve(request.ledger, charge_of(request, output)) as payment:
             plan = prepare(engine, request, secret)
             users = None if plan.users is None else (request.source, plan.users)
-            job = Job(engine, plan.counting, secret, users, plan.known)
+            job = Job(engine, plan.counting, secret, users, plan.known, plan.assigned)
             yield job, replace(plan.terms, ledger=payment.hash), payment
 
 
@@ -114,7 +115,7 @@ class Job:
     """One release, or one sample: what is counted, and a secret that is used for nothing else.
 
     With `users`, the users of discovered keys are counted next, and those of `known` ones, in their source, with their
-    budget.
+    budget. Pairs that were put aside with `assigned` are not read again.
     """
 
     def __init__(
@@ -124,8 +125,10 @@ class Job:
         secret: Secret,
         users: tuple[Source, UserBudget] | None = None,
         known: pa.Table | None = None,
+        assigned: Assigned | None = None,
     ) -> None:
         self.engine, self.counting, self.secret, self.users, self.known = engine, counting, secret, users, known
+        self.assigned = assigned
         self.source, self.sampling, self.frame = counting.source, counting.sampling, engine.frame(counting.source)
         self.frequencies = counting.keys.append(pa.field("frequency", pa.int64()))
         if counting.known is not None:
@@ -145,7 +148,7 @@ class Job:
             batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
         table = pa.Table.from_batches(self.engine.sort(batches, drawn, terms.keys), drawn)
         if self.users is not None:
-            counted = count_found(table, terms, self.engine, *self.users, self.secret, known=self.known)
+            counted = count_found(table, terms, self.engine, *self.users, self.secret, self.assigned, self.known)
             table, terms = pa.Table.from_batches(counted.batches, counted.schema), counted.terms
         payment.mark_drawn()
         return Release(table, terms)
@@ -254,7 +257,7 @@ class Job:
 
         # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
         keys = self.engine.keep(elements.rows().mapInArrow(sent_inline(pick_elements), elements.fields()))
-        size = self.engine.job("picking elements", self.source.columns, keys.count, large=True)
+        size = self.engine.job("picking elements", self.source.columns, keys.count, LARGE)
         return elements.grouped(elements.wanted(keys, size))
 
     def _pivots(self, reported: Any, draft: str, rows: int) -> pa.Table:

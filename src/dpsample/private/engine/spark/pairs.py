@@ -1,103 +1,117 @@
-"""Users and their wanted keys: divided by user, sorted, kept on the workers, and read there by kernels."""
+"""Users and their wanted keys: selected from packed batches, kept on the workers, and read there by kernels."""
 
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.accounting.amounts import Amount
 from dpsample.private.engine.spark.frames import Frame, small
-from dpsample.private.pairs import Batch, Flags, Kernel, added_up, of_complete_users
+from dpsample.private.engine.spark.sorting import packed_pairs, packing, sorted_rows, unpacked, unpacked_pairs
+from dpsample.private.pairs import Batch, Kernel
 from dpsample.scheme.sampling import Ints
 
 Batches = Iterator[pa.RecordBatch]
 
 
-def pairs_of(made: Frame, wanted: Any, keys: int) -> Any:
-    """Find each user's wanted keys, once each: numbers of users, within a partition, and positions.
+def pairs_of(made: Frame, sent: Any, wanted: pa.Table) -> Any:
+    """Find each user's wanted keys, once each: a DataFrame of packed pairs, whose codes are positions.
 
-    u, k0, k1, ... -> u, position, divided by u and sorted -> user, position, without repetition, in packed batches
+    u, k0, k1, ..., of wanted keys -> divided by user, sorted -> pairs
 
-    With amounts, the mark of the user and each amount follow. A row of the DataFrame is a batch: to take rows out of
-    Spark one by one took most of the time of a kernel.
+    A row of the DataFrame is a batch: to take rows out of Spark one by one took most of the time of a kernel.
     """
-    rows = made.amount_pairs() if made.amounts else made.all_pairs()
-    more = ["mark", *(f"a{i}" for i in range(len(made.amounts)))] if made.amounts else []
-    found = rows.join(small(wanted, keys), on=made.names).select("u", "position", *more)
-    ordered = found.repartition("u").sortWithinPartitions("u", "position")
-    kernel = _add_up(made.amounts) if made.amounts else _number_users
-    return ordered.mapInArrow(_packing(kernel), "batch binary")
+    found = made.all_pairs().join(small(sent, wanted.num_rows), on=made.names, how="left_semi")
+    pack, select = packing(len(made.names), made.amounts), _selecting(wanted, made.more)
+    ordered = sorted_rows(made, found, (0, 0))
+    return ordered.mapInArrow(lambda batches: select(pack(batches)), "pairs binary")
 
 
-def vectors_of(pairs: Any, kernel: Kernel) -> list[Ints]:
+def selected(pairs: Any, wanted: pa.Table, more: int) -> Any:
+    """Select each user's wanted keys from packed batches of all pairs."""
+    return pairs.select("keys", "pairs").mapInArrow(_selecting(wanted, more), "pairs binary")
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPairs:
+    """A DataFrame of packed pairs, the number of wanted keys, and that of columns with marks and amounts."""
+
+    data: Any
+    keys: int
+    more: int
+
+
+def vectors_of(pairs: KeptPairs, kernel: Kernel) -> list[Ints]:
     """Return the vectors that a kernel makes of the partitions."""
+    keys, more = pairs.keys, pairs.more
 
     def apply_kernel(batches: Batches) -> Batches:
-        columns = (tuple(column.to_numpy() for column in batch.columns) for batch in _unpacked(batches))
-        vector = np.asarray(kernel(of_complete_users(columns)), "<i8")
+        vector = np.asarray(kernel(_numbered(batches, keys, more)), "<i8")
         yield pa.record_batch({"vector": [zlib.compress(vector.tobytes(), 1)]})  # most of many numbers are small
 
-    rows = pairs.mapInArrow(apply_kernel, "vector binary").collect()
+    rows = pairs.data.mapInArrow(apply_kernel, "vector binary").collect()
     return [np.frombuffer(zlib.decompress(bytes(row[0])), "<i8").astype(np.int64) for row in rows]
 
 
-def _packing(work: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """Return work whose batches are packed into one row each."""
+def _selecting(wanted: pa.Table, more: int) -> Callable[[Batches], Batches]:
+    def select(batches: Batches) -> Batches:
+        index = Positions(wanted)
+        for keys, (begins, codes, *others) in unpacked(batches, more):
+            positions = index.of(keys)[codes]
+            kept = positions >= 0
+            if kept.any():  # a user begins at the first one of these, whatever came before
+                begins = np.diff(np.cumsum(begins)[kept], prepend=0) > 0
+                pairs = packed_pairs(begins, positions[kept], wanted.num_rows, *(column[kept] for column in others))
+                yield pa.record_batch({"pairs": [pairs]})
 
-    def packed(batches: Batches) -> Batches:
-        for batch in work(batches):
-            stream = pa.BufferOutputStream()
-            with pa.ipc.new_stream(stream, batch.schema) as writer:
-                writer.write_batch(batch)
-            yield pa.record_batch({"batch": pa.array([stream.getvalue().to_pybytes()], pa.binary())})
-
-    return packed
+    return select
 
 
-def _unpacked(batches: Batches) -> Batches:
+def _numbered(batches: Batches, keys: int, more: int) -> Iterator[Batch]:
+    """Numbers of users, within a partition, and positions of keys; then marks and amounts, if there are any."""
+    users = 0
     for batch in batches:
-        for packed in batch.column(0):
-            yield from pa.ipc.open_stream(packed.as_buffer())
+        for pairs in batch.column(0):
+            begins, *columns = unpacked_pairs(pairs.as_buffer(), keys, more)
+            numbers = users + np.cumsum(begins, dtype=np.int64)
+            yield numbers, *columns
+            users = int(numbers[-1])
 
 
-def _number_users(batches: Batches) -> Batches:
-    for numbers, first, batch in _numbered(batches):
-        yield pa.record_batch({"user": numbers[first], "position": batch.column(1).to_numpy()[first]})
+class Positions:
+    """Finds keys in a table of distinct keys, k0, k1, ..., and their positions; they are compared by all their bytes.
+
+    >>> index = Positions(pa.table({"k0": ["x", "y", "x"], "k1": [1, 1, 2], "position": [5, 6, 7]}))
+    >>> index.of(pa.record_batch({"k0": ["y", "x", "y", "z"], "k1": [1, 2, 2, 1]})).tolist()
+    [6, 7, -1, -1]
+    """
+
+    def __init__(self, wanted: pa.Table) -> None:
+        *columns, positions = wanted.combine_chunks().columns
+        self._levels = list[tuple[pa.Array, Ints]]()  # of each column: its values, and which are with which before
+        codes = np.zeros(wanted.num_rows, np.int64)
+        for column in columns:
+            values = pc.dictionary_encode(column).combine_chunks()
+            together, codes = np.unique(codes * len(values.dictionary) + _ints(values.indices), return_inverse=True)
+            self._levels.append((values.dictionary, together))
+        self._positions = np.append(np.zeros(len(codes), np.int64), -1)
+        self._positions[codes] = positions.to_numpy()
+
+    def of(self, keys: pa.RecordBatch) -> Ints:
+        """Return the position of each key, or -1 where it is not wanted."""
+        codes, found = np.zeros(keys.num_rows, np.int64), np.ones(keys.num_rows, bool)
+        for column, (values, together) in zip(keys.columns, self._levels, strict=True):
+            place = pc.index_in(column.cast(values.type), values)
+            found &= place.is_valid().to_numpy(zero_copy_only=False)
+            mixed = codes * len(values) + _ints(place.fill_null(0))
+            codes = np.minimum(np.searchsorted(together, mixed), len(together) - 1)
+            found[found] = together[codes[found]] == mixed[found]
+        return self._positions[np.where(found, codes, -1)]
 
 
-def _add_up(amounts: tuple[Amount, ...]) -> Callable[[Batches], Batches]:
-    """Return what numbers users, and adds up the amounts of each pair."""
-
-    def add_up(batches: Batches) -> Batches:
-        def rows() -> Iterator[tuple[Flags, Batch]]:
-            for numbers, first, batch in _numbered(batches):
-                positions, marks, *values = (column.to_numpy() for column in batch.columns[1:])
-                yield first, (numbers, positions, marks & 0xFFFFFFFF, *values)
-
-        for user, position, mark, *values in added_up(rows(), amounts):
-            columns = {f"a{i}": value for i, value in enumerate(values)}
-            yield pa.record_batch({"user": user, "position": position, "mark": mark, **columns})
-
-    return add_up
-
-
-def _numbered(batches: Batches) -> Iterator[tuple[Ints, Flags, pa.RecordBatch]]:
-    """Numbers of users, from 0 on, whether a row begins a pair, and the row, of rows that are sorted by pairs."""
-    last: pa.RecordBatch | None = None  # row
-    number = -1
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        begins, positions = (_changes(batch.column(i), None if last is None else last.column(i)) for i in (0, 1))
-        numbers = number + np.cumsum(begins)
-        yield numbers, begins | positions, batch
-        last, number = batch.slice(batch.num_rows - 1), int(numbers[-1])
-
-
-def _changes(column: pa.Array, before: pa.Array | None) -> Flags:
-    """Whether each value differs from the one before."""
-    first = True if before is None else column[0] != before[0]
-    return np.append(first, pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)).astype(bool)
+def _ints(column: pa.Array) -> Ints:
+    values: Ints = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return values
