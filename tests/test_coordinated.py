@@ -389,6 +389,9 @@ def test_a_change_has_at_most_half_the_error_of_independent_samples() -> None:
     assert abs(np.log(np.sqrt(np.mean(np.square(errors))) / size)) < np.log(2)
     with refused("these releases have samples that one public seed chose"):
         difference(one, others[0])
+    for together in (dpsample.combine, dpsample.changes):  # their errors are those of independent samples
+        with refused("samples of releases that are combined or compared are independent"):
+            together(one, two)
     with refused("a difference is of a function of the frequency that grows without jumps"):
         difference(one, two, of="keys")
     shared = in_both(one, two)
