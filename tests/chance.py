@@ -35,6 +35,7 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "accuracy.md": "odds 1e-9: the mean error of 1,000 bounded tokens exceeds 5 %; by Hoeffding far less",
     "budget.md": "odds 3e-9: a user shows, at delta 1e-10, in four releases; 45 scales; three full keys hide",
     "over-time.md": "certain: tokens are within 50 of their frequencies, and keys of 3,000 are always reported",
+    "coordinated.md": "odds 1e-9: a change off by more than 12 deviations; errors are a tenth of others",
     "python.md": "odds 4e-10: keys of one element show, at delta 1e-10; exp(-40) of 4,000; a count off by 20 errors",
     "report.md": "certain: all 199 keys are reported, and tokens change the page by less than a percent",
     "dpsample.planning.earlier.estimated_frequencies": "certain: both keys are reported",
@@ -44,6 +45,7 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "dpsample.private.noise.discrete_laplace": "odds 9e-18: noise beyond 40 scales",
     "dpsample.private.run.release": "odds 1e-10: a key of one element shows, at delta 1e-10",
     "dpsample.private.run.sample": "odds 1e-100: a key of 400 is not sampled, exp(-400)",
+    "dpsample.questions.coordinated.difference": "odds 1e-20: 200 elements are ten deviations of the tokens",
     "dpsample.private.run.sanitize": "odds 1e-10: a key of one element shows, at delta 1e-10",
 }
 

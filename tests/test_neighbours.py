@@ -183,6 +183,7 @@ ELEMENTS: list[dict[str, Any]] = [
     {"sampling": Ppswor("0.05")},
     {"sampling": Ppswor("0.01")},  # of raw elements in files and tables: in two passes
     {"sampling": Priority("0.1", power="0.5"), "grid": 2},
+    {"sampling": Ppswor("0.05", seed="public")},
     {"total": True},
     {"size": 4},
     {"size": SampleSize(4, "priority", power="0.5"), "total": "0.1"},

@@ -40,6 +40,7 @@ from dpsample import (
     Privacy,
     Release,
     Sampling,
+    SoftCap,
     Source,
     SystemFailure,
 )
@@ -231,6 +232,32 @@ class TestLaw:
         assert (made.table["key"].to_numpy() // 10**6 == frequency).all()
         for i in test_run.FREQUENCIES:
             count, p = int((frequency == i).sum()), float(-np.expm1(-tau * i))
+            assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-11
+
+    def test_a_public_hash_chooses_the_same_keys_as_on_one_machine(self, tmp_path: Path) -> None:
+        n = np.arange(600)
+        keys = {
+            "t": pa.array([f"Zürich {i % 97}" for i in n]),
+            "d": pa.array(n % 5, pa.int32()).cast(pa.date32()),
+            "s": pa.array(n % 2 * 1_500_000, pa.timestamp("us")),
+            "n": pa.array(n % 3, pa.int64()).cast(pa.decimal128(20, 0)).cast(pa.decimal128(22, 2)),
+        }
+        pq.write_table(pa.table({**keys, "frequency": 1 + n}), tmp_path / "events.parquet")
+        source, sampling = Source(tmp_path / "events.parquet", [*keys], "frequency"), Ppswor(0.01, seed="public")
+        there, here = (draw(source, sampling=sampling) for draw in (dpsample.spark.sample, dpsample.sample))
+        order = [(name, "ascending") for name in keys]
+        assert there.table.sort_by(order).to_pylist() == here.table.sort_by(order).to_pylist()
+        assert 100 < len(here) < 580
+
+    def test_a_soft_cap_is_drawn_in_two_passes(self, tmp_path: Path) -> None:
+        # the sampled number of keys is binomial; odds of a false alarm 6 * 2e-11. A gate for each element, instead of
+        # one for each key, would sample twice as many of those of frequency 80
+        n, sampling = 3_000, SoftCap("0.02", 20)
+        duckdb.from_arrow(test_run.elements(n)).write_parquet(str(tmp_path / "events.parquet"))
+        source = Source(tmp_path / "events.parquet", "key")
+        frequency = dpsample.spark.sample(source, sampling=sampling, strategy="two-pass").table["frequency"].to_numpy()
+        for i in test_run.FREQUENCIES:
+            count, p = int((frequency == i).sum()), float(sampling.q([i])[0])
             assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-11
 
 

@@ -40,6 +40,7 @@ from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
 from dpsample.scheme.registered import register_sampling
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.soft_cap import SoftCap
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ __all__ = [
     "Sample",
     "SampleSize",
     "Sampling",
+    "SoftCap",
     "Source",
     "SystemFailure",
     "__version__",

@@ -141,7 +141,7 @@ def certify_command(grid: int | None, keys_only: bool, dataset: str | None, form
         given["max_keys_per_user"],
         size.share if size else check_share(False, "size"),
         share,
-        all_keys=size is None and isinstance(sampling, KeepAll),
+        all_keys=size is None and isinstance(sampling.sanitized_as, KeepAll),
         keys_only=keys_only,
     )
     proof = prove(budget, None if size else sampling, grid)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from dpsample.privacy import Privacy
-from dpsample.scheme import KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme import KeepAll, Ppswor, Priority, Sampling, SoftCap
 
 _OPTIONS = (
     "max_keys_per_user",
@@ -133,16 +133,23 @@ ledger = click.option("--ledger", help="Ledger to charge. A release that exceeds
 scheme = together(
     click.option(
         "--scheme",
-        type=click.Choice(["all", "ppswor", "priority"]),
+        type=click.Choice(["all", "ppswor", "priority", "soft-cap"]),
         default="all",
         show_default=True,
-        help="Keep all keys, or sample a key of weight w with probability 1 - exp(-tau w) or min(1, tau w).",
+        help="Keep all keys, or sample a key of weight w with probability 1 - exp(-tau w) or min(1, tau w). "
+        "soft-cap samples by frequency up to about --cap.",
     ),
     click.option("--tau", help="Sampling threshold of ppswor and priority, such as 1e-4."),
     click.option(
         "--power", default="1", show_default=True, help="The weight w of a key is its frequency to this power."
     ),
     click.option("--cap", type=int, help="The weight w of a key is min(frequency, CAP) to the power."),
+    click.option(
+        "--seed",
+        metavar="TEXT",
+        help="Sample by a public hash of the key with this text: samples with one seed have the same keys. The seed is "
+        "public, and the release states it. Choose it without looking at the data.",
+    ),
 )
 at_least = click.option(
     "--at-least",
@@ -305,8 +312,10 @@ def size_of(given: dict[str, Any]) -> Any:
         return None
     from dpsample.accounting.totals import SampleSize
 
-    if given["scheme"] == "all" or given["tau"] is not None:
-        found = "--tau" if given["tau"] is not None else "--scheme all"
+    if given.get("seed") is not None:
+        raise click.UsageError("--seed goes with --tau; found --sample-size; state --tau")
+    if given["scheme"] in ("all", "soft-cap") or given["tau"] is not None:
+        found = "--tau" if given["tau"] is not None else f"--scheme {given['scheme']}"
         raise click.UsageError(
             f"--sample-size goes with --scheme ppswor or priority, and no --tau; found {found}; change it"
         )
@@ -319,6 +328,8 @@ def sampling_of(given: dict[str, Any]) -> Sampling:
     if scheme == "all":
         if tau is not None:
             raise click.UsageError("--tau goes with --scheme ppswor or priority; found --scheme all; leave --tau out")
+        if given.get("seed") is not None:
+            raise click.UsageError("--seed goes with --scheme ppswor or priority; found --scheme all; leave --seed out")
         return KeepAll()
     if tau is None:
         size = " or --sample-size" if "sample_size" in given else ""
@@ -326,7 +337,13 @@ def sampling_of(given: dict[str, Any]) -> Sampling:
         raise click.UsageError(
             f"--scheme {scheme} needs --tau{size}; found none; add, for example, {example}--tau 1e-4"
         )
-    return (Ppswor if scheme == "ppswor" else Priority)(tau, given["power"], given["cap"])
+    if scheme == "soft-cap":
+        others = [name for name, there in (("--power", given["power"] != "1"), ("--seed", given.get("seed"))) if there]
+        if given["cap"] is None or others:
+            found = others[0] if others else "no --cap"
+            raise click.UsageError(f"--scheme soft-cap has --tau and --cap alone; found {found}; change it")
+        return SoftCap(tau, given["cap"])
+    return (Ppswor if scheme == "ppswor" else Priority)(tau, given["power"], given["cap"], given.get("seed"))
 
 
 def privacy_of(given: dict[str, Any]) -> Privacy:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.estimators.tuning import TUNING, Tuning
+from dpsample.scheme.coordinated import MixedReporting
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
@@ -87,7 +88,11 @@ class Calibration:
         return _Extent(threshold, last, min(last + support, end))
 
     def reported_share(self, frequencies: Ints) -> Floats:
-        """Return pi / q, the probability that a sampled key is reported."""
+        """Return pi / q, the probability that a sampled key is reported; if it is sampled from frequency 1 on, for a
+        coordinated sample.
+        """
+        if isinstance(self.reporting, MixedReporting):
+            return self.reporting.base.probabilities(frequencies)
         q = self.sampling.q(frequencies)
         return np.divide(self.reporting.probabilities(frequencies), q, out=np.zeros_like(q), where=q > 0)
 

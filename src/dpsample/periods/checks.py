@@ -18,7 +18,7 @@ def check_combination(releases: "Sequence[Release]") -> None:
 
 
 def check_comparable(releases: "Sequence[Release]") -> None:
-    """Refuse releases of different kinds or keys, and one that is there twice."""
+    """Refuse releases of different kinds or keys, samples that depend on each other, and one that is there twice."""
     from dpsample.release.release import Release
 
     if not releases or not all(isinstance(release, Release) for release in releases):
@@ -30,6 +30,13 @@ def check_comparable(releases: "Sequence[Release]") -> None:
     first = releases[0]
     for release in releases[1:]:
         _check_alike(first, release)
+    seeds = [release.sampling.seed for release in releases if release.sampling.seed is not None]
+    if len({*seeds}) < len(seeds):
+        raise InvalidValue(
+            "samples of releases that are combined or compared are independent",
+            "two with one public seed, which have the same keys",
+            "compare two of them with dpsample.questions.coordinated.difference, or ask each",
+        )
     for n, release in enumerate(releases):
         if any(_same(release, other) for other in releases[:n]):
             raise InvalidValue("each release is there once", "one that is there twice", "leave it out")

@@ -118,7 +118,7 @@ class Setting:
             self.max_keys_per_user,
             self.size.share if self.size is not None else Fraction(0),
             check_share(self.total, "the total"),
-            isinstance(self.sampling, KeepAll) and self.size is None,
+            isinstance(self.sampling.sanitized_as, KeepAll) and self.size is None,
             self.keys_only,
         )
 

@@ -19,6 +19,7 @@ from dpsample.planning.setting import Setting
 from dpsample.presentation.explain import explain_protected
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.soft_cap import SoftCap
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
 HISTOGRAM = "If the histogram comes from private data, this is NOT PRIVATE: do not publish it."
@@ -265,6 +266,9 @@ def command(setting: Setting, source: Origin | None = None) -> str:
         words += ["--size-share", text(scheme.share)] if scheme.share != SHARE else []
     elif isinstance(scheme, Ppswor | Priority):
         words += ["--scheme", scheme.name, "--tau", text(scheme.tau)]
+        words += ["--seed", scheme.seed] if scheme.seed is not None else []
+    elif isinstance(scheme, SoftCap):
+        words += ["--scheme", "soft-cap", "--tau", text(scheme.tau), "--cap", str(scheme.cap)]
     if isinstance(scheme, SampleSize | Ppswor | Priority):
         words += ["--power", text(scheme.power)] if scheme.power != 1 else []
         words += ["--cap", str(scheme.cap)] if scheme.cap is not None else []

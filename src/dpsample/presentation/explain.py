@@ -19,6 +19,7 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.registered import RegisteredSampling
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.soft_cap import SoftCap
 
 if TYPE_CHECKING:
     from dpsample.release.terms import Terms
@@ -31,6 +32,9 @@ def explain_sampling(sampling: Sampling) -> str:
 
     >>> print(explain_sampling(Ppswor(tau=1e-4)))
     a key of frequency i was sampled with probability 1 - exp(-0.0001 i) (threshold ppswor)
+    >>> print(explain_sampling(Priority(tau=1e-4, seed="2026 public")))
+    a key of frequency i was sampled with probability min(1, 0.0001 i) (priority), by its public hash with the seed
+    '2026 public': samples with this seed have the same keys
     """
     if isinstance(sampling, KeepAll):
         kept = f" of frequency {sampling.at_least:,} or more were kept, and no others"
@@ -39,6 +43,9 @@ def explain_sampling(sampling: Sampling) -> str:
         return f"a key was sampled with a probability that the function {sampling.function_name!r} states"
     if isinstance(sampling, CustomSampling):
         return "a key was sampled with a probability that its user defined for each frequency"
+    if isinstance(sampling, SoftCap):
+        share, rate = float(sampling.share), float(sampling.picks.tau)
+        return f"a key of frequency i was sampled with probability {share:g} (1 - exp(-{rate:g} i)) (soft cap)"
     assert isinstance(sampling, Ppswor | Priority)
     weight = "i" if sampling.cap is None else f"min(i, {sampling.cap})"
     if sampling.power != 1:
@@ -47,7 +54,10 @@ def explain_sampling(sampling: Sampling) -> str:
         q = f"1 - exp(-{text(sampling.tau)} {weight}) (threshold ppswor)"
     else:
         q = f"min(1, {text(sampling.tau)} {weight}) (priority)"
-    return f"a key of frequency i was sampled with probability {q}"
+    sampled = f"a key of frequency i was sampled with probability {q}"
+    if sampling.seed is not None:
+        sampled += f", by its public hash with the seed {sampling.seed!r}: samples with this seed have the same keys"
+    return sampled
 
 
 def explain_discovery(discovery: Discovery) -> str:
@@ -232,7 +242,8 @@ def explain_visibility(sampling: Sampling, privacy: PerKey) -> str:
     if not reached:
         return "no key is reported with a probability of 10 % or more"
     reached[0] = reached[0].replace("from ", "from frequency ") + " on"
-    return "a key is reported with probability " + ", ".join(reached)
+    seeds = "" if sampling.seed is None else ", over random seeds"
+    return "a key is reported with probability " + ", ".join(reached) + seeds
 
 
 def frequency_words(terms: "Terms") -> str:

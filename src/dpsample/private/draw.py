@@ -16,12 +16,13 @@ from dpsample.accounting.known import Known
 from dpsample.accounting.ledger import release_sha256
 from dpsample.private.assignment import Assigned
 from dpsample.private.charge import Payment
+from dpsample.private.derived_coins import Secret
 from dpsample.private.engine import Engine
 from dpsample.private.prepare import Counting, Plan, Written, prepare
 from dpsample.private.progress import Progress, no_progress, with_progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.request import Request, Strategy
-from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
+from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.source import Source
 from dpsample.private.user_counts import count_users
 from dpsample.release.release import Release, write_release
@@ -135,8 +136,9 @@ def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress:
             yield sampled_batch(batch, sampling, coins.for_keys(batch.select(source.key), "sample"))
         return
     elements = with_progress(engine.elements(source), "picking elements", engine.rows(source), show)
+    gate = coins if isinstance(coins, Secret) else Secret()
     parts = [
-        batch.take(pa.array(picked(batch.num_rows, sampling, coins.for_elements(batch, (0, n)))))
+        batch.take(pa.array(picked_elements(batch, sampling, coins.for_elements(batch, (0, n)), gate)))
         for n, batch in enumerate(elements)
     ]
     if parts:

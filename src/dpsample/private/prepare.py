@@ -235,7 +235,7 @@ def terms_of(
     part: Part | None = None,
 ) -> Terms:
     """Put together what a release is made with."""
-    budget = replace(budget, all_keys=isinstance(sampling, KeepAll), keys_only=keys_only)
+    budget = replace(budget, all_keys=isinstance(sampling.sanitized_as, KeepAll), keys_only=keys_only)
     return Terms(
         budget.privacy,
         sampling,

@@ -27,6 +27,7 @@ from dpsample.private.source import Source
 from dpsample.release.release import Release, read_release
 from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
+from dpsample.scheme.soft_cap import SoftCap
 
 Strategy = Literal["auto", "aggregate", "two-pass"]
 
@@ -256,8 +257,8 @@ def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto")
     """Choose how a sample is drawn, from what is public: the kind of source, and the scheme.
 
     "two-pass" picks elements, then counts only their keys, so that it never holds all keys. It works for raw elements
-    that can be read twice and ppswor with power 1, and draws exactly the same samples as "aggregate" does. Where users
-    are protected, all keys of a user are brought together anyway, and "auto" means "aggregate".
+    that can be read twice, and ppswor with power 1 or a soft cap. It draws exactly the same samples as "aggregate"
+    does. Where users are protected, all keys of a user are brought together anyway, and "auto" means "aggregate".
 
     >>> strategy_of(Source("events.parquet", key="query"), Ppswor(tau=1e-4))
     'two-pass'
@@ -267,13 +268,14 @@ def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto")
     possible = (
         not source.aggregated
         and source.kind in ("files", "table", "frame")
-        and isinstance(sampling, Ppswor)
-        and sampling.power == 1
-        and sampling.cap is None
+        and (
+            isinstance(sampling, SoftCap)
+            or (isinstance(sampling, Ppswor) and sampling.power == 1 and sampling.cap is None and sampling.seed is None)
+        )
     )
     if strategy == "two-pass" and not possible:
         raise InvalidValue(
-            "two passes need raw elements in files or a table, and ppswor with power 1 and no cap",
+            "two passes need raw elements in files or a table, and ppswor by frequency without a seed, or a soft cap",
             f"{source} with {sampling}",
             "leave the strategy out to have one chosen",
         )

@@ -48,7 +48,7 @@ def release(
     `source` is a `Source`, a path, or an object (a data frame, an Arrow table, a Counter, keys, ...); `key` names its
     key column(s), `frequency` the column of already aggregated rows.
 
-    sampling           how keys are sampled: `Ppswor`, `Priority`, `CustomSampling`; by default all keys are kept
+    sampling           how keys are sampled: `Ppswor`, `Priority`, `SoftCap`, `CustomSampling`; by default all are kept
     at_least           no key of a lower frequency is reported, on top of privacy: fewer elements, or users
     keys               a public list of keys: each is reported, also with 0; it must not depend on the data
     only_known         leave out keys that are not in the list

@@ -7,20 +7,24 @@ All engines use this module.
 """
 
 from bisect import bisect_right
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
-from dpsample.private.randomness import Coins, Words
+from dpsample.private.randomness import Coins, CoinSource, Words
+from dpsample.release.key_hash import first_frequencies
+from dpsample.release.rows import added_elements
 from dpsample.release.terms import Terms
 from dpsample.scheme.integer import IntegerLaw, integer_law
 from dpsample.scheme.invert import locate
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
-from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Priority, Sampling
+from dpsample.scheme.soft_cap import SoftCap
 from dpsample.scheme.tokens import check_grid, chosen_grid, steady_from, tails
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
@@ -43,6 +47,7 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
     """
     if isinstance(sampling, KeepAll):
         return np.flatnonzero(frequencies >= sampling.at_least)
+    assert sampling.seed is None  # no coins: `sampled_batch`
     words = coins.first(len(frequencies))
     u = _uniform(words)
     q = sampling.q(frequencies)
@@ -53,8 +58,12 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
 
 
 def sampled_batch(batch: pa.RecordBatch, sampling: Sampling, coins: Coins) -> pa.RecordBatch:
-    """Draw a weighted sample of the keys of a batch with their `frequency`."""
-    kept = sampled(batch.column("frequency").to_numpy(zero_copy_only=False), sampling, coins)
+    """Draw a weighted sample of the keys of a batch with their `frequency`, by coins or by a public hash."""
+    frequencies = batch.column("frequency").to_numpy(zero_copy_only=False)
+    if sampling.seed is None:
+        kept = sampled(frequencies, sampling, coins)
+    else:
+        kept = np.flatnonzero(frequencies >= first_frequencies(batch.drop_columns(["frequency"]), sampling))
     return batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
 
 
@@ -73,15 +82,35 @@ def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
     return np.setdiff1d(rows, out, assume_unique=True) if out else rows
 
 
+def picked_elements(elements: pa.RecordBatch, sampling: Sampling, coins: Coins, gate: CoinSource) -> Rows:
+    """Pick elements, rows of key columns, for a sample of their keys: the positions of those that are picked.
+
+    Of a soft cap, the `gate` lets keys in: a source whose coins about a key are the same in every batch.
+    """
+    if not isinstance(sampling, SoftCap):
+        return picked(elements.num_rows, sampling, coins)
+    rows = picked(elements.num_rows, sampling.picks, coins)
+    keys = elements.take(pa.array(rows))
+    let_in = sampled(np.ones(len(rows), np.int64), Priority(sampling.share), gate.for_keys(keys, "sample"))
+    return rows[let_in]
+
+
 class Sanitizer:
     """What turns a sample into a release, for one sampling scheme and privacy.
 
-    Frequencies are those of *sampled* keys; `sampling` must be the scheme by which they were sampled. To the
-    frequencies of known keys so many elements are `added`, and taken off their tokens again.
+    Frequencies are those of *sampled* keys; `sampling` must be the scheme by which they were sampled, or for a
+    coordinated sample that by which it is sanitized. What `added` returns for a batch is added to its frequencies, and
+    taken off their tokens again: for known keys, and in a coordinated sample.
     """
 
     def __init__(
-        self, sampling: Sampling, privacy: PerKey, grid: int | None = None, *, keys_only: bool = False, added: int = 0
+        self,
+        sampling: Sampling,
+        privacy: PerKey,
+        grid: int | None = None,
+        *,
+        keys_only: bool = False,
+        added: Callable[[pa.RecordBatch], Ints] | None = None,
     ) -> None:
         self.sampling, self.privacy, self.keys_only, self._added = sampling, privacy, keys_only, added
         self.grid = chosen_grid(grid, privacy)
@@ -100,11 +129,7 @@ class Sanitizer:
         else:
             q = self.sampling.q(frequencies)
             if not (q > 0).all():
-                raise InvalidValue(
-                    "a sampled key has a positive probability of being sampled",
-                    "a key that this scheme never samples",
-                    "state the scheme with which the sample was really drawn",
-                )
+                raise _never_sampled()
         v = u * q  # end to end
         reported = v < pi
         close = _close(v, pi)
@@ -124,8 +149,9 @@ class Sanitizer:
     @classmethod
     def of(cls, terms: Terms) -> "Sanitizer":
         """Return the sanitizer of a release."""
-        added = (terms.known.added if terms.known else None) or 0
-        return cls(terms.sampling, terms.per_key, terms.grid or 1, keys_only=terms.keys_only, added=added)
+        added = partial(added_elements, terms=terms) if terms.known or terms.sampling.seed else None
+        scheme = terms.sampling.sanitized_as
+        return cls(scheme, terms.per_key, terms.grid or 1, keys_only=terms.keys_only, added=added)
 
     def batch(self, batch: pa.RecordBatch, coins: Coins) -> pa.RecordBatch:
         """Turn a batch of sampled keys with their `frequency` into one of the reported keys with their `token`.
@@ -135,9 +161,11 @@ class Sanitizer:
         at = batch.schema.get_field_index("frequency")
         frequencies = batch.column(at).to_numpy(zero_copy_only=False)
         added: Ints = np.zeros(len(frequencies), np.int64)
-        if "known" in batch.schema.names:
-            check_grid(self.grid, int(frequencies.max(initial=0)) + self._added)
-            added[batch.column("known").to_numpy(zero_copy_only=False)] = self._added
+        if self._added is not None:
+            added = self._added(batch)
+            check_grid(self.grid, int(frequencies.max(initial=0)) + max(int(added.max(initial=0)), 0))
+            if (frequencies + added < 1).any() and added.min() < 0:
+                raise _never_sampled()
         rows, cells = self(frequencies + added, coins)
         kept = batch.remove_column(at).take(pa.array(rows))
         if self.keys_only:
@@ -177,6 +205,14 @@ class Sanitizer:
             above[at], upto[at] = boundaries[k], boundaries[np.minimum(k + 1, len(boundaries) - 1)]
         clear = (v > above) & (v < upto) & ~_close(v, above, q) & ~_close(v, upto, q)
         return cells, ~(clear | ((above == 0) & (v < upto) & ~_close(v, upto, q)))
+
+
+def _never_sampled() -> InvalidValue:
+    return InvalidValue(
+        "a sampled key has a positive probability of being sampled",
+        "a key that this scheme never samples",
+        "state the scheme with which the sample was really drawn",
+    )
 
 
 def _uniform(words: Words) -> Floats:

@@ -6,6 +6,8 @@ tokens         where questions to releases with tokens, or of keys only, are ans
 sums           sums, numbers of keys and means
 quantiles      quantiles of the frequencies
 ranking        top k, ranks and comparisons
+single_keys    the frequencies of single keys, and the scheme of each
+coordinated    what changed between two coordinated releases, and which keys both have
 unreported     what is known of a key that was not reported
 remainder      the elements of keys that were not reported
 known          questions to releases with tokens and known keys

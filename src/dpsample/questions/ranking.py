@@ -23,9 +23,9 @@ from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
+from dpsample.questions.single_keys import key_frequencies
 from dpsample.questions.sums import kept_notes, needs_tokens
 from dpsample.questions.unreported import rank_unreported, unreported_law
-from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import first_frequency, support_length
@@ -61,8 +61,7 @@ def top(
     rows, place = rows[order], place[order]
     tokens, back = np.unique(place, return_inverse=True)
     _, _, rivals = listed(selected.spectrum, competitors.cells, competitors.counts, place, level)
-    cells = competitors.cells[place]
-    value, low, high = likely_frequencies(cells, release.sampling, release.per_key, selected.grid, level)
+    value, low, high = key_frequencies(release, rows, level)
     columns = value, competitors.law.deviation[place], low, high, competitors.top(k, tokens)[back]
     fewer = ", fewer than k," if len(rows) < k else ""
     claim, advice = f"top {k:,} among {len(selected.cells):,} reported keys{fewer} and those that were not reported", ""
@@ -88,15 +87,15 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     level = check_level(level)
     selected = _SelectedKeys(release, where, attributes)
     cells = selected.tally.cells
-    value, low, high = likely_frequencies(cells, release.sampling, release.per_key, selected.grid, level)
     deviation = np.zeros(len(cells))
     size = max(1, _WORK // (support_length(release.per_key) + TUNING.ranking_margin))
     for start in range(0, len(cells), size):
         part = slice(start, start + size)
         deviation[part] = _Law(*selected.spectrum.posterior(cells[part])).deviation
-    columns = np.array([value, deviation, low, high])
+    value, low, high = key_frequencies(release, selected.rows, level)
+    columns = value, deviation[np.searchsorted(cells, selected.cells)], low, high
     note = f"{len(selected.cells):,} reported keys, each by itself"
-    return selected.listing(selected.rows, columns[:, np.searchsorted(cells, selected.cells)], level, note)
+    return selected.listing(selected.rows, columns, level, note)
 
 
 def rank(
@@ -106,7 +105,7 @@ def rank(
     level = check_level(level)
     selected = _SelectedKeys(release, where, attributes)
     if selected.row_of(key) is None:
-        return selected.rank_unreported(level)
+        return selected.rank_unreported(key, level)
     cell = selected.cell_of(key)
     frequencies, probabilities = (part[0] for part in selected.spectrum.posterior([cell]))
     held = frequencies[probabilities > 0]
@@ -227,18 +226,18 @@ class _SelectedKeys:
     def law_of(self, key: Any) -> tuple[Ints, Floats]:
         """Return frequencies and their probabilities, for a key that was reported, or was not."""
         if self.row_of(key) is None:
-            return unreported_law(self.release)
+            return unreported_law(self.release, key)
         frequencies, probabilities = self.spectrum.posterior([self.cell_of(key)])
         return frequencies[0], probabilities[0]
 
-    def rank_unreported(self, level: float) -> Estimate:
+    def rank_unreported(self, key: Any, level: float) -> Estimate:
         """The rank of a key that was not reported."""
         terms = self.release.sampling, self.release.per_key, self.grid
 
         def fewest(reached: int) -> float:
             return estimate(self.tally, *terms, Measure.of(f"at-least:{reached}"), level=level).low
 
-        return rank_unreported(self.release, level, self.tally.total, fewest)
+        return rank_unreported(self.release, level, self.tally.total, fewest, key)
 
     def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
         """Return the answer for some keys: value, deviation and interval of each, and in a top list a probability."""

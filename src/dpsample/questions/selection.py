@@ -141,6 +141,11 @@ class Selection:
         pinned = pinned_columns(self._names, syntax) if self._names and self._names not in self.columns else set()
         return keys <= pinned | {text.lower() for text in self._by if text in self.columns}
 
+    @property
+    def chosen_keys(self) -> pa.Table:
+        """The keys that the question lists, which need not be reported; for a `where` that is a list."""
+        return self._joined["chosen"][1]
+
     def tallies(self) -> tuple[pa.Table, list[Tally]]:
         """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""
         if self._is_everything and self.release.grid is not None:

@@ -32,7 +32,7 @@ from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.presentation.explain import explain_kept
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Rows, Selection, Weight, Where
-from dpsample.scheme.likelihood import likely_frequencies
+from dpsample.questions.single_keys import key_frequencies
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Sampling
 
@@ -66,7 +66,7 @@ def total(
         if release.keys_only:
             return [reported_keys(release, tally.total, float(tally.weights.sum()), level) for tally in tallies]
         if _about_named_keys(selection, tallies, at_least, estimator):
-            return _named_keys(release, tallies, measure, level)
+            return _named_keys(release, selection, measure, level)
         return estimates(tallies, *_scheme(release), measure, estimator, level, least)
 
     shares = weight is None and measure == Measure.of("frequency")
@@ -110,7 +110,7 @@ def mean(
 
     def answered(tallies: list[Tally]) -> list[Estimate]:
         if _about_named_keys(selection, tallies, at_least, estimator):
-            return _named_keys(release, [tally.unweighted for tally in tallies], measure, level)
+            return _named_keys(release, selection, measure, level, weighted=False)
         summed, counted = measure.from_frequency(least), Measure.of("keys").from_frequency(least)
         sums, numbers = (estimates(tallies, *_scheme(release), g, estimator, level, least) for g in (summed, counted))
         means = [s.value / n.value if n.value > 0 else math.nan for s, n in zip(sums, numbers, strict=True)]
@@ -223,15 +223,18 @@ def _about_named_keys(selection: Selection, tallies: list[Tally], at_least: int 
     return plain and selection.names_keys and all(tally.total == 1 for tally in tallies)
 
 
-def _named_keys(release: "Release", tallies: list[Tally], measure: Measure, level: float) -> list[Estimate]:
+def _named_keys(
+    release: "Release", selection: Selection, measure: Measure, level: float, weighted: bool = True
+) -> list[Estimate]:
     """The frequency of each named key, as in the release's table, or what a measure makes of it."""
-    cells, weights = (np.concatenate(columns) for columns in zip(*((t.cells, t.weights) for t in tallies), strict=True))
-    frequencies = likely_frequencies(cells, *_scheme(release), level)
-    value, low, high = (weights * measure(i) for i in frequencies)
+    groups = selection.weighted_rows()[1]
+    rows = np.concatenate([places for places, _ in groups])
+    weights = np.concatenate([w for _, w in groups]) if weighted else np.ones(len(rows))
+    value, low, high = (weights * measure(i) for i in key_frequencies(release, rows, level))
     low, high = np.minimum(low, high), np.maximum(low, high)
     threshold = release.terms.detection_threshold
-    rows = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=threshold) for v, a, b in rows]
+    ends = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=threshold) for v, a, b in ends]
 
 
 def known_below(release: "Release", selection: Selection, least: int, level: float) -> Below:

@@ -7,7 +7,7 @@ users who gave others may be missing, too. So these answers are not guaranteed.
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
 from dpsample.questions.counted_keys import normal_probability
+from dpsample.questions.single_keys import scheme_of_key
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -25,15 +26,17 @@ Normal = tuple[float, float]  # the mean and the deviation of a key's law
 _POINTS = 4096  # frequencies at which the law is computed
 
 
-def unreported_key(release: "Release", level: float = 0.95) -> Estimate:
+def unreported_key(release: "Release", level: float = 0.95, key: Any = None) -> Estimate:
     """Bound the frequency of a key that was not reported: one of a larger frequency is reported with this probability.
+
+    Of a coordinated sample, the bound is that of this `key`, from its hash; if it is None, that of a random seed.
 
     >>> from dpsample.release.example import release
     >>> release["unicorn"]
     unknown (95 %: 0 to 16)
       not reported: probably below 17
     """
-    reached = probably_below(release, check_level(level))
+    reached = probably_below(release, check_level(level), key)
     most = math.inf if reached is None else reached - 1.0
     threshold = release.terms.detection_threshold
     notes = (not_reported(release, reached),)
@@ -41,13 +44,14 @@ def unreported_key(release: "Release", level: float = 0.95) -> Estimate:
     return replace(unknown, guaranteed=reached is not None and release.terms.discovery is None)
 
 
-def probably_below(release: "Release", level: float) -> int | None:
+def probably_below(release: "Release", level: float, key: Any = None) -> int | None:
     """Return the frequency from which on a key is reported with this probability, if there is one.
 
-    Where users give keys that are discovered, it is that of users who gave the key: it may have more.
+    Where users give keys that are discovered, it is that of users who gave the key: it may have more. Of a coordinated
+    sample it is that of this `key`, by its hash, or over random seeds if it is None.
     """
-    known = release.terms.known
-    return None if known and known.only else frequency_reaching(level, release.sampling, release.per_key)
+    known, sampling = release.terms.known, release.sampling if key is None else scheme_of_key(release, key)
+    return None if known and known.only else frequency_reaching(level, sampling, release.per_key)
 
 
 def not_reported(release: "Release", reached: int | None) -> str:
@@ -60,14 +64,16 @@ def not_reported(release: "Release", reached: int | None) -> str:
     return f"not reported: probably below {reached:,}{gave}"
 
 
-def rank_unreported(release: "Release", level: float, keys: int, fewest: Callable[[int], float]) -> Estimate:
+def rank_unreported(
+    release: "Release", level: float, keys: int, fewest: Callable[[int], float], key: Any = None
+) -> Estimate:
     """Return the rank of a key that was not reported: it comes after the keys that are more frequent than it may be.
 
     `fewest` bounds from below how many of the selected `keys` have a frequency or more.
     """
-    reached = probably_below(release, level)
+    reached = probably_below(release, level, key)
     after = 0.0 if reached is None else fewest(reached)
-    return replace(unreported_key(release, level), low=1 + after, high=math.inf, keys=keys)
+    return replace(unreported_key(release, level, key), low=1 + after, high=math.inf, keys=keys)
 
 
 def probability_above(release: "Release", a: Normal | None, b: Normal | None) -> float:
@@ -87,12 +93,13 @@ def probability_above(release: "Release", a: Normal | None, b: Normal | None) ->
     return float(p @ (np.cumsum(p) - p))
 
 
-def unreported_law(release: "Release") -> tuple[Ints, Floats]:
+def unreported_law(release: "Release", key: Any = None) -> tuple[Ints, Floats]:
     """Return frequencies from 0 on, and their probabilities for a key that was not reported, all equally likely before.
 
     There are so many frequencies that each stands for those up to the next one.
     """
-    sampling, privacy = release.sampling, release.per_key
+    sampling = release.sampling if key is None else scheme_of_key(release, key)
+    privacy = release.per_key
     last = frequency_reaching(1 - 1e-9, sampling, privacy) or min(sampling.largest, 1 << 50)
     i = np.append(0, np.unique(np.geomspace(1, last, _POINTS).astype(np.int64)))
     pi = np.append(0.0, reporting_probabilities(i[1:], sampling, privacy))

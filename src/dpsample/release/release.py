@@ -237,7 +237,7 @@ class Release(Answers):
         """
         for _, answer in self.each_key([key]):
             return answer
-        answer_: Estimate = self._questions.unreported_key(self)
+        answer_: Estimate = self._questions.unreported_key(self, key=key)
         return answer_
 
     def __eq__(self, other: object) -> bool:

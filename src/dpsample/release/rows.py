@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dpsample.accounting.amounts import Amount
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
+from dpsample.release.key_hash import first_frequencies
 from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, Terms
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
@@ -111,7 +112,12 @@ def check_key_types(schema: pa.Schema, keys: Iterable[str]) -> None:
 
 
 def added_elements(batch: pa.RecordBatch, terms: Terms) -> Ints:
-    """Return how many elements were added to the frequency of each key before its token was drawn."""
+    """Return how many elements were added to the frequency of each key before its token was drawn.
+
+    Of a coordinated sample these are 1 - h, with h the first frequency at which the key is kept.
+    """
+    if terms.sampling.seed is not None:
+        return 1 - first_frequencies(batch.select(list(terms.keys)), terms.sampling)
     if terms.known is None:
         return np.zeros(batch.num_rows, np.int64)
     known: Ints = batch.column("known").to_numpy(zero_copy_only=False).astype(np.int64)
@@ -237,7 +243,7 @@ class TokenEstimates:
         cells = token_cells(tokens, self._grid)
         new = np.setdiff1d(cells, self._cells)
         if len(new):
-            found = likely_frequencies(new, self._terms.sampling, self._terms.per_key, self._grid)
+            found = likely_frequencies(new, self._terms.sampling.sanitized_as, self._terms.per_key, self._grid)
             known, values = np.append(self._cells, new), np.concatenate([self._values, found], axis=1)
             order = np.argsort(known)
             self._cells, self._values = known[order], values[:, order]
@@ -248,7 +254,7 @@ class TokenEstimates:
         names = TOKEN_COLUMNS[:-1]
         added = added_elements(batch, self._terms)
         values = self(batch.column("token").to_numpy(zero_copy_only=False) + added)
-        values = np.where(added > 0, np.maximum(values - added, 0), values)
+        values = np.where(added == 0, values, np.maximum(values - added, 0))
         for name, column in zip(names, values, strict=True):
             if name in batch.schema.names:
                 agrees = batch.column(name).to_numpy(zero_copy_only=False) == column

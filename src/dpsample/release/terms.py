@@ -201,7 +201,7 @@ class Terms:
 
     def _version(self, optional: Mapping[str, Any]) -> int:
         """The oldest version of the file that has all that these terms need."""
-        if self.dropped is not None:
+        if self.dropped is not None or self.sampling.new_in_version_6:
             return 6
         own = isinstance(self.sampling, RegisteredSampling)
         if self.grid is not None or self.amounts or self.sampling.least > 1 or self.known is not None or own:

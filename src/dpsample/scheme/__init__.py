@@ -1,12 +1,14 @@
 """The mathematics: frequencies in, probabilities out. No data, no files, no randomness.
 
 sampling        frequency -> q, the probability of being sampled
+soft_cap        the same, by frequency up to about a cap
 registered      the same, by a function that files name
 reporting       q, privacy -> pi, the probability of being reported, end to end
 per_key         what each key of a user has of the privacy: one of the next three, or an (epsilon, delta)
 noise           bounded noise: the token law for many keys of one user
 renyi_steps     pi for many keys of one user, keys only
 composed_steps  pi for one key of a user, keys only, beside Gaussian noise on other numbers
+coordinated     a sample by a public hash: the first frequency at which a key is kept, and laws over a random seed
 tokens          q, privacy -> the law of the token (the tail map), in floats, for many frequencies
 token_columns   the probability of one token at all frequencies
 invert          frequency and a uniform number -> token
@@ -24,6 +26,7 @@ from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.ordinal import concordance, kendall_tau
 from dpsample.scheme.reporting import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.soft_cap import SoftCap
 from dpsample.scheme.tokens import TokenLaw, default_grid, token_law, token_laws
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "Ppswor",
     "Priority",
     "Sampling",
+    "SoftCap",
     "TokenLaw",
     "certify",
     "certify_table",

@@ -29,6 +29,7 @@ from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import chosen_grid, support_length
 
+COUNTED_FROM = "frequencies count from the first one at which the key's public hash samples it: for every seed"
 _RATIO_BITS = 256
 _WORK = 1 << 20  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
 
@@ -97,6 +98,8 @@ class Certificate:
             f"  largest delta found: {float(self.delta):.12g} at frequency {self.at}; "
             f"{left:.2g} of the allowed {float(self.privacy.delta):g} is unused",
         ]
+        if self.sampling is not None and self.sampling.seed is not None:
+            lines.append(f"  {COUNTED_FROM}")
         if self.shifts_from is not None:
             lines.append(f"  from frequency {self.shifts_from} on, every row is a shift of a checked one")
         if self.bound is not None:
@@ -136,7 +139,7 @@ def certify(
       every frequency is covered
     """
     grid = chosen_grid(grid, privacy)
-    reporting = Reporting.of(sampling, privacy)
+    reporting = Reporting.of(sampling.sanitized_as, privacy)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
     window = support_length(privacy)
     bound = None if frequencies is not None else _bound(reporting, grid, largest)
@@ -240,6 +243,8 @@ class KeyCertificate:
         else:
             what = f"one key of each user: {self.per_key}"
         lines = [what, f"  checked exactly: {self.comparisons:,} steps from one reporting probability to another"]
+        if self.sampling.seed is not None:
+            lines.append(f"  {COUNTED_FROM}")
         return "\n".join(
             [*lines, "  every frequency is covered" if self.complete else "  other frequencies are not covered"]
         )
@@ -255,10 +260,10 @@ def certify_keys(
     True
     """
     if isinstance(per_key, KeyNoise):
-        if not isinstance(sampling, KeepAll):
+        if not isinstance(sampling.sanitized_as, KeepAll):
             raise PrivacyViolation(f"bounded noise is for all keys; found {sampling}; do not trust this release")
         return KeyCertificate(per_key, sampling, 1, per_key.cells, True)
-    reporting = Reporting.of(sampling, per_key)
+    reporting = Reporting.of(sampling.sanitized_as, per_key)
     proved = per_key.proves if isinstance(per_key, ComposedSteps) else _renyi_proof(reporting, per_key)
 
     def private_step(before: int, now: int) -> bool:

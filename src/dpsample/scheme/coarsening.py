@@ -81,6 +81,8 @@ def strided(sampling: Sampling, privacy: PerKey, rows: int) -> tuple[Sampling, P
     array([0.0043, 0.4966, 0.9678])
     """
     k = min(round(support_length(privacy) / rows), sampling.largest)
+    if sampling.seed is not None:  # its laws are mixtures, of which these are none
+        return sampling, privacy, 1
     if not isinstance(privacy, Privacy):
         if k <= 1 or not isinstance(privacy, KeyNoise):
             return sampling, privacy, 1

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
-from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.reporting import OwnLaws, Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 
 BITS = 128
@@ -148,7 +148,7 @@ class KeyNoise:
         return f"bounded noise of {self.cells:,} cells" + (f" with offset {self.offset}" if self.offset else "")
 
 
-class NoiseReporting(Reporting):
+class NoiseReporting(OwnLaws):
     """Pi and tokens of bounded noise, for `KeepAll`."""
 
     def __init__(self, sampling: Sampling, noise: KeyNoise) -> None:
@@ -201,23 +201,21 @@ class NoiseReporting(Reporting):
             return below[: min(i, self.noise.cells) + 1]
         return np.append(below[:i], below[min(i + offset, self.noise.cells)])
 
-    def tails(self, frequencies: Ints) -> tuple[Floats, Floats]:
-        """S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
+    def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:  # noqa: D102
         below, cells = self.noise.below, self.noise.cells
         k, last = np.arange(cells + 1)[:, None], self._reported_cells(frequencies)
         reached = np.where(k < frequencies - self._shift, k, last)
         return below[reached], below[cells - reached] - below[cells - last]
 
-    def columns(self, tokens: Ints, window: int) -> tuple[Floats, Floats]:
-        """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
-        n, cells = max(window, self.noise.cells), self.noise.cells
+    def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
+        n, end = max(window, self.noise.cells), self.noise.cells
         mass, above = np.zeros((n + 1, 1)), np.ones((n + 1, 1))
-        mass[:cells, 0], above[:cells, 0] = self.noise.probabilities, self.noise.below[:-1]
-        all_mass = np.repeat(mass, tokens.size, 1)
+        mass[:end, 0], above[:end, 0] = self.noise.probabilities, self.noise.below[:-1]
+        all_mass = np.repeat(mass, cells.size, 1)
         # the lowest token stands for all differences from it down to it - offset
         for more in range(1, self.noise.offset + 1):
-            all_mass[:-more, tokens == 1 + self._shift] += mass[more:]
-        return all_mass, np.repeat(above, tokens.size, 1)
+            all_mass[:-more, cells == 1 + self._shift] += mass[more:]
+        return all_mass, np.repeat(above, cells.size, 1)
 
     def locate(self, frequencies: Ints, v: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the token whose boundaries enclose v, and these."""

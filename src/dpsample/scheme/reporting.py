@@ -12,6 +12,7 @@ toward privacy. Everything else in `scheme` reads pi from here.
 """
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,10 @@ class Reporting:
     @lru_cache(maxsize=64)
     def of(cls, sampling: Sampling, privacy: "PerKey") -> "Reporting":
         """Return the (cached) reporting probabilities of a scheme."""
+        if sampling.seed is not None:
+            from dpsample.scheme.coordinated import MixedReporting
+
+            return MixedReporting(sampling, privacy)
         return cls(sampling, privacy) if isinstance(privacy, Privacy) else privacy.reporting(sampling)
 
     def _candidates(self) -> list[int]:
@@ -268,6 +273,18 @@ class Reporting:
                 far = part if high.all() else part[high]
                 out[high] = self._with_bound(far, of(far, toward_privacy=True), bound)
         return result.reshape(i.shape)
+
+
+class OwnLaws(Reporting, ABC):
+    """Reporting probabilities whose tokens do not follow from them by the tail map, but have laws of their own."""
+
+    @abstractmethod
+    def tails(self, frequencies: Ints, grid: int) -> tuple[Floats, Floats]:
+        """S and the gap to pi at x = i, i - 1/grid, ... of several frequencies: shape (k, frequency)."""
+
+    @abstractmethod
+    def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:
+        """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
 
 
 def reporting_probabilities(

@@ -21,6 +21,7 @@ from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 
 MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
 MOST_AT_LEAST = 1 << 50  # so that all tokens around it are floats, and fit an int64 in units of 1/grid
+MAX_SEED = 200  # characters
 MAX_WIDTH = 16  # units that the bounds of q are apart, at most; a certificate rests on it
 _ULP = 2.0**-53
 _LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
@@ -77,6 +78,7 @@ class Sampling(ABC):
     """
 
     name: ClassVar[str]
+    seed: str | None = None  # of a coordinated sample, over which q is a probability; else secret coins sample keys
 
     @property
     def largest(self) -> int:
@@ -92,6 +94,16 @@ class Sampling(ABC):
     def monotone(self) -> bool:
         """Whether `bounds` are known not to decrease. A function is known only where it was called."""
         return True
+
+    @property
+    def new_in_version_6(self) -> bool:
+        """Whether files of releases of version 5, and of samples of version 3, do not have it."""
+        return self.seed is not None
+
+    @property
+    def sanitized_as(self) -> "Sampling":
+        """The scheme by which keys are sanitized: this one, or that of all keys for a coordinated sample."""
+        return self if self.seed is None else KeepAll()
 
     @abstractmethod
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:
@@ -120,7 +132,9 @@ class Sampling(ABC):
             from dpsample.scheme.registered import registered
 
             return registered(form)
-        schemes: dict[str, type[Sampling]] = {c.name: c for c in (KeepAll, Ppswor, Priority, CustomSampling)}
+        from dpsample.scheme.soft_cap import SoftCap
+
+        schemes: dict[str, type[Sampling]] = {c.name: c for c in (KeepAll, Ppswor, Priority, SoftCap, CustomSampling)}
         if not isinstance(form, dict) or not isinstance(form.get("scheme"), str) or form["scheme"] not in schemes:
             raise InvalidValue(
                 f"a sampling scheme's JSON form names one of {', '.join(schemes)} as its scheme",
@@ -182,6 +196,9 @@ class KeepAll(Sampling):
 class _ByWeight(Sampling):
     """q as a function of ``x = tau * min(frequency, cap) ** power``.
 
+    With a `seed`, which is public text, a hash of the key takes the place of secret coins: samples with one seed have
+    the same keys, as far as their frequencies are the same (`coordinated`).
+
     The power is at most 64. An error of a power's last bit is multiplied by the power. With a much larger one, floats
     would no longer lead to the same decisions as the certified integers.
     """
@@ -189,8 +206,9 @@ class _ByWeight(Sampling):
     tau: Fraction
     power: Fraction
     cap: int | None
+    seed: str | None
 
-    def __init__(self, tau: Number, power: Number = 1, cap: int | None = None) -> None:
+    def __init__(self, tau: Number, power: Number = 1, cap: int | None = None, seed: str | None = None) -> None:
         tau, power = exact(tau, "tau"), exact(power, "power")
         if tau <= 0:
             raise InvalidValue(
@@ -212,9 +230,16 @@ class _ByWeight(Sampling):
             )
         if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= MAX_FREQUENCY):
             raise InvalidValue("cap must be an integer from 1 to 2**63 - 1, or None", repr(cap), "leave it out")
+        if seed is not None and (not isinstance(seed, str) or not 1 <= len(seed) <= MAX_SEED or not seed.isprintable()):
+            raise InvalidValue(
+                f"a seed is public text of up to {MAX_SEED} characters, which the release states",
+                "something else",
+                'give one, such as seed="2026 public", or leave it out for secret coins',
+            )
         object.__setattr__(self, "tau", tau)
         object.__setattr__(self, "power", power)
         object.__setattr__(self, "cap", cap)
+        object.__setattr__(self, "seed", seed)
 
     def __repr__(self) -> str:
         shown = f"tau={text(self.tau)!r}"
@@ -222,11 +247,14 @@ class _ByWeight(Sampling):
             shown += f", power={text(self.power)!r}"
         if self.cap is not None:
             shown += f", cap={self.cap}"
+        if self.seed is not None:
+            shown += f", seed={self.seed!r}"
         return f"{type(self).__name__}({shown})"
 
     def to_json(self) -> dict[str, Any]:
         form: dict[str, Any] = {"scheme": self.name, "tau": text(self.tau), "power": text(self.power)}
-        return form if self.cap is None else form | {"cap": self.cap}
+        optional = {"cap": self.cap, "seed": self.seed}
+        return form | {name: value for name, value in optional.items() if value is not None}
 
     def _x(self, frequencies: ArrayLike, factor: float = 1.0) -> Floats:
         """``factor * x`` as floats, and 0 for frequency 0; relative error below `_x_error`."""
@@ -247,12 +275,12 @@ class _ByWeight(Sampling):
     def _x_real(self, frequency: int, bits: int) -> Decimal:
         """The real x, with an error far below 2**-bits as long as x < bits."""
         i = frequency if self.cap is None else min(frequency, self.cap)
-        context = _context(bits)
+        context = decimal_context(bits)
         if self.power.denominator == 1:
             weight = Decimal(i ** int(self.power))
         else:
-            weight = context.exp(context.multiply(_decimal(self.power, context), context.ln(Decimal(i))))
-        return context.multiply(_decimal(self.tau, context), weight)
+            weight = context.exp(context.multiply(decimal_of(self.power, context), context.ln(Decimal(i))))
+        return context.multiply(decimal_of(self.tau, context), weight)
 
 
 class Ppswor(_ByWeight):
@@ -288,7 +316,7 @@ class Ppswor(_ByWeight):
         x = self._x_real(frequency, bits)
         if x > bits:  # exp(-bits) < 2**-bits
             return one - 1, one
-        context = _context(bits)
+        context = decimal_context(bits)
         absent = int(context.multiply(context.exp(context.minus(x)), Decimal(one)))  # within one unit
         return max(0, one - absent - 2), min(one, one - absent + 1)
 
@@ -333,7 +361,7 @@ class Priority(_ByWeight):
         if self.power.denominator == 1:
             x = self.tau * (frequency if self.cap is None else min(frequency, self.cap)) ** int(self.power)
             return min(one, _floor(x, bits)), min(one, -_floor(-x, bits))
-        scaled = int(_context(bits).multiply(min(self._x_real(frequency, bits), Decimal(2)), Decimal(one)))
+        scaled = int(decimal_context(bits).multiply(min(self._x_real(frequency, bits), Decimal(2)), Decimal(one)))
         return min(one, max(0, scaled - 1)), min(one, scaled + 2)
 
 
@@ -474,12 +502,13 @@ def _floor(value: Fraction, bits: int) -> int:
     return (value.numerator << bits) // value.denominator
 
 
-def _decimal(value: Fraction, context: Context) -> Decimal:
+def decimal_of(value: Fraction, context: Context) -> Decimal:
+    """Return a rational number in a context."""
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 @lru_cache
-def _context(bits: int) -> Context:
+def decimal_context(bits: int) -> Context:
     """Return a decimal context in which a few operations stay good to well beyond `bits`.
 
     The decimal module rounds exp and ln correctly; the exponent of a weight, at most 64 * ln(2**63), loses at most 4 of

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpsample.scheme.noise import NoiseReporting
-from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.reporting import OwnLaws, Reporting
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import advance, first_frequency, support_length
 
@@ -83,8 +82,8 @@ def _whole_columns(cells: Ints, reporting: Reporting, grid: int, window: int) ->
 
 def _columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
     """For ascending tokens, the probability of each, k rows after its first, and of all above it: shape (k, tokens)."""
-    if isinstance(reporting, NoiseReporting):
-        return reporting.columns(cells, window)
+    if isinstance(reporting, OwnLaws):
+        return reporting.columns(cells, grid, window)
     delta, E, end = float(reporting.privacy.delta), reporting.growth + 1, reporting.sampling.largest
     first = first_frequency(cells, grid)
     spans = np.flatnonzero(np.diff(first, prepend=first[:1] - window - 2) > window)  # rows that nobody reaches between

@@ -31,7 +31,7 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
 from dpsample.scheme.noise import NoiseReporting
 from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.reporting import Reporting, steps_to_one
+from dpsample.scheme.reporting import OwnLaws, Reporting, steps_to_one
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
 MAX_GRID = 1024  # loses less than 1e-7 of concordance; tokens of a finer one are too many for the integers' margin
@@ -165,7 +165,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: PerKey, grid
         walked, place = np.unique(np.minimum(block, steady), return_inverse=True)
         if walked[-1] == steady and template is not None:
             walked = walked[:-1]
-        laws = list(_laws(walked, reporting, grid, window)) if walked.size else []
+        laws = list(_laws(walked, reporting, grid)) if walked.size else []
         if laws and laws[-1].frequency == steady:
             template = laws[-1]
         for i, at in zip(block.tolist(), place.tolist(), strict=True):
@@ -188,14 +188,16 @@ def tails(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[tuple[
     size = max(1, _BLOCK // (window * grid))
     for start in range(0, len(frequencies), size):
         block = frequencies[start : start + size]
-        above, gap = _whole_tails(block, reporting, grid, window)
+        above, gap = whole_tails(block, reporting, grid)
         for n, i in enumerate(block.tolist()):
             yield i, above[: int(np.count_nonzero(gap[:, n])) + 1, n]
 
 
-def _whole_tails(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
-    if isinstance(reporting, NoiseReporting):
-        return reporting.tails(frequencies)
+def whole_tails(frequencies: Ints, reporting: Reporting, grid: int) -> tuple[Floats, Floats]:
+    """Return S and the gap to pi at x = i - k/grid, up to where all have reached pi: arrays of shape (k, frequency)."""
+    if isinstance(reporting, OwnLaws):
+        return reporting.tails(frequencies, grid)
+    window = support_length(reporting.per_key)
     while True:
         above, gap = _tails(frequencies, reporting, grid, window)
         if not gap[-1].any():  # the oldest boundary has reached pi everywhere, so all older ones have
@@ -203,10 +205,16 @@ def _whole_tails(frequencies: Ints, reporting: Reporting, grid: int, window: int
         window *= 2
 
 
-def _laws(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> Iterator[TokenLaw]:
-    above, gap = _whole_tails(frequencies, reporting, grid, window)
-    # boundary k is at x = frequency - k / grid; between k and k + 1 lies the cell frequency * grid - k
-    mass = np.where(above[1:] <= gap[:-1], above[1:] - above[:-1], gap[:-1] - gap[1:])
+def cell_masses(above: Floats, gap: Floats) -> Floats:
+    """Return the probabilities of cells from S and the gap at their boundaries: shape (k, frequency).
+
+    Boundary k is at x = frequency - k / grid; between k and k + 1 lies the cell frequency * grid - k.
+    """
+    return np.where(above[1:] <= gap[:-1], above[1:] - above[:-1], gap[:-1] - gap[1:])
+
+
+def _laws(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[TokenLaw]:
+    mass = cell_masses(*whole_tails(frequencies, reporting, grid))
     absent = reporting.probabilities(frequencies, complement=True)
     for n, i in enumerate(frequencies.tolist()):
         cells = np.arange(i * grid, max(i * grid - len(mass), 0), -1, dtype=np.int64)

@@ -40,7 +40,7 @@ from dpsample.private.engine.spark.inline import sent_inline
 from dpsample.private.prepare import Counting, Written, prepare
 from dpsample.private.request import Request
 from dpsample.private.sample import Sample
-from dpsample.private.sanitizer import Sanitizer, picked, sampled_batch
+from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.source import Source
 from dpsample.release.release import Release
 from dpsample.release.rows import ascends, checked_rows, drawn_columns, release_schema
@@ -252,8 +252,9 @@ class Job:
             context = TaskContext.get()
             assert context is not None
             for n, batch in enumerate(batches):
-                coins = secret.for_elements(shaped(batch, schema), (context.partitionId(), n))
-                yield batch.take(pa.array(picked(batch.num_rows, sampling, coins)))
+                rows = shaped(batch, schema)
+                coins = secret.for_elements(rows, (context.partitionId(), n))
+                yield batch.take(pa.array(picked_elements(rows, sampling, coins, secret)))
 
         # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
         keys = self.engine.keep(elements.rows().mapInArrow(sent_inline(pick_elements), elements.fields()))

@@ -1,0 +1,88 @@
+"""Key hashes: the public numbers by which coordinated samples choose keys.
+
+Anybody can compute the hash of a key from the seed, and with it the frequency from which on the key is sampled. It is
+BLAKE2b with 16 bytes of output and the person "dpsample sample", of these bytes:
+
+    the seed in UTF-8, a zero byte, one letter for each key column, a zero byte, then the values
+
+    column     letter  value
+    text       t       UTF-8
+    bytes      b       as they are
+    integer    i       in decimal digits, with a minus sign if it is negative
+    boolean    l       0 or 1
+    date       d       days since 1970-01-01, in digits
+    timestamp  s       nanoseconds since 1970-01-01 (UTC if it has a time zone), in digits
+    decimal    n       in decimal digits, without zeros at the end of a fraction, and no point before none
+
+Each value but the last has its length in bytes before it, as 8 bytes, the lowest first. The output is a number, the
+highest byte first, and u is this number over 2**128. So neither the width of a column's type nor the engine matters.
+"""
+
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.files import is_text
+from dpsample.scheme.coordinated import Words, first_kept
+from dpsample.scheme.sampling import Ints, Sampling
+
+_PERSON = b"dpsample sample"
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def first_frequencies(keys: pa.RecordBatch, sampling: Sampling) -> Ints:
+    """Return the first frequency at which a coordinated sample has each key.
+
+    >>> from dpsample import Ppswor
+    >>> keys = pa.record_batch({"query": ["cat", "dog", "cow"]})
+    >>> first_frequencies(keys, Ppswor("0.01", seed="2026 public"))
+    array([317,  35,  41])
+    """
+    assert sampling.seed is not None
+    return first_kept(key_hashes(keys, sampling.seed), sampling)
+
+
+def key_hashes(keys: pa.RecordBatch, seed: str) -> Words:
+    """Return the hash of each key, a row of one or several columns, as two words, the high one first.
+
+    >>> hashes = key_hashes(pa.record_batch({"n": pa.array([7, -1], pa.int32())}), "2026 public")
+    >>> bool((hashes == key_hashes(pa.record_batch({"m": pa.array([7, -1])}), "2026 public")).all())
+    True
+    """
+    letters, columns = zip(*(_encoded(column) for column in keys.columns), strict=True)
+    start = blake2b(b"\0".join([seed.encode(), "".join(letters).encode(), b""]), digest_size=16, person=_PERSON)
+    *before, rows = columns
+    for values in reversed(before):
+        rows = [len(value).to_bytes(8, "little") + value + rest for value, rest in zip(values, rows, strict=True)]
+    digests = []
+    for row in rows:
+        hashed = start.copy()
+        hashed.update(row)
+        digests.append(hashed.digest())
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _encoded(column: pa.Array) -> tuple[str, list[bytes]]:
+    """The letter of a column, and the bytes of its values."""
+    kind, types = column.type, pa.types
+    if is_text(kind):
+        return "t", column.cast(pa.large_binary()).to_pylist()
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "b", column.cast(pa.large_binary()).to_pylist()
+    if types.is_decimal(kind):
+        texts = (format(number, "f") for number in column.to_pylist())
+        return "n", [(text.rstrip("0").rstrip(".") if "." in text else text).encode() for text in texts]
+    if types.is_timestamp(kind):
+        each = _NANOSECONDS[kind.unit]
+        return "s", [str(number * each).encode() for number in column.cast(pa.int64()).to_pylist()]
+    if types.is_boolean(kind):
+        return "l", _digits(column.cast(pa.uint8()))
+    if types.is_date(kind):
+        return "d", _digits(column.cast(pa.date32()).cast(pa.int32()))
+    return "i", _digits(column)
+
+
+def _digits(column: pa.Array) -> list[bytes]:
+    texts: list[bytes] = column.cast(pa.string()).cast(pa.large_binary()).to_pylist()
+    return texts

@@ -1,0 +1,215 @@
+"""Coordinated samples: a public hash of the key decides, so that samples of several days have the same keys.
+
+A key x has a number u_x in [0, 1), its hash with a public seed, and is sampled if u_x < q_i. Once u_x is known this is
+a step: the key is sampled from the frequency h_x on, the smallest one with q > u_x, and never below it. So keys are
+sanitized as all keys are, at the frequency i - h_x + 1, and h_x - 1 is added to the token. This is private for every
+seed.
+
+    first_kept      u_x -> h_x, exactly
+    MixedReporting  what is reported over a random seed: a mixture of the laws of all keys, with weights q_h - q_{h-1}
+
+The mixture is for estimators and for words. Nothing is drawn from it.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.scheme.reporting import OwnLaws, Reporting
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Priority, Sampling, as_frequencies
+
+if TYPE_CHECKING:
+    from dpsample.scheme.per_key import PerKey
+
+LAST_FIRST = 1 << 42  # h is at most this, so that every token, a multiple of 1/1024 above it, is a float
+HASH_BITS = 128
+_EXACT_BITS = (192, 512, 1408)  # precisions of q at which a comparison is tried
+_CLOSE = 2.0**-46  # relative: floats of h err less, for power 1; what is closer to an integer is decided exactly
+_NEAR_ROWS = 8  # times as many frequencies as rows are tabulated,
+_NEAR_SIZE = 1 << 22  # unless these are more numbers; but no fewer frequencies than rows
+_MOST_ROWS = 1024  # that a mixture has; of (0.01, 1e-6) one stands for 7, and pi errs by 3e-4 of itself
+_SPACING = 1 / 128  # relative, of the frequencies between which means are interpolated: q errs by 5e-6 at most
+
+Words = NDArray[np.uint64]
+
+
+def first_kept(hashes: Words, sampling: Sampling) -> Ints:
+    """Return h, the first frequency at which a key of each hash is sampled; 2**42 if it is larger, or never is.
+
+    `hashes` has two words for each key, the high one first: u is (2**64 high + low) / 2**128. The key is sampled at
+    frequency i if u < q_i, which is decided for the real q_i.
+
+    >>> half = np.array([[2**63, 0]], np.uint64)
+    >>> first_kept(half, Ppswor(0.01, seed="public")), first_kept(half, Priority(0.01, seed="public"))
+    (array([70]), array([51]))
+    """
+    assert isinstance(sampling, Ppswor | Priority)
+    high, low = hashes[:, 0], hashes[:, 1]
+    x = high * 2.0**-64 + low * 2.0**-128  # u; q > u where tau i**power is above this, or above -log(1 - u)
+    if isinstance(sampling, Ppswor):
+        absent = ~high * 2.0**-64 + (~low + 1.0) * 2.0**-128  # 1 - u, where that is small
+        x = np.where(x < 0.5, -np.log1p(-np.minimum(x, 0.5)), -np.log(absent))
+    power = float(sampling.power)
+    with np.errstate(over="ignore"):
+        real = (x / float(sampling.tau)) ** (1 / power) if power else x / float(sampling.tau)
+    real = np.minimum(real, 2.0 * LAST_FIRST)
+    error = _CLOSE * (1 + 1 / max(power, 1e-3)) * (real + 1)
+    least, most = np.floor(real - error), np.floor(real + error)  # h - 1 is one of these
+    last = LAST_FIRST if sampling.cap is None else min(sampling.cap, LAST_FIRST)
+    if not power:  # q is the same at all frequencies
+        last = 1
+    first = np.where(least < last, most + 1, LAST_FIRST).astype(np.int64)
+    for row in np.flatnonzero((least != most) & (least < last)).tolist():
+        u, ends = int(high[row]) << 64 | int(low[row]), (max(int(least[row]), 0), min(int(most[row]) + 1, last))
+        first[row] = _first_exactly(u, *ends, sampling)
+    return np.minimum(first, LAST_FIRST)
+
+
+def _first_exactly(u: int, low: int, high: int, sampling: Sampling) -> int:
+    """The first frequency above `low` and up to `high` at which q is above u / 2**128; else 2**42."""
+    if not _below(u, high, sampling):
+        return LAST_FIRST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _below(u, middle, sampling) else (middle, high)
+    return high
+
+
+def _below(u: int, frequency: int, sampling: Sampling) -> bool:
+    """Whether u / 2**128 is below q; equal numbers are not. Only roots can be equal and not be told so by bounds."""
+    for bits in _EXACT_BITS:
+        low, high = sampling.bounds(frequency, bits)
+        scaled = u << (bits - HASH_BITS)
+        if scaled < low or scaled >= high:
+            return scaled < low
+    return False
+
+
+class _Rows:
+    """The rows of all keys that a mixture has, from 1 on; the last stands for all later ones.
+
+    Where epsilon is small, laws change little from row to row, and one row in the middle stands for several.
+    """
+
+    def __init__(self, steady: int) -> None:
+        step = -(-steady // _MOST_ROWS) | 1  # odd, so that there is a row in the middle
+        starts = np.arange(1, steady, step, dtype=np.int64)
+        self.starts: Ints = np.append(starts, steady)
+        self.rows: Ints = (self.starts + np.append(self.starts[1:] - 1, steady)) // 2
+
+    def weights(self, sampling: Sampling, frequencies: Ints) -> Floats:
+        """Return the probability that a key of each frequency is in each row: [frequency, row].
+
+        It is in the rows from k on if it is first kept at i - k + 1 or before.
+        """
+        first = np.maximum(frequencies[:, None] - self.starts + 1, 0)
+        q, absent = sampling.q(first), sampling.complement(first)
+        gains = np.where(q[:, :-1] < 0.5, q[:, :-1] - q[:, 1:], absent[:, 1:] - absent[:, :-1])
+        return np.append(gains, q[:, -1:], axis=1)
+
+
+class _Mixture:
+    """The means of some numbers of the rows of all keys, at the frequencies of a coordinated sample.
+
+    A key of frequency i is in row k = i - h + 1 if it is first kept at h, with probability q_h - q_{h-1}. Low
+    frequencies are tabulated; among others, means are interpolated.
+    """
+
+    def __init__(self, sampling: Sampling, rows: _Rows, of_rows: Floats) -> None:
+        self._sampling, self._rows, self._of_rows = sampling, rows, of_rows  # [row, number]
+        self.numbers, last = of_rows.shape[1], int(rows.starts[-1])
+        self._near = max(last, min(_NEAR_ROWS * last, _NEAR_SIZE // self.numbers))
+
+    def at(self, frequencies: Ints, numbers: Any = slice(None)) -> Floats:
+        """Return the means at some frequencies, [frequency, number]; or of one of the numbers at each."""
+        table, start = self._table, self._near
+        near = frequencies <= start
+        if near.all():
+            return np.asarray(table[frequencies, numbers])
+        knot = np.log(np.maximum(frequencies / start, 1.0)) / np.log1p(_SPACING)
+        knots, back = np.unique(np.floor(knot).astype(np.int64), return_inverse=True)
+        ends = np.minimum(start * (1 + _SPACING) ** (knots + np.arange(2)[:, None]), MAX_FREQUENCY / 2).astype(np.int64)
+        low, high = (self._means(end) for end in ends)
+        share = ((frequencies - ends[0][back]) / (ends[1] - ends[0]).clip(min=1)[back]).clip(0, 1)
+        if isinstance(numbers, slice):
+            near, share = near[:, None], share[:, None]
+        far = (1 - share) * low[back, numbers] + share * high[back, numbers]
+        mixed: Floats = np.where(near, table[np.minimum(frequencies, start), numbers], far)
+        return mixed
+
+    @cached_property
+    def _table(self) -> Floats:
+        """The means at the frequencies from 0 on."""
+        return self._means(np.arange(self._near + 1, dtype=np.int64))
+
+    def _means(self, frequencies: Ints) -> Floats:
+        size = max(1, _NEAR_SIZE // len(self._of_rows))
+        parts = (frequencies[start : start + size] for start in range(0, len(frequencies), size))
+        return np.concatenate([self._rows.weights(self._sampling, part) @ self._of_rows for part in parts])
+
+
+class MixedReporting(OwnLaws):
+    """Pi and tokens of a coordinated sample over a random seed: a mixture of those of all keys."""
+
+    def __init__(self, sampling: Sampling, per_key: "PerKey") -> None:
+        from dpsample.scheme.tokens import steady_from
+
+        self.sampling, self.per_key = sampling, per_key
+        self.base = Reporting.of(KeepAll(), per_key)
+        self._rows = _Rows(steady_from(self.base))
+        self._laws: dict[int, tuple[_Mixture, _Mixture, _Mixture]] = {}
+
+    @cached_property
+    def constant_from(self) -> int:
+        """The frequency from which on q is the same, to 2**-64, for all rows of the mixture."""
+        low, high, last = 0, LAST_FIRST, self.sampling.bounds(LAST_FIRST, 64)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.sampling.bounds(middle, 64) == last else (middle, high)
+        return high + int(self._rows.starts[-1])
+
+    @cached_property
+    def _numbers(self) -> _Mixture:
+        """Pi, 1 - pi of sampled keys, and what growth leaves unused."""
+        rows = self._rows.rows
+        pi, absent = (self.base.probabilities(rows, complement) for complement in (False, True))
+        _, unused = self.base.unused_growth(np.arange(int(rows[-1]) + 1, dtype=np.int64))
+        return _Mixture(self.sampling, self._rows, np.stack([pi, absent, unused[rows - 1]], axis=1))
+
+    def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
+        i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
+        values = self._numbers.at(i)[:, int(complement)]
+        if complement:
+            values = np.minimum(values + self.sampling.complement(i), 1.0)
+        return values[back].reshape(np.shape(frequencies))
+
+    def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:  # noqa: D102
+        pi, _, unused = self._numbers.at(rows[1:]).T
+        return pi, unused
+
+    def _laws_of(self, grid: int) -> tuple[_Mixture, _Mixture, _Mixture]:
+        """S, gap and mass at lags of 0, 1/grid, ... behind the frequency."""
+        from dpsample.scheme.tokens import cell_masses, whole_tails
+
+        if grid not in self._laws:
+            above, gap = whole_tails(self._rows.rows, self.base, grid)
+            laws = [_Mixture(self.sampling, self._rows, law.T) for law in (above, gap, cell_masses(above, gap))]
+            self._laws[grid] = laws[0], laws[1], laws[2]
+        return self._laws[grid]
+
+    def tails(self, frequencies: Ints, grid: int) -> tuple[Floats, Floats]:  # noqa: D102
+        above, gap, _ = self._laws_of(grid)
+        return above.at(frequencies).T, gap.at(frequencies).T
+
+    def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
+        above, _, mass = self._laws_of(grid)
+        first = -(-cells // grid)
+        lag = first * grid - cells + grid * np.arange(window + 1)[:, None]  # (k, tokens)
+        frequency = np.minimum(first + np.arange(window + 1)[:, None], MAX_FREQUENCY)
+        end = mass.numbers - 1
+        columns = [law.at(frequency.ravel(), np.minimum(lag, end).ravel()) for law in (mass, above)]
+        masses, aboves = (column.reshape(lag.shape) for column in columns)
+        return np.where(lag <= end, masses, 0.0), np.where(lag <= end, aboves, 1.0)
