@@ -394,6 +394,8 @@ def test_a_change_has_at_most_half_the_error_of_independent_samples() -> None:
             together(one, two)
     with refused("a difference is of a function of the frequency that grows without jumps"):
         difference(one, two, of="keys")
+    with refused(f"a difference counts from frequency {change.at_least} on, where sampled keys are reported"):
+        difference(one, two, at_least=change.at_least - 1)
     shared = in_both(one, two)
     assert shared.at_least is not None
     truth = (np.minimum(days[0], days[1]) >= shared.at_least).sum()

@@ -80,7 +80,14 @@ def difference(
             "ask in_both for numbers of keys, or count_keys of each release",
         )
     asked = _Asked.of(before, after, where, weight, level, attributes)
-    least = max(side.visible_from for side in asked.sides) if at_least is None else check_frequency(at_least)
+    lowest = max(side.visible_from for side in asked.sides)
+    least = lowest if at_least is None else check_frequency(at_least)
+    if least < lowest:
+        raise InvalidValue(
+            f"a difference counts from frequency {lowest} on, where sampled keys are reported",
+            f"{least}",
+            "leave it out",
+        )
     layers = Layers(measure, [side.visible for side in asked.sides], least, asked.largest)
     first = np.maximum(asked.first_visible, least)
     one, two = asked.frequencies
