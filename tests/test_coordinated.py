@@ -382,6 +382,7 @@ def test_a_change_has_at_most_half_the_error_of_independent_samples() -> None:
         stated.append(change.standard_error)
     others = [draw(KEYS, i, Ppswor("0.0083"), generator, privacy) for i in days]
     assert len(others[0]) < 1.05 * len(one)
+    assert change.at_least is not None
     apart = math.hypot(*(r.sum(at_least=change.at_least).standard_error for r in others))
     size = np.sqrt(np.mean(np.square(stated)))
     assert size < apart / 2
