@@ -39,6 +39,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/users.py
 	$(BIN)/python benchmarks/many_keys.py --quick
+	$(BIN)/python benchmarks/clips.py --epsilon 1 --releases 1
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/planner.py --quick

@@ -601,3 +601,17 @@ def test_an_own_estimator() -> None:
     for wrong in (lambda tokens: tokens[:1], lambda tokens: tokens * math.nan):
         with refused("an estimator returns"):
             release.sum(estimator=wrong)
+
+
+@pytest.mark.usefixtures("fixed_coins")
+@pytest.mark.parametrize("epsilon", ["0.3", "1"])
+def test_keys_of_one_frequency(epsilon: str) -> None:
+    """All have it as each quantile, and are the first. The spread of their tokens is noise, not an order."""
+    made = dpsample.release(dict.fromkeys(map(str, range(1500)), 300), privacy=Privacy(epsilon, "1e-6"))
+    shares = made.quantiles([0.1, 0.25, 0.5, 0.75, 0.9]).numbers
+    assert all(
+        low <= 300 <= high for low, high in zip(*(shares[end].to_pylist() for end in ("low", "high")), strict=True)
+    )
+    assert shares["value"].to_pylist()[2] == 300
+    ranks = [made.rank(key) for key in ("0", "700", "1499")]
+    assert all(rank.guaranteed and rank.low == 1 for rank in ranks)

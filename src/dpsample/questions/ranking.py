@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _WORK = 4_000_000  # draws of a key's frequency
 _DRAWS = 40, 1000  # of all keys together: fewest and most
+_CROWD = 20  # keys that may be above or below: if more, they may all have the same frequency
 
 
 def top(
@@ -125,6 +126,9 @@ def rank(
     tail = (1 - level) / 2
     ends = np.searchsorted(np.cumsum(weight[order]), [tail, 1 - tail]).clip(max=len(drawn) - 1)
     low, high = drawn[order][ends].tolist()
+    if competitors.counts.sum() > _CROWD:
+        fewest, most = selected.ranks_of_interval(cell, 1 - tail)
+        low, high = min(low, fewest), max(high, most)
     guaranteed = selected.detection_threshold is not None and bool(
         frequencies @ probabilities >= selected.detection_threshold
     )
@@ -230,14 +234,21 @@ class _SelectedKeys:
         frequencies, probabilities = self.spectrum.posterior([self.cell_of(key)])
         return frequencies[0], probabilities[0]
 
+    def count_keys(self, at_least: int, level: float) -> Estimate:
+        """Estimate how many selected keys have a frequency or more."""
+        scheme = self.release.sampling, self.release.per_key, self.grid
+        return estimate(self.tally, *scheme, Measure.of(f"at-least:{at_least}"), level=level)
+
+    def ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
+        """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
+        low, high = (int(end[0]) for end in self.spectrum.interval([cell], level))
+        return 1 + self.count_keys(high + 1, level).low, 1 + self.count_keys(low + 1, level).high
+
     def rank_unreported(self, key: Any, level: float) -> Estimate:
         """The rank of a key that was not reported."""
-        terms = self.release.sampling, self.release.per_key, self.grid
-
-        def fewest(reached: int) -> float:
-            return estimate(self.tally, *terms, Measure.of(f"at-least:{reached}"), level=level).low
-
-        return rank_unreported(self.release, level, self.tally.total, fewest, key)
+        return rank_unreported(
+            self.release, level, self.tally.total, lambda reached: self.count_keys(reached, level).low, key
+        )
 
     def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
         """Return the answer for some keys: value, deviation and interval of each, and in a top list a probability."""
