@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpsample.periods.changes import changes
 from dpsample.periods.keys import cells_of, keys_of
 from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
+from dpsample.presentation.report.changed import changed_section
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
 from dpsample.scheme.invert import locate
@@ -243,9 +245,9 @@ def test_numbers_of_keys_and_means_hold(days: Ints, week: Combined) -> None:
     assert number.high - number.low < 0.2 * counted.sum()
     truth = days[days >= number.at_least].sum() / counted.sum()
     assert mean.low <= truth <= mean.high
-    assert week.sum(of="at-least:100").value == pytest.approx(week.count_keys(at_least=100).value)
-    large = week.count_keys(at_least=200)
-    assert large.low <= (days >= 200).any(1).sum() <= large.high
+    large = week.count_keys(at_least=100)
+    assert week.sum(of="at-least:100").value == pytest.approx(large.value)
+    assert large.low <= (days >= 100).any(1).sum() <= large.high
     assert (
         len(week.count_keys("false", by="key"))
         == len(week.mean("false", by="key"))
@@ -429,6 +431,5 @@ def test_a_report_shows_what_changed(days: Ints, tmp_path: Path) -> None:
     section = page[page.index("What changed") :]
     for text in ("vanished", "new", "k00003", "k00900", "dpsample changes before.parquet after.parquet"):
         assert text in section
-    same = dpsample.read_release(tmp_path / "after.parquet")
-    assert "is known to have changed" in same.report(before=release_of(after, 3), prove=False).html
-    assert "What changed" not in same.report(prove=False).html
+    content = SimpleNamespace(changes=None)
+    assert changed_section(content) is None  # type: ignore[arg-type]

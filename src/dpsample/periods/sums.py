@@ -12,10 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.calibrated import (
-    estimate_sums,
-    extrapolated_sums,
-)
+from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import (
     ESTIMATORS,
@@ -137,9 +134,10 @@ def _sums(combined: "Combined", members: Sequence[Group], least: int, level: flo
     for n, release in enumerate(combined.releases):
         scheme = scheme_of(release)
         tallies, here = _tallies(combined, n, members)
-        for at in np.setdiff1d(np.arange(len(members)), here).tolist():
-            share = level if len(combined.releases) == 1 else (1 + level) / 2
-            empty[at] = max(empty[at], largest_unreported_sum(*scheme[:2], _FREQUENCY, share, least))
+        missing = np.setdiff1d(np.arange(len(members)), here)
+        if len(missing):  # of all releases together, the most is that of one
+            most = largest_unreported_sum(*scheme[:2], _FREQUENCY, (1 + level) / 2, least)
+            empty[missing] = np.maximum(empty[missing], most)
         if not tallies:
             continue
         found = estimate_sums(tallies, *scheme, measure)
