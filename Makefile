@@ -37,6 +37,7 @@ format: .venv/ready
 bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/users.py
 	$(BIN)/python benchmarks/many_keys.py --quick
 	$(BIN)/python benchmarks/clips.py --epsilon 1 --releases 1

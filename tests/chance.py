@@ -38,6 +38,7 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "coordinated.md": "odds 1e-9: a change off by more than 12 deviations; errors are a tenth of others",
     "python.md": "odds 4e-10: keys of one element show, at delta 1e-10; exp(-40) of 4,000; a count off by 20 errors",
     "report.md": "certain: all 199 keys are reported, and tokens change the page by less than a percent",
+    "stream.md": "odds 1e-8: a key of one element shows, at delta 1e-8; 2,500 elements before a pick have exp(-25)",
     "dpsample.planning.earlier.estimated_frequencies": "certain: both keys are reported",
     "dpsample.private.bounding.choose": "certain: the number of kept keys does not depend on which",
     "dpsample.private.count.count_frequencies": "certain: nothing is drawn about elements",
@@ -46,6 +47,7 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "dpsample.private.run.release": "odds 1e-10: a key of one element shows, at delta 1e-10",
     "dpsample.private.run.sample": "odds 1e-100: a key of 400 is not sampled, exp(-400)",
     "dpsample.questions.coordinated.difference": "odds 1e-20: 200 elements are ten deviations of the tokens",
+    "dpsample.private.stream.stream.Stream": "odds 1e-10: a key of one element shows, at delta 1e-10; exp(-70)",
     "dpsample.private.run.sanitize": "odds 1e-10: a key of one element shows, at delta 1e-10",
 }
 

@@ -48,6 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     named = dpsample.register_sampling("tests/format", lambda i: "0.5")
     dpsample.release({1: 500, 2: 9}, privacy=Privacy(1, 1e-9), sampling=named).write(folder / "named.csv")
     dpsample.sample(USERS, "k", sampling=dpsample.Priority("0.1", cap=9), **users).write(folder / "s.arrow")
+    dpsample.Stream("0.1", shard=(0, 2)).write(folder / "stream.arrow")
     for scheme in (dpsample.SampleSize(9), dpsample.KeepAll(), dpsample.CustomSampling(["0.5"])):
         charge = Charge(Privacy(1, 1e-9), "user", "r.csv", "clicks", ("k",), "who", 2, scheme_form(scheme), None)
         charge = replace(charge, settings="0" * 64)
@@ -111,7 +112,7 @@ def test_checksums_follow_from_the_page(files: Path) -> None:
         checksum = document.pop("checksum")
         assert checksum == sha256(canonical(document))
         count += 1
-    assert count == 13
+    assert count == 14
     for name in ("r.csv", "r.arrow", "plain.csv", "s.arrow"):
         assert json.loads((files / f"{name}.json").read_bytes())["file"]["sha256"] == sha256(
             (files / name).read_bytes()

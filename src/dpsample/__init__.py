@@ -37,7 +37,9 @@ from dpsample.private.count import count_frequencies
 from dpsample.private.run import release, release_to_file, sample, sanitize
 from dpsample.private.sample import Sample, read_sample
 from dpsample.private.source import Source
+from dpsample.private.stream.stream import Stream, read_stream
 from dpsample.release.release import Release, read_release
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.registered import register_sampling
 from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.soft_cap import SoftCap
@@ -57,10 +59,12 @@ __all__ = [
     "PrivacyWarning",
     "Release",
     "Sample",
+    "SampleAndHold",
     "SampleSize",
     "Sampling",
     "SoftCap",
     "Source",
+    "Stream",
     "SystemFailure",
     "__version__",
     "changes",
@@ -70,6 +74,7 @@ __all__ = [
     "read_ledger",
     "read_release",
     "read_sample",
+    "read_stream",
     "register_sampling",
     "release",
     "release_to_file",

@@ -1,8 +1,8 @@
 """Make the files of this folder, once: `python tests/vectors/make.py FOLDER`, with src and tests on the path, and Java.
 
-`make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample`, `5`, `5-kinds` and `6` make those of these versions alone,
-and add what they hold. The data are generated, the coins secret: made again, the files would be others. What each holds
-is noted before it is written; a folder of parts, which workers write, is read with pyarrow alone.
+`make.py FOLDER 3`, `3-keys`, `3-definitions`, `3-sample`, `5`, `5-kinds`, `6` and `6-stream` make those of these
+versions alone, and add what they hold. The data are generated, the coins secret: made again, the files would be others.
+What each holds is noted before it is written; a folder of parts, which workers write, is read with pyarrow alone.
 """
 
 import datetime
@@ -245,6 +245,19 @@ def add_kinds_of_version_5(folder: Path) -> None:
     _add(folder, added)
 
 
+def add_stream(folder: Path) -> None:
+    """Write the state of a stream, and the release of another; add what they hold."""
+    state, ended = (dpsample.Stream("1/5", "query", shard=(n, 2)) for n in range(2))
+    for stream in (state, ended):
+        stream.add(elements())
+    state.write(folder / "sample-4.parquet")
+    made = ended.sanitize(privacy=PRIVACY)
+    for form in FORMATS:
+        made.write(folder / f"release-6-stream.{form}")
+    added = {f"release-6-stream.{form}": content_of(made) for form in FORMATS}
+    _add(folder, {"sample-4.parquet": content_of(dpsample.Sample(state.table, state.sampling, "query")), **added})
+
+
 def _add(folder: Path, added: dict[str, Any]) -> None:
     known = (folder / "expected.json").read_text().removesuffix("\n}\n")
     lines = [f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}" for name, content in added.items()]
@@ -254,4 +267,5 @@ def _add(folder: Path, added: dict[str, Any]) -> None:
 if __name__ == "__main__":
     parts = {"": main, "3": add_version_3, "3-keys": add_many_keys, "3-definitions": add_definitions}
     parts |= {"3-sample": add_sample_of_part, "5": add_version_5, "5-kinds": add_kinds_of_version_5, "6": add_version_6}
+    parts["6-stream"] = add_stream
     parts["".join(sys.argv[2:])](Path(sys.argv[1]))

@@ -26,6 +26,7 @@ from dpsample.privacy import Privacy
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
 from dpsample.scheme.composed_steps import ComposedSteps
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import Ppswor, Priority, Sampling
@@ -99,6 +100,8 @@ class Proof:
             return f"{self.keys.definition} is what the noise of the keys was chosen for"
         if isinstance(self.composition, UsersCertificate):
             return "by the epsilon and delta of all stages together"
+        if self.composition is None and self.scheme and isinstance(self.scheme.sampling, SampleAndHold):
+            return "by epsilon and delta alone"
         if self.composition is None:
             return "a key that is reported or not is as telling as any mechanism of this privacy: the curve is tight"
         used = float(self.composition.delta / self.composition.whole.delta)

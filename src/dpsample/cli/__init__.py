@@ -5,6 +5,7 @@ for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify 
 and 143 after SIGTERM.
 
     release   release, sample, sanitize
+    stream    stream
     run       run
     inspect   info, verify, certify
     query     query, top, quantiles, ..., changes
@@ -39,6 +40,7 @@ from dpsample.cli.query import changes, compare, each_key, mean, other, quantile
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report
 from dpsample.cli.run import run
+from dpsample.cli.stream import stream
 from dpsample.cli.wording import in_options
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
@@ -76,6 +78,7 @@ for _command in (
     release,
     run,
     sample,
+    stream,
     sanitize,
     info,
     verify,

@@ -87,7 +87,7 @@ class Pws:
         """Bias and variance, summed over the tokens of each distinct frequency."""
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         back = back.reshape(np.shape(frequencies))
-        g, grid = Measure.of(of)(i), chosen_grid(self.grid, self.privacy)
+        g, grid = Measure.of(of)(i), chosen_grid(self.grid, self.privacy, sampling=self.sampling)
         pi, bias, variance = np.zeros(i.shape), -g, np.zeros(i.shape)
         laws = token_laws(i, self.sampling, self.privacy, grid)
         done = 0

@@ -55,6 +55,17 @@ class Measure:
             f"{self.name} from {least}", _FromFrequency(self.function, least), least, self.checked, self.whole
         )
 
+    def at_every(self, k: int) -> "Measure":
+        """Return the same measure of numbers of k elements. Equal ones are equal values.
+
+        >>> Measure.of("capped:100").at_every(30)([1, 2, 4])
+        array([ 30.,  60., 100.])
+        """
+        if k == 1 or self == _named("keys"):
+            return self
+        kink = None if self.kink is None else -(-self.kink // k)
+        return Measure(f"{self.name} in steps of {k}", _AtEvery(self.function, k), kink, self.checked, self.whole)
+
     def __call__(self, frequencies: ArrayLike) -> Floats:
         """Return g at each frequency; refuses a function that cannot be summed honestly."""
         i = as_frequencies(frequencies)
@@ -92,6 +103,15 @@ class _FromFrequency:
 
     def __call__(self, i: Floats) -> Floats:
         return np.asarray(self.function(i)) * (i >= self.least)
+
+
+@dataclass(frozen=True)
+class _AtEvery:
+    function: Callable[[Floats], Any]
+    k: int
+
+    def __call__(self, i: Floats) -> Floats:
+        return np.asarray(self.function(i * self.k))
 
 
 @lru_cache(maxsize=64)

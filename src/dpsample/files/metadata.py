@@ -16,7 +16,7 @@ Metadata: TypeAlias = dict[str, Any]
 
 PARTS: Final = "_dpsample.json"  # holds the metadata of a folder of parts
 _SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow"}
+_FORMATS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".private": "parquet"}
 
 
 def format_of(path: PathLike, format: str | None) -> str:

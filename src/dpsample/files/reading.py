@@ -70,12 +70,19 @@ def kind_of(path: PathLike) -> str | None:
 
     Nothing is checked: this serves messages about a wrong file.
     """
+    metadata = metadata_of(path) or {}
+    return {"dpsample release": "release", "dpsample sample": "sample"}.get(str(metadata.get("format")))
+
+
+def metadata_of(path: PathLike) -> Metadata | None:
+    """Return the metadata of a file as they stand there, unchecked; None if there are none."""
     target = resolved(path)
     with contextlib.suppress(Exception):
         sidecar = target / PARTS if target.is_dir() else sidecar_of(target)
-        footer = pq.read_metadata(target).metadata or {} if target.suffix == ".parquet" and target.is_file() else {}
-        metadata = json.loads(footer[b"dpsample"]) if b"dpsample" in footer else metadata_in(sidecar)[0]
-        return {"dpsample release": "release", "dpsample sample": "sample"}.get(metadata["format"])
+        parquet = target.suffix in (".parquet", ".private") and target.is_file()
+        footer = pq.read_metadata(target).metadata or {} if parquet else {}
+        metadata: Metadata = json.loads(footer[b"dpsample"]) if b"dpsample" in footer else metadata_in(sidecar)[0]
+        return metadata
     return None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from dpsample.errors import InvalidValue
 from dpsample.presentation.explain import explain_spent
 from dpsample.privacy import Privacy
+from dpsample.scheme.holding import SampleAndHold
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -51,6 +52,8 @@ def _check_tokens(release: "Release") -> None:
         found = "a release of counted users: how many users it has in common with the others is unknown"
     elif release.terms.known is not None:
         found = "a release with known keys"
+    elif isinstance(release.sampling, SampleAndHold):
+        found = "a release of a stream, which does not tell what it did not count"
     if found is not None:
         raise InvalidValue("releases with tokens, and without known keys, are combined", found, "ask it by itself")
 

@@ -15,6 +15,7 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text
 from dpsample.privacy import Privacy
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.registered import RegisteredSampling
 from dpsample.scheme.reporting import frequency_reaching
@@ -46,6 +47,11 @@ def explain_sampling(sampling: Sampling) -> str:
     if isinstance(sampling, SoftCap):
         share, rate = float(sampling.share), float(sampling.picks.tau)
         return f"a key of frequency i was sampled with probability {share:g} (1 - exp(-{rate:g} i)) (soft cap)"
+    if isinstance(sampling, SampleAndHold):
+        return (
+            f"along a stream, an element of a key that was not held was picked with probability "
+            f"1 - exp(-{text(sampling.tau)}); from then on its key was held, and counted (sample and hold)"
+        )
     assert isinstance(sampling, Ppswor | Priority)
     weight = "i" if sampling.cap is None else f"min(i, {sampling.cap})"
     if sampling.power != 1:

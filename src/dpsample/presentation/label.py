@@ -27,6 +27,7 @@ from dpsample.presentation.explain import (
 )
 from dpsample.presentation.tables import printable
 from dpsample.privacy import Privacy
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.noise import KeyNoise
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _mechanism(terms: "Terms") -> list[str]:
     drawn = "with a probability that grows with its frequency"
     if isinstance(terms.per_key, KeyNoise):
         drawn = "if its frequency, less bounded noise, is at least 1"
+    elif isinstance(terms.sampling, SampleAndHold):
+        drawn = "if its count, less bounded noise, is at least 1"
     found = explain_sampling(terms.sampling) if terms.discovery is None else explain_discovery(terms.discovery)
     lines = [found, f"a key is reported {drawn}"]
     if terms.grid is not None:

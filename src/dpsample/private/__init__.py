@@ -18,6 +18,7 @@ user_vectors    what one user adds to each part of these counts
 noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private
+stream          one pass over elements: sample and hold, with a state that resumes; NOT private
 known           a public list of keys, read and checked
 request         what a release is to be, checked before any data are read
 checks          what is refused of a request before any cost

@@ -7,6 +7,7 @@ from dpsample.private.engine import Engine
 from dpsample.private.request import Request, Strategy, strategy_of
 from dpsample.private.source import Source
 from dpsample.release.rows import check_key_types
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.sampling import Sampling
 
 
@@ -24,6 +25,12 @@ def check_source(engine: Engine, request: Request) -> pa.Schema:
 
 def usable_strategy(engine: Engine, source: Source, sampling: Sampling, strategy: Strategy) -> Strategy:
     """Choose how a sample is drawn; rows that may differ when they are read again are read once."""
+    if isinstance(sampling, SampleAndHold):
+        raise InvalidValue(
+            "keys are held while a stream comes",
+            "sample and hold of a source that can be read again",
+            "use Ppswor, which tells more, or dpsample.Stream (dpsample stream)",
+        )
     chosen = strategy_of(source, sampling, strategy)
     if chosen == "two-pass" and strategy == "two-pass":
         _require_repeatable(engine, source, "leave the strategy out")

@@ -240,7 +240,7 @@ def terms_of(
         budget.privacy,
         sampling,
         tuple(keys),
-        grid=None if keys_only else chosen_grid(grid, budget.per_key),
+        grid=None if keys_only else chosen_grid(grid, budget.per_key, sampling=sampling),
         keys_only=keys_only,
         unit=budget.unit,
         max_keys=budget.max_keys,

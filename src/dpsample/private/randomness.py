@@ -68,10 +68,14 @@ class Coins(ABC):
 
 
 class StreamCoins(Coins):
-    """The key stream of AES-256 in counter mode, under a key of 32 bytes that is used for nothing else."""
+    """The key stream of AES-256 in counter mode, under a key of 32 bytes that is used for nothing else.
 
-    def __init__(self, key: bytes) -> None:
-        self._stream = Cipher(AES256(key), CTR(bytes(16))).encryptor()
+    `start` words are left out: word n is the same number wherever one starts.
+    """
+
+    def __init__(self, key: bytes, start: int = 0) -> None:
+        self._stream = Cipher(AES256(key), CTR((start // 2).to_bytes(16, "big"))).encryptor()
+        StreamCoins.first(self, start % 2)
 
     def first(self, n: int) -> Words:  # noqa: D102
         words = np.empty(n + 2, np.uint64)  # the cipher asks for one spare block

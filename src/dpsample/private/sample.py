@@ -39,7 +39,7 @@ WARNING: Final = (
     "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."
 )
 VERSION: Final = 4  # the newest version of sample files; a file states the oldest one that has all it needs
-_MODE = 0o600
+MODE: Final = 0o600
 
 
 class Sample:
@@ -174,7 +174,7 @@ class Sample:
     def require_unused(self) -> None:
         """Refuse a sample that was sanitized already."""
         if self._used:
-            raise _used()
+            raise used_refusal()
 
     def mark_used(self) -> None:
         """Note that it is being sanitized: from now on it is refused, and so is the file that it was read from.
@@ -193,7 +193,7 @@ class Sample:
                         "read it again",
                     )
                 if metadata.get("used"):
-                    raise _used()
+                    raise used_refusal()
                 self._used = True
                 self.write(self._path, force=True, format=self._format)
         self._used = True
@@ -219,7 +219,7 @@ class Sample:
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the sample to an atomic file that only its owner can read."""
         schema = self._table.schema
-        write_table(path, self._table.to_batches(), schema, self.metadata, force=force, format=format, mode=_MODE)
+        write_table(path, self._table.to_batches(), schema, self.metadata, force=force, format=format, mode=MODE)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -284,11 +284,18 @@ def drawn_of_part(sample: Sample, part: Part | None) -> Sample:
     return sample
 
 
+def sample_of_file(sample: Sample, path: PathLike) -> Sample:
+    """State the file that has this sample, of the same identity: it is marked as used with it."""
+    sample._path, sample._format = path, format_of(path, None)
+    return sample
+
+
 def _identity(metadata: Mapping[str, Any], path: PathLike) -> str:
     return str(metadata.get("identity") or f"file {os.path.realpath(path)}")  # before samples had one
 
 
-def _used() -> InvalidValue:
+def used_refusal() -> InvalidValue:
+    """Return the refusal of a sample that was sanitized already."""
     return InvalidValue(
         "a sample is sanitized once: two releases of one sample spend more than their sum",
         "one that was sanitized before",

@@ -19,6 +19,7 @@ from dpsample.private.randomness import Coins, CoinSource, Words
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.rows import added_elements
 from dpsample.release.terms import Terms
+from dpsample.scheme.held import HeldReporting
 from dpsample.scheme.integer import IntegerLaw, integer_law
 from dpsample.scheme.invert import locate
 from dpsample.scheme.per_key import PerKey
@@ -113,7 +114,7 @@ class Sanitizer:
         added: Callable[[pa.RecordBatch], Ints] | None = None,
     ) -> None:
         self.sampling, self.privacy, self.keys_only, self._added = sampling, privacy, keys_only, added
-        self.grid = chosen_grid(grid, privacy)
+        self.grid = chosen_grid(grid, privacy, sampling=sampling)
         self._reporting = Reporting.of(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
         self._steady = steady_from(self._reporting)
@@ -121,6 +122,8 @@ class Sanitizer:
     def __call__(self, frequencies: Ints, coins: Coins) -> tuple[Rows, Ints]:
         """Return the positions of the keys that are reported, and their tokens in units of 1/grid (0 for keys only)."""
         check_grid(self.grid, int(frequencies.max(initial=0)))
+        if isinstance(self._reporting, HeldReporting):
+            return self._held(frequencies, self._reporting, coins)
         words = coins.first(len(frequencies))
         u = _uniform(words)
         pi = self._reporting.probabilities(frequencies)
@@ -144,6 +147,20 @@ class Sanitizer:
             cell = self._exactly(int(frequencies[row]), int(words[row]), row, coins)
             if cell:
                 rows, cells = np.append(rows, row), np.append(cells, cell)
+        return rows, np.zeros_like(cells) if self.keys_only else cells
+
+    def _held(self, counts: Ints, reporting: HeldReporting, coins: Coins) -> tuple[Rows, Ints]:
+        """The same for keys that were held along a stream: a token is the count less a bounded noise."""
+        words = coins.first(len(counts))
+        u = _uniform(words)
+        cuts = np.array([0.0, *(cut / reporting.one for cut in reporting.noise_cuts)])
+        noise = np.searchsorted(cuts[1:], u, side="right")
+        close = _close(u, cuts[noise]) | _close(u, cuts[np.minimum(noise + 1, len(cuts) - 1)])
+        more = reporting.bits - 64
+        for row in np.flatnonzero(close).tolist():
+            noise[row] = bisect_right(reporting.noise_cuts, int(words[row]) << more | coins.more(row, more))
+        rows = np.flatnonzero(noise < counts)
+        cells = (counts - noise)[rows]
         return rows, np.zeros_like(cells) if self.keys_only else cells
 
     @classmethod

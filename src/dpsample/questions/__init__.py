@@ -10,6 +10,7 @@ single_keys    the frequencies of single keys, and the scheme of each
 coordinated    what changed between two coordinated releases, and which keys both have
 unreported     what is known of a key that was not reported
 remainder      the elements of keys that were not reported
+held           questions to releases of streams
 known          questions to releases with tokens and known keys
 counted        questions to releases of counted users
 amounts        sums of rows and columns of counted users, and ratios

@@ -33,6 +33,7 @@ from dpsample.scheme.tokens import first_frequency, support_length
 if TYPE_CHECKING:
     from dpsample.release.release import Release
 
+RARE = "the key may be below the detection threshold: its rank is uncertain"
 _WORK = 4_000_000  # draws of a key's frequency
 _DRAWS = 40, 1000  # of all keys together: fewest and most
 _CROWD = 20  # keys that may be above or below: if more, they may all have the same frequency
@@ -132,7 +133,7 @@ def rank(
     guaranteed = selected.detection_threshold is not None and bool(
         frequencies @ probabilities >= selected.detection_threshold
     )
-    notes = () if guaranteed else ("the key may be below the detection threshold: its rank is uncertain",)
+    notes = () if guaranteed else (RARE,)
     return Estimate(
         value,
         error,

@@ -65,7 +65,7 @@ def total(
     def answered(tallies: list[Tally]) -> list[Estimate]:
         if release.keys_only:
             return [reported_keys(release, tally.total, float(tally.weights.sum()), level) for tally in tallies]
-        if _about_named_keys(selection, tallies, at_least, estimator):
+        if about_named_keys(selection, tallies, at_least, estimator):
             return _named_keys(release, selection, measure, level)
         return estimates(tallies, *_scheme(release), measure, estimator, level, least)
 
@@ -109,7 +109,7 @@ def mean(
     selection = Selection(release, where, weight, by, attributes)
 
     def answered(tallies: list[Tally]) -> list[Estimate]:
-        if _about_named_keys(selection, tallies, at_least, estimator):
+        if about_named_keys(selection, tallies, at_least, estimator):
             return _named_keys(release, selection, measure, level, weighted=False)
         summed, counted = measure.from_frequency(least), Measure.of("keys").from_frequency(least)
         sums, numbers = (estimates(tallies, *_scheme(release), g, estimator, level, least) for g in (summed, counted))
@@ -217,7 +217,7 @@ def _scheme(release: "Release") -> tuple[Sampling, PerKey, int]:
     return release.sampling, release.per_key, release.grid
 
 
-def _about_named_keys(selection: Selection, tallies: list[Tally], at_least: int | None, estimator: Estimator) -> bool:
+def about_named_keys(selection: Selection, tallies: list[Tally], at_least: int | None, estimator: Estimator) -> bool:
     """Whether each group is one key that the question names, and that was reported."""
     plain = at_least is None and estimator == ESTIMATORS[0]
     return plain and selection.names_keys and all(tally.total == 1 for tally in tallies)

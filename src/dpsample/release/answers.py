@@ -6,10 +6,11 @@ from typing import Any, overload
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, Estimator
-from dpsample.questions import counted, known, tokens
+from dpsample.questions import counted, held, known, tokens
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Weight, Where
 from dpsample.release.terms import Terms
+from dpsample.scheme.holding import SampleAndHold
 
 
 class Answers:
@@ -22,9 +23,11 @@ class Answers:
 
     @property
     def _questions(self) -> ModuleType:
-        """Where questions are answered: `tokens`, `counted` and `known` have the same names."""
+        """Where questions are answered: `tokens`, `held`, `counted` and `known` have the same names."""
         if self.terms.counts is not None:
             return counted
+        if isinstance(self.terms.sampling, SampleAndHold):
+            return held
         return tokens if self.terms.known is None else known
 
     @overload

@@ -16,6 +16,7 @@ from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.scheme.composed_steps import ComposedSteps
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey, per_key_from_json
 from dpsample.scheme.registered import RegisteredSampling
@@ -88,6 +89,13 @@ class Terms:
         if self.unit not in UNITS:
             raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(self.unit), "leave it out")
         object.__setattr__(self, "per_key", self.per_key or self.privacy)
+        held = isinstance(self.sampling, SampleAndHold)
+        if held and (self.unit != "element" or self.grid not in (None, 1) or not isinstance(self.per_key, Privacy)):
+            raise InvalidValue(
+                "a stream's release protects elements, each key by an epsilon and delta, with whole tokens",
+                "other terms",
+                "get the release again from where it was written",
+            )
         self._check_budget()
         if self.known is not None:
             self._check_known()

@@ -3,6 +3,7 @@
 sampling        frequency -> q, the probability of being sampled
 soft_cap        the same, by frequency up to about a cap
 registered      the same, by a function that files name
+holding         sampling along a stream: sample and hold
 reporting       q, privacy -> pi, the probability of being reported, end to end
 per_key         what each key of a user has of the privacy: one of the next three, or an (epsilon, delta)
 noise           bounded noise: the token law for many keys of one user
@@ -10,17 +11,20 @@ renyi_steps     pi for many keys of one user, keys only
 composed_steps  pi for one key of a user, keys only, beside Gaussian noise on other numbers
 coordinated     a sample by a public hash: the first frequency at which a key is kept, and laws over a random seed
 tokens          q, privacy -> the law of the token (the tail map), in floats, for many frequencies
+held            pi and the token law of keys that were held along a stream, in integers
 token_columns   the probability of one token at all frequencies
 invert          frequency and a uniform number -> token
 coarsening      a scheme at every k-th frequency, for predictions
 integer         the same laws in integers: what a sanitizer draws from
 certify         an exact check of those integers against (epsilon, delta)
+certify_held    the same check for keys that were held along a stream
 lemma           a bound of the delta that they spend, for every frequency at once
 likelihood      token -> the frequency under which it is likeliest
 ordinal         how well tokens keep the order of the frequencies
 """
 
 from dpsample.scheme.certify import Certificate, certify, certify_table
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.integer import IntegerLaw, integer_law, integer_laws
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.ordinal import concordance, kendall_tau
@@ -36,6 +40,7 @@ __all__ = [
     "KeepAll",
     "Ppswor",
     "Priority",
+    "SampleAndHold",
     "Sampling",
     "SoftCap",
     "TokenLaw",

@@ -20,7 +20,10 @@ from dpsample.balls import precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import MAX_FREQUENCY, exponential_floor
 from dpsample.privacy import Privacy
+from dpsample.scheme.certify_held import spent_by_rows
 from dpsample.scheme.composed_steps import ComposedSteps
+from dpsample.scheme.held import HeldReporting
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
 from dpsample.scheme.lemma import check_steps, delta_bound
 from dpsample.scheme.noise import KeyNoise
@@ -39,8 +42,9 @@ class Certificate:
     """What was proved, and the largest delta that was found.
 
     `checked` are ranges of frequencies r whose pair of rows (r - 1, r) was checked. From `shifts_from` on, every row is
-    proved to be a shift of a checked one; None if there is no such row. `bound` is the delta that the lemma of
-    docs/theory.md, section 5, proves for every pair of rows, checked or not; None if it proves none.
+    proved to be a shift of a checked one, or, along a stream, to spend as much; None if there is no such row. `bound`
+    is the delta that the lemma of docs/theory.md, section 5, proves for every pair of rows, checked or not; None if it
+    proves none.
     """
 
     privacy: Privacy
@@ -101,7 +105,10 @@ class Certificate:
         if self.sampling is not None and self.sampling.seed is not None:
             lines.append(f"  {COUNTED_FROM}")
         if self.shifts_from is not None:
-            lines.append(f"  from frequency {self.shifts_from} on, every row is a shift of a checked one")
+            repeated = "is a shift of a checked one"
+            if isinstance(self.sampling, SampleAndHold):
+                repeated = "spends with the one before it what this one does"
+            lines.append(f"  from frequency {self.shifts_from} on, every row {repeated}")
         if self.bound is not None:
             unused = float(1 - self.bound / self.privacy.delta)
             lines.append(
@@ -138,8 +145,10 @@ def certify(
       every other pair: 8.9e-16 of it or more is unused, by the lemma of docs/theory.md, section 5
       every frequency is covered
     """
-    grid = chosen_grid(grid, privacy)
+    grid = chosen_grid(grid, privacy, sampling=sampling)
     reporting = Reporting.of(sampling.sanitized_as, privacy)
+    if isinstance(reporting, HeldReporting):
+        return _certify_held(reporting, frequencies, progress)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
     window = support_length(privacy)
     bound = None if frequencies is not None else _bound(reporting, grid, largest)
@@ -167,6 +176,34 @@ def certify(
                 progress(done, total)
     covered = steady is not None and any(steady in span for span in spans)
     return Certificate(privacy, sampling, grid, spans, Fraction(worst, unit), at, steady if covered else None, bound)
+
+
+def _certify_held(
+    reporting: HeldReporting,
+    frequencies: Iterable[range] | range | None,
+    progress: Callable[[int, int], None] | None,
+) -> Certificate:
+    """The certificate of a stream, from the integers that held keys draw from: all rows up to the end of the noise."""
+    privacy, end = reporting.privacy, reporting.cells
+    spans = (range(1, end + 1),) if frequencies is None else _checked_spans(frequencies, MAX_FREQUENCY)
+    E, ratio_bits = reporting.E, reporting.ratio_bits  # a proved bound, of a precision that fits delta
+    unit = 1 << (reporting.bits + 128 + ratio_bits)
+    total, done, worst, at = min(sum(map(len, spans)), end), 0, 0, 0
+    for i, (up, down) in enumerate(spent_by_rows(reporting, E, ratio_bits), start=1):
+        if not any(i in span or (i == end and span.stop > end) for span in spans):
+            continue
+        delta, done = max(up, down), done + 1
+        if delta > privacy.delta * unit:
+            raise PrivacyViolation(
+                f"{privacy} must hold at every frequency; found delta = {float(Fraction(delta, unit)):.12g} "
+                f"between {i - 1} and {i}; do not use {reporting.sampling} with these parameters"
+            )
+        if delta > worst or not at:
+            worst, at = delta, i
+        if progress is not None:
+            progress(done, total)
+    steady = end if any(span.stop > end for span in spans) else None
+    return Certificate(privacy, reporting.sampling, 1, spans, Fraction(worst, unit), at, steady)
 
 
 def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificate:

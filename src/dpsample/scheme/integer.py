@@ -18,6 +18,7 @@ from itertools import count
 import numpy as np
 
 from dpsample.errors import InvalidValue
+from dpsample.scheme.held import HeldReporting
 from dpsample.scheme.noise import NoiseReporting
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
@@ -27,7 +28,7 @@ from dpsample.scheme.tokens import check_grid, chosen_grid, support_length
 
 @dataclass(frozen=True)
 class IntegerLaw:
-    """The token of a *sampled* key of one frequency, in integers.
+    """The token of a *sampled* key of one frequency, in integers; along a stream, of a held key of one count.
 
     ``cuts[k] / 2**bits`` is the probability of one of the k + 1 highest tokens, which are, in units of 1/grid,
     ``frequency * grid``, ``frequency * grid - 1`` and so on.
@@ -76,9 +77,9 @@ def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | No
     if isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1:
         raise InvalidValue("a sampled key has a frequency of at least 1", "something else", "count its elements")
     first = int(first)
-    grid = chosen_grid(grid, privacy, first)
+    grid = chosen_grid(grid, privacy, first, sampling)
     reporting = Reporting.of(sampling, privacy)
-    if isinstance(reporting, NoiseReporting):
+    if isinstance(reporting, NoiseReporting | HeldReporting):
         yield from (IntegerLaw(i, 1, reporting.bits, reporting.cuts(i)) for i in count(first))
     window = support_length(privacy)
     while True:

@@ -5,10 +5,14 @@ tail map is concave). So what is here does not decrease with the token either: i
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.scheme.held import HeldReporting
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
@@ -29,6 +33,11 @@ def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey,
     >>> likeliest_frequencies([1, 10**9], KeepAll(), Privacy(1, 1e-6))
     array([        14, 1000000013])
     """
+    reporting = Reporting.of(sampling, privacy)
+    if isinstance(reporting, HeldReporting) and reporting.every == 1:  # one law, shifted, that falls beyond the noise
+        mass = np.diff(reporting.phi(np.arange(reporting.cells + 2)))
+        shift = int(_likeliest(np.arange(len(mass))[None], mass[None])[0])
+        return np.minimum(as_frequencies(cells), MAX_FREQUENCY - shift) + shift
 
     def of(walked: Ints, reporting: Reporting) -> Ints:
         return _likeliest(*supports(walked, reporting, grid))[None]
@@ -42,6 +51,9 @@ def likely_frequencies(
 ) -> tuple[Ints, Ints, Ints]:
     """Return the likeliest frequency of each token's key, and the ends of the confidence interval of its frequency.
 
+    Along a stream, where what was not counted is geometric, the likeliest frequency says little. There, the value is
+    the median: the frequency under which larger and smaller tokens are as likely.
+
     The interval has the frequencies that neither one-sided test of level (1 - level) / 2 rejects: tokens as large, and
     tokens as small, have at least that probability for a reported key. So it covers each frequency with at least the
     probability `level`, whatever other keys there are. It is extended to the likeliest frequency where that lies
@@ -52,6 +64,8 @@ def likely_frequencies(
     [[14, 43, 1000000013], [1, 40, 1000000010], [17, 46, 1000000016]]
     """
     tail = (1 - level) / 2
+    if isinstance(sampling, SampleAndHold):
+        return _held(as_frequencies(cells), Reporting.of(sampling, privacy), tail)
 
     def of(walked: Ints, reporting: Reporting) -> Ints:
         frequencies, mass, above, at_least = exceedances(walked, reporting, grid)
@@ -62,6 +76,42 @@ def likely_frequencies(
 
     likeliest, low, high = _by_token(cells, sampling, privacy, grid, of, 3)
     return likeliest, low, high
+
+
+def _held(tokens: Ints, reporting: Reporting, tail: float) -> tuple[Ints, Ints, Ints]:
+    """The median frequency of the key of each token, and the ends of its interval, along a stream.
+
+    They are sought in steps of about 1/1000 of the error, the ends outward, so that no result depends on one machine's
+    rounding.
+    """
+    assert isinstance(reporting, HeldReporting)
+    error = np.minimum(tokens, int(1 / reporting.hold.s)).astype(np.float64)
+    step = 1 << np.maximum(np.frexp(error)[1].astype(np.int64) - 11, 0)
+    end = np.minimum(reporting.cells + int(64 / reporting.hold.s), MAX_FREQUENCY - tokens) // step
+
+    def first(reached: Callable[[Ints], Any]) -> Ints:
+        """The first number of steps from the token at which the condition holds."""
+        low, high = np.full_like(tokens, -1), end.copy()
+        while (high - low > 1).any():
+            middle = np.maximum((low + high) // 2, 0)
+            at = reached(middle * step)
+            low, high = np.where(at, low, middle), np.where(at, middle, high)
+        return np.asarray(high)
+
+    def up_to(k: Ints) -> Floats:
+        """The probability that a reported key of frequency token + k has a token of at most token."""
+        gap = reporting.phi(k, True) - reporting.phi(tokens + k, True)
+        return np.asarray(gap / reporting.phi(tokens + k))
+
+    def at_least(k: Ints) -> Floats:
+        return np.asarray(reporting.phi(k + 1) / reporting.phi(tokens + k))
+
+    median = first(lambda k: at_least(k) + 1 - up_to(k) >= 1)
+    low = first(lambda k: at_least(k) >= (1 - _TIE) * tail)
+    high = first(lambda k: up_to(k) < (1 - _TIE) * tail)
+    value = tokens + median * step
+    low = tokens + np.maximum((low - 1) * step + 1, 0)
+    return value, np.minimum(low, value), np.maximum(tokens + high * step - 1, value)
 
 
 def _by_token(

@@ -27,7 +27,7 @@ def concordance(i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy
     a, b = np.broadcast_arrays(as_frequencies(i), as_frequencies(j))
     high, low = np.maximum(a, b), np.minimum(a, b)
     distinct = np.unique([high, low])
-    grid = chosen_grid(grid, privacy)
+    grid = chosen_grid(grid, privacy, sampling=sampling)
     laws = dict(zip(distinct.tolist(), token_laws(distinct, sampling, privacy, grid), strict=True))
     pairs = zip(high.reshape(-1).tolist(), low.reshape(-1).tolist(), strict=True)
     return np.array([_concordance(laws[h], laws[k]) for h, k in pairs]).reshape(high.shape)
@@ -53,7 +53,7 @@ def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gr
     distinct, keys = np.unique(as_frequencies(frequencies), return_counts=True)
     if len(distinct) < 2:
         raise InvalidValue("a rank correlation needs two different frequencies", f"{len(distinct)}", "add keys")
-    grid = chosen_grid(grid, privacy)
+    grid = chosen_grid(grid, privacy, sampling=sampling)
     concordant = pairs = 0.0
     seen = absent = below = 0.0  # keys so far; of these, expected: not reported, with a token under the window's base
     base, window = 0, np.zeros(0)  # expected number of keys so far with each token base, base + 1, ...

@@ -56,6 +56,11 @@ class Reporting:
     """
 
     def __init__(self, sampling: Sampling, privacy: Privacy) -> None:
+        self._set_numbers(sampling, privacy)
+        self._find_binding()
+
+    def _set_numbers(self, sampling: Sampling, privacy: Privacy) -> None:
+        """Fix the precision, and the privacy in integers."""
         if not steps_to_one(privacy) < _LONGEST_WALK:
             raise InvalidValue(
                 "epsilon and delta must lead from 0 to certainty in less than ten million frequencies",
@@ -75,7 +80,6 @@ class Reporting:
         # x / E is computed as stay * x - rate * x: the rounding of 1/E would add up where there are many rows
         self.stay, self.rate = (1.0, self.shrinkage) if self.growth < 1 else (0.0, -math.exp(-epsilon))
         self.delta = int(privacy.delta * (1 - Fraction(1, 1 << 50)) * self.one)
-        self._find_binding()
 
     def _find_binding(self) -> None:
         """Find the frequencies at which privacy binds, and walk along them."""
@@ -99,7 +103,9 @@ class Reporting:
             from dpsample.scheme.coordinated import MixedReporting
 
             return MixedReporting(sampling, privacy)
-        return cls(sampling, privacy) if isinstance(privacy, Privacy) else privacy.reporting(sampling)
+        if not isinstance(privacy, Privacy):
+            return privacy.reporting(sampling)
+        return sampling.reporting(privacy) or cls(sampling, privacy)
 
     def _candidates(self) -> list[int]:
         """Every frequency i at which the step from q_{i-1} to q_i is not comfortably private.

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.exact import MAX_FREQUENCY, Number, exact, text
+
+if TYPE_CHECKING:
+    from dpsample.privacy import Privacy
+    from dpsample.scheme.reporting import Reporting
 
 MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
 MOST_AT_LEAST = 1 << 50  # so that all tokens around it are floats, and fit an int64 in units of 1/grid
@@ -121,6 +125,10 @@ class Sampling(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
 
+    def reporting(self, privacy: "Privacy") -> "Reporting | None":
+        """Return the reporting probabilities and token laws of a scheme that has its own; None if q determines them."""
+        return None
+
     @staticmethod
     def from_json(form: dict[str, Any]) -> "Sampling":
         """Read any scheme's JSON form back.
@@ -132,9 +140,11 @@ class Sampling(ABC):
             from dpsample.scheme.registered import registered
 
             return registered(form)
+        from dpsample.scheme.holding import SampleAndHold
         from dpsample.scheme.soft_cap import SoftCap
 
-        schemes: dict[str, type[Sampling]] = {c.name: c for c in (KeepAll, Ppswor, Priority, SoftCap, CustomSampling)}
+        known = (KeepAll, Ppswor, Priority, SoftCap, CustomSampling, SampleAndHold)
+        schemes: dict[str, type[Sampling]] = {c.name: c for c in known}
         if not isinstance(form, dict) or not isinstance(form.get("scheme"), str) or form["scheme"] not in schemes:
             raise InvalidValue(
                 f"a sampling scheme's JSON form names one of {', '.join(schemes)} as its scheme",

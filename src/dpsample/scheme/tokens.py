@@ -29,6 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
+from dpsample.scheme.held import HeldReporting
+from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.noise import NoiseReporting
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import OwnLaws, Reporting, steps_to_one
@@ -95,11 +97,12 @@ def check_grid(grid: int, largest: int = 1) -> int:
     return int(grid)
 
 
-def chosen_grid(grid: int | None, privacy: PerKey, largest: int = 1) -> int:
+def chosen_grid(grid: int | None, privacy: PerKey, largest: int = 1, sampling: Sampling | None = None) -> int:
     """Return the grid, checked; the default one if there is none. Bounded noise has whole tokens."""
-    if grid not in (None, 1) and not isinstance(privacy, Privacy):
+    whole = isinstance(sampling, SampleAndHold) or not isinstance(privacy, Privacy)
+    if grid not in (None, 1) and whole:
         raise InvalidValue("bounded noise has whole tokens", f"grid {grid!r}", "leave the grid out")
-    return check_grid(default_grid(privacy) if grid is None else grid, largest)
+    return check_grid((1 if whole else default_grid(privacy)) if grid is None else grid, largest)
 
 
 @overload
@@ -125,7 +128,11 @@ def support_length(privacy: PerKey) -> int:
 
 def steady_from(reporting: Reporting) -> int:
     """Return the frequency from which on all rows are shifts of one another."""
-    return min(reporting.constant_from + support_length(reporting.per_key), MAX_FREQUENCY)
+    return min(reporting.constant_from + _support(reporting), MAX_FREQUENCY)
+
+
+def _support(reporting: Reporting) -> int:
+    return reporting.support if isinstance(reporting, HeldReporting) else support_length(reporting.per_key)
 
 
 def token_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int = 1) -> TokenLaw:
@@ -155,7 +162,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: PerKey, grid
     flat = as_frequencies(frequencies).reshape(-1)
     grid = check_grid(grid, int(flat.max(initial=0)))
     reporting = Reporting.of(sampling, privacy)
-    window = support_length(privacy)
+    window = _support(reporting)
     steady = steady_from(reporting)
     template: TokenLaw | None = None
     start = 0

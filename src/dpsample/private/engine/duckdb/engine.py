@@ -56,6 +56,7 @@ class DuckDB:
     threads         by default as many as there are cores
     temp_dir        where temporary files go, in a private folder; they hold private data, and are removed at the end,
                     or by the next run with this temp_dir if the process was killed
+    in_order        whether elements come in the order of the rows of a file, which takes a little longer
 
     A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
     into a temporary table first, so that it can be passed over again.
@@ -72,6 +73,7 @@ class DuckDB:
         memory_limit: str | int | None = None,
         threads: int | None = None,
         temp_dir: str | os.PathLike[str] | None = None,
+        in_order: bool = False,
     ) -> None:
         self.memory_limit = None if memory_limit is None else _bytes(memory_limit)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
@@ -80,10 +82,11 @@ class DuckDB:
             raise InvalidValue(
                 "temp_dir is a folder that can be written to", f"{os.fspath(temp_dir)!r}", "make it, or choose another"
             )
+        self.in_order = in_order
         self._temp = TemporaryFolder(temp_dir)
         config: dict[str, Any] = {
             "temp_directory": self._temp.path,
-            "preserve_insertion_order": "false",
+            "preserve_insertion_order": str(in_order).lower(),
             "autoinstall_known_extensions": "false",
         }
         if self.memory_limit is not None:

@@ -1,0 +1,111 @@
+"""dpsample stream: one pass over elements, into a state that is sanitized as a sample is."""
+
+import os
+import re
+import sys
+from typing import Any
+
+import click
+
+from dpsample.cli import options
+from dpsample.cli.printing import show
+from dpsample.presentation.explain import explain_sampling
+
+
+@click.command()
+@click.argument("source", nargs=-1)
+@click.option(
+    "--state",
+    required=True,
+    help="File of the stream's state: .private, .parquet, .csv or .arrow. It is added to if it exists.",
+)
+@click.option("--tau", help="Sampling threshold of a new state: 1 - exp(-tau) of elements are picked, such as 1e-4.")
+@click.option("--key", "-k", multiple=True, help="Key column. Repeat it for a key of several columns.  [default: key]")
+@click.option("--shard", metavar="R/N", help="State that a new stream has the R-th of N disjoint sets of keys, from 0.")
+@click.option(
+    "--input-format",
+    help="Of a pipe: lines, csv or tsv.  [default: lines]  Of files: parquet, csv, tsv, jsonl or arrow.  "
+    "[default: by the extension of the file]",
+)
+@click.option("--delimiter", help="Character between the keys of a line, or the fields of CSV, such as '\\t'.")
+@click.option("--drop-null", is_flag=True, help="Drop rows whose key is NULL, instead of refusing them.")
+@click.option(
+    "--every", type=float, default=10.0, show_default=True, help="Seconds after which the state is written again."
+)
+@click.option("--merge", is_flag=True, help="SOURCE are the states of shards. They become one sample, at --state.")
+@options.resources
+@click.option("--show-private", is_flag=True, help="Also print numbers that are NOT private: of elements and keys.")
+@options.output_format
+def stream(source: tuple[str, ...], state: str, merge: bool, show_private: bool, form: str, **given: Any) -> None:
+    """Sample and count the keys of a stream, in one pass, in memory of the size of the sample. NOT private.
+
+    SOURCE is one or more files, folders or globs; without it, standard input is read: one key in each line. The state
+    is a sample: sanitize it. If the command is killed, run it again with the same input: no element counts twice.
+
+    \b
+    Examples:
+      zcat log.gz | cut -f 3 | dpsample stream --tau 1e-4 --key query --state s.private
+      dpsample stream 'logs/*.parquet' --key query --tau 1e-4 --state s.private
+      dpsample sanitize s.private --epsilon 1 --delta 1e-8 -o queries.private.parquet
+      dpsample stream --merge shard-0.private shard-1.private --state all.private
+    """
+    from dpsample.private.stream.stream import Stream, read_stream
+
+    if merge:
+        merged = Stream.merge(map(read_stream, source))
+        merged.write(state)
+        _print(state, merged.sampling, f"{len(merged):,} keys" if show_private else None, form)
+        return
+    if os.path.exists(state):
+        counted = read_stream(state)
+        _check_same(counted, given)
+    else:
+        if given["tau"] is None:
+            raise click.UsageError(f"a new state needs --tau; found none, and no file {state!r}; add --tau 1e-4")
+        counted = Stream(given["tau"], given["key"] or "key", shard=_shard(given["shard"]))
+    delimiter = "\t" if given["delimiter"] == r"\t" else given["delimiter"]
+    how = {"delimiter": delimiter, "drop_null": given["drop_null"], "state": state, "every": given["every"]}
+    if not source or source == ("-",):
+        counted.add_pipe(sys.stdin.buffer, format=given["input_format"] or "lines", **how)
+    else:
+        from dpsample.private.engine.duckdb import DuckDB
+
+        resources = (given["memory_limit"], given["threads"], given["temp_dir"])
+        with DuckDB(*resources, in_order=True) as engine:
+            counted.add_files(list(source), format=given["input_format"], engine=engine, **how)
+    numbers = f"{counted.elements:,} elements, {len(counted.table):,} held keys" if show_private else None
+    _print(state, counted.sampling, numbers, form)
+
+
+def _check_same(counted: Any, given: dict[str, Any]) -> None:
+    """Refuse options of a new state that are not those of this one."""
+    from dpsample.scheme.holding import SampleAndHold
+
+    stated = {
+        "--tau": given["tau"] is None or SampleAndHold(given["tau"]) == counted.sampling,
+        "--key": not given["key"] or given["key"] == counted.keys,
+        "--shard": given["shard"] is None or _shard(given["shard"]) == counted.shard,
+    }
+    for option, same in stated.items():
+        if not same:
+            raise click.UsageError(
+                f"a state goes on as it was started; found another {option}; leave it out, or name another state"
+            )
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if found is None:
+        raise click.UsageError(f"--shard is a number and the number of shards; found {text!r}; write --shard 0/4")
+    return int(found[1]), int(found[2])
+
+
+def _print(state: str, sampling: Any, numbers: str | None, form: str) -> None:
+    result = {"state": state, "private": False, "sampling": sampling.to_json()}
+    lines = [f"Wrote {state}: a sample, NOT private; {explain_sampling(sampling)}."]
+    if numbers is not None:
+        result["numbers"] = numbers
+        lines.append(f"Private: {numbers}.")
+    show(result, [*lines, f"Next: dpsample sanitize {state} --epsilon 1 --delta 1e-8 -o OUTPUT"], form)

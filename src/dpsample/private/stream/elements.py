@@ -1,0 +1,162 @@
+"""Elements of a stream: batches of their keys, in an order that is the same each time that an input is read."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from dpsample.errors import InvalidValue, attempt
+from dpsample.files import is_text, without_view
+from dpsample.private.arrow import source_batches, source_table
+from dpsample.private.engine import Engine
+from dpsample.private.engine.columns import require_plain
+from dpsample.private.python_objects import null_refusal
+from dpsample.private.source import Source
+
+Batches = Iterator[pa.RecordBatch]
+_BLOCK = 4 << 20  # bytes of a pipe that are read at once
+
+
+def object_source(data: Any, keys: tuple[str, ...], **options: Any) -> Source:
+    """Make a source of what a program hands over: a table, a column, or an iterable of keys."""
+    if isinstance(data, str | bytes | os.PathLike):
+        raise InvalidValue("a batch is a table, a column or an iterable of keys", "a path", "use add_files")
+    if isinstance(data, pa.Array | pa.ChunkedArray):
+        data = pa.table({keys[0]: data})
+    elif type(data).__name__ == "Series" and hasattr(data, "to_frame"):
+        data = data.to_frame(keys[0])
+    elif isinstance(data, list | tuple):
+        data = iter(data)  # its texts are keys, not paths
+    source = Source(data, list(keys), **options)
+    if source.kind not in ("table", "stream", "keys"):
+        raise InvalidValue(
+            "a stream has one row for each element",
+            "frequencies of keys" if source.aggregated else "another source",
+            "hand over the elements themselves, or release the frequencies with dpsample.release",
+        )
+    return source
+
+
+def elements(source: Source, engine: Engine | None = None) -> tuple[pa.Schema, Batches]:
+    """Return the key columns of a source, and batches of them; files need an engine that keeps the order of rows."""
+    if engine is not None:
+        keys = _plain(engine.check(source))
+        return keys, (batch.cast(keys) for batch in engine.elements(source))
+    if source.kind == "table":
+        table = source_table(source)
+        schema, batches = table.schema, iter(table.to_batches())
+    else:
+        schema, batches = source_batches(source)
+    for field in schema:
+        require_plain(field.name, _plain_type(field.type))
+    keys = _plain(schema.with_metadata(None))
+    keys = pa.schema([field.with_name(name) for field, name in zip(keys, source.key, strict=True)])
+    return keys, (_checked(batch, keys, source.drop_null) for batch in batches)
+
+
+def lines(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str | None = None) -> tuple[pa.Schema, Batches]:
+    """Return the keys of a pipe of text in UTF-8, one in each line; the fields of several are divided by a delimiter.
+
+    >>> import io
+    >>> schema, batches = lines(io.BytesIO(b"cat 3\\ndog 1\\n"), ("animal", "n"), " ")
+    >>> [batch.to_pydict() for batch in batches]
+    [{'animal': ['cat', 'dog'], 'n': ['3', '1']}]
+    """
+    if len(keys) > 1 and (delimiter is None or len(delimiter) != 1):
+        raise InvalidValue(
+            "lines of several key columns are divided by one character", repr(delimiter), "give one, such as a tab"
+        )
+    schema = pa.schema([(name, pa.string()) for name in keys])
+    return schema, (pa.RecordBatch.from_arrays(_fields(text, keys, delimiter), schema=schema) for text in _texts(pipe))
+
+
+def csv(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str = ",", drop_null: bool = False) -> tuple[Any, Batches]:
+    """Return the keys of a pipe of CSV with a header line: text, as in files."""
+    refusal = InvalidValue(
+        "a pipe of CSV is text in UTF-8 with a header line that names the key columns, and as many fields in each line",
+        "another",
+        "check the names and the delimiter",
+    )
+    schema = pa.schema([(name, pa.string()) for name in keys])
+    convert = pyarrow.csv.ConvertOptions(
+        include_columns=list(keys),
+        column_types=schema,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    read = pyarrow.csv.ReadOptions(block_size=_BLOCK)
+
+    def batches() -> Batches:
+        reader = attempt(lambda: pyarrow.csv.open_csv(pipe, read, parse, convert), refusal, pa.ArrowException, KeyError)
+        while (batch := attempt(lambda: next(reader, None), refusal, pa.ArrowException)) is not None:
+            yield _checked(batch, schema, drop_null)
+
+    return schema, batches()
+
+
+def _texts(pipe: IO[bytes]) -> Iterator[pa.Array]:
+    """The lines of a pipe, without their ends, many at once."""
+    rest = b""
+    while block := pipe.read(_BLOCK):
+        complete, end, begun = block.rpartition(b"\n")
+        if end:
+            yield _lines(rest + complete + end)
+            rest = begun
+        else:
+            rest += block
+    if rest:
+        yield _lines(rest + b"\n")
+
+
+def _lines(text: bytes) -> pa.Array:
+    data = np.frombuffer(text, np.uint8)
+    ends = data == ord("\n")
+    places = np.flatnonzero(ends)
+    offsets = np.append(0, places - np.arange(len(places))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[~ends])]
+    array = pa.Array.from_buffers(pa.string(), len(places), buffers)
+    refusal = InvalidValue("a pipe has text in UTF-8", "other bytes", "convert it first, such as with iconv")
+    attempt(lambda: array.validate(full=True), refusal, pa.ArrowException)
+    return array
+
+
+def _fields(text: pa.Array, keys: tuple[str, ...], delimiter: str | None) -> list[pa.Array]:
+    if len(keys) == 1:
+        return [text]
+    parts = pc.split_pattern(text, delimiter)
+    if pc.any(pc.not_equal(pc.list_value_length(parts), len(keys)), min_count=0).as_py():
+        raise InvalidValue(
+            f"each line has {len(keys)} fields, one for each key column", "another number", "check the delimiter"
+        )
+    flat = parts.flatten()
+    return [flat.take(pa.array(np.arange(n, len(flat), len(keys)))) for n in range(len(keys))]
+
+
+def _checked(batch: pa.RecordBatch, schema: pa.Schema, drop_null: bool) -> pa.RecordBatch:
+    """Give a batch the names and types of keys, without NULL."""
+    columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    keys = pa.RecordBatch.from_arrays(columns, schema=schema)
+    gaps = [name for name, column in zip(schema.names, columns, strict=True) if column.null_count]
+    if gaps and not drop_null:
+        raise null_refusal(gaps[0])
+    refusal = InvalidValue("keys are valid, and text is in UTF-8", "others", "cast the column to binary")
+    attempt(lambda: keys.validate(full=True), refusal, pa.ArrowException)
+    return keys.drop_null() if gaps else keys
+
+
+def _plain(schema: Iterable[pa.Field]) -> pa.Schema:
+    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that a stream keeps: one for all texts, and one for all bytes."""
+    kind = without_view(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    if is_text(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
