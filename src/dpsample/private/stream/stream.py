@@ -4,6 +4,7 @@ import html
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 # elements that are counted at once, at least, and for each held key, of which a chunk makes a hash table: with more of
 # them, 10**8 elements and 10**5 held keys take more than 300 MB; with fewer, more time
 _CHUNK: Final = 1 << 18
-_PER_HELD: Final = 4
+_PER_HELD: Final = 3
 EVERY: Final = 10.0  # seconds between two states that are written
 
 
@@ -66,7 +67,8 @@ class Stream:
         self._held: HeldKeys | None = None  # until the types of keys are known
         self._pending: list[pa.RecordBatch] = []
         self._waiting = 0  # elements that are pending
-        self._elements = 0  # elements that are counted
+        self._elements = 0  # elements that are counted, or are being counted
+        self._counting: Future[None] | None = None
         self._files: dict[str, int] = {}  # how many elements of each file are counted
         self._pipe = 0  # and of a pipe that has not come to its end
         self._sample = Sample(_empty(self._keys), self._sampling, self._keys)
@@ -232,18 +234,35 @@ class Stream:
             self._pending.append(batch)
             self._waiting += batch.num_rows
         if self._waiting >= max(_CHUNK, _PER_HELD * (0 if self._held is None else len(self._held))):
-            self._current()
+            self._count_pending()
+
+    def _count_pending(self) -> None:
+        """Count what is pending in another thread, while the next elements are read; wait for the chunk before."""
+        self._wait()
+        if not self._pending:
+            return
+        assert self._held is not None
+        chunk, held, start = pa.Table.from_batches(self._pending), self._held, self._elements
+        self._elements, self._pending, self._waiting = start + chunk.num_rows, [], 0
+
+        def count() -> None:
+            held.count(chunk, words_of(self._secret, start, chunk.num_rows), self._sampling.picked_words)
+            pa.default_memory_pool().release_unused()  # a tenth of the memory, and no time
+
+        worker = ThreadPoolExecutor(1)  # of this process: one that was kept would not survive a fork
+        self._counting = worker.submit(count)
+        worker.shutdown(wait=False)
+
+    def _wait(self) -> None:
+        if self._counting is not None:
+            self._counting.result()
+            self._counting = None
 
     def _current(self) -> HeldKeys:
         """Count what is pending; return what is held."""
-        held = HeldKeys(_empty(self._keys).drop_columns(["frequency"]).schema) if self._held is None else self._held
-        if self._pending:
-            chunk = pa.Table.from_batches(self._pending)
-            words = words_of(self._secret, self._elements, chunk.num_rows)
-            held.count(chunk, words, self._sampling.picked_words)
-            self._elements, self._pending, self._waiting = self._elements + chunk.num_rows, [], 0
-            pa.default_memory_pool().release_unused()  # a tenth of the memory, and no time
-        return held
+        self._count_pending()
+        self._wait()
+        return HeldKeys(_empty(self._keys).drop_columns(["frequency"]).schema) if self._held is None else self._held
 
     def _require_types(self, schema: pa.Schema) -> None:
         """Refuse keys of other types than those before; the first ones fix them."""
