@@ -70,7 +70,7 @@ def stream(source: tuple[str, ...], state: str, merge: bool, show_private: bool,
     else:
         from dpsample.private.engine.duckdb import DuckDB
 
-        resources = (given["memory_limit"], given["threads"], given["temp_dir"])
+        resources = (given["memory_limit"], given["threads"] or 1, given["temp_dir"])
         with DuckDB(*resources, in_order=True) as engine:
             counted.add_files(list(source), format=given["input_format"], engine=engine, **how)
     numbers = f"{counted.elements:,} elements, {len(counted.table):,} held keys" if show_private else None
