@@ -93,6 +93,7 @@ def estimate_sums(
     unreported, unreported_slope = unreported * weight**2, unreported_slope * weight**3
     error = SumErrors.of(groups, posterior, unbiased, squared, unreported, tuning)
     slope = groups.sums(covariance * (squares * weights / groups.keys))
+    divisor = np.maximum(error.variance, (tuning.rounding_bias * above) ** 2)  # a variance of 0 is only rounding
     columns = {
         "above": above,
         "standard_error": np.sqrt(error.variance),
@@ -100,9 +101,9 @@ def estimate_sums(
         "effective_keys": error.effective_keys,
         "variance_keys": error.variance_keys,
         "raw_variance_keys": error.raw_variance_keys,
-        "variance_slope": np.maximum(slope, 0.0) / error.variance,
-        "unreported_share": unreported / error.variance,
-        "unreported_slope": np.maximum(unreported_slope, 0.0) / error.variance,
+        "variance_slope": np.maximum(slope, 0.0) / divisor,
+        "unreported_share": unreported / divisor,
+        "unreported_slope": np.maximum(unreported_slope, 0.0) / divisor,
         "extrapolated": extrapolated,
         "extrapolated_error": extrapolated_error,
     }
