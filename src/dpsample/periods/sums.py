@@ -117,6 +117,8 @@ def mean(
         deviations = numbers.deviations(n, value)
         low, high = (end / number.value for end in deviations.interval_above(level))
         ends = value + low - deviations.above / number.value, value + high - deviations.above / number.value
+        # where few keys were counted, the deviations seem too small, too: the number's own interval allows for that
+        ends = min(ends[0], s.value / number.high), max(ends[1], s.value / max(number.low, 1.0))
         rise = max(value - least, 0.0)
         overcount = numbers.found[n].overcount(level)
         answers.append(mean_answer(value, s, number, deviations, ends, detectable, rise, overcount))
