@@ -236,10 +236,15 @@ def _layout(path: Path) -> Any:
 
 @contextmanager
 def _noting_names(folder: Path, created: list[str]) -> Iterator[None]:
-    """Note the names under which files and folders are made, without what the system's own randomness adds to them."""
+    """Note the names under which files and folders are made, without what the system's own randomness adds to them.
+
+    Temporary ones are in a folder of this test: elsewhere, other processes may remove a new one, and another is made.
+    """
+    temporary = folder.with_name("temporary")
+    temporary.mkdir(exist_ok=True)
 
     def note(name: Any) -> None:
-        if isinstance(name, str | os.PathLike) and (os.fspath(name).startswith((str(folder), tempfile.gettempdir()))):
+        if isinstance(name, str | os.PathLike) and os.fspath(name).startswith((str(folder), str(temporary))):
             created.append(re.sub(r"(?<=dpsample-)[a-z0-9_]{8}(?=/|$)", "random", os.fspath(name)))
 
     opened, made = os.open, os.mkdir
@@ -256,4 +261,5 @@ def _noting_names(folder: Path, created: list[str]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "open", watched_open)
         patch.setattr(os, "mkdir", watched_mkdir)
+        patch.setattr(tempfile, "tempdir", str(temporary))
         yield

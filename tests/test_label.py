@@ -16,6 +16,7 @@ from dpsample.presentation.label import TODO, label_of
 from dpsample.presentation.report import make_report
 from dpsample.release.terms import Terms
 from support import run
+from test_vectors import register_halves
 
 VECTORS = Path(__file__).with_name("vectors")
 RELEASES = sorted(VECTORS.glob("release-*.parquet"))
@@ -74,6 +75,7 @@ def empty(**terms: Any) -> Release:
 
 @pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.stem)
 def test_every_release_has_all_fields(path: Path) -> None:
+    register_halves()
     release = read_release(path)
     label = label_of(release)
     assert list(label) == FIELDS

@@ -238,7 +238,9 @@ def test_json_round_trips_exactly(sampling: Sampling) -> None:
     ids=repr,
 )
 def test_json_of_an_unknown_scheme_is_refused(form: Any) -> None:
-    with refused("a sampling scheme's JSON form names one of keep all, ppswor, priority, custom"):
+    with refused(
+        "a sampling scheme's JSON form names one of keep all, ppswor, priority, soft cap, custom, sample and hold"
+    ):
         Sampling.from_json(form)
 
 

@@ -615,3 +615,12 @@ def test_keys_of_one_frequency(epsilon: str) -> None:
     assert shares["value"].to_pylist()[2] == 300
     ranks = [made.rank(key) for key in ("0", "700", "1499")]
     assert all(rank.guaranteed and rank.low == 1 for rank in ranks)
+
+
+@pytest.mark.usefixtures("fixed_coins")
+def test_the_number_of_keys_far_out() -> None:
+    """One key is as frequent: its variance is rounding, which must not become the slope of another."""
+    words = {f"rare {i}": 2000 // (i + 1) for i in range(300)} | {"self": 63_763}
+    made = dpsample.release(words, privacy=Privacy(1, "1e-8"))
+    for frequency in range(20_000, 60_000, 500):
+        assert made.count_keys(at_least=frequency).high <= 3
