@@ -442,7 +442,7 @@ class TestTextFiles:
             assert path.stat().st_size > 8 * 2**20
             assert counted(engine.aggregated(Source(path, "k"))) == Counter(rows)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(keys=st.lists(st.text(st.characters(codec="utf-8"), max_size=6), min_size=1, max_size=12))
     def test_any_text(self, keys: list[str], engine: DuckDB, tmp_path_factory: pytest.TempPathFactory) -> None:
         folder = tmp_path_factory.mktemp("any")

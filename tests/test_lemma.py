@@ -97,7 +97,7 @@ def test_no_token_has_a_longer_support_than_the_bound(seed: int) -> None:
         assert longest <= bound
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.one_of(schemes(length=200), staircases(200), slopes(200)),
     privacies(epsilon=("0.2", "20"), delta=("1e-30", "1e-2")),

@@ -106,7 +106,7 @@ def test_q_that_grows_a_little_faster_than_privacy_allows(grid: int) -> None:
     )
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(schemes(length=ROWS), privacies(epsilon=("0.1", "20")), st.sampled_from([1, 8]))
 @example(KeepAll(), SMALL, 1)
 @example(CustomSampling(["1e-7"] * 3 + ["0.001"] * 5 + ["0.5"] * 8), SMALL, 8)
