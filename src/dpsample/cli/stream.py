@@ -41,6 +41,7 @@ def stream(source: tuple[str, ...], state: str, merge: bool, show_private: bool,
 
     SOURCE is one or more files, folders or globs; without it, standard input is read: one key in each line. The state
     is a sample: sanitize it. If the command is killed, run it again with the same input: no element counts twice.
+    Once a pipe has come to its end, the next run adds another one; of files, it adds what is new.
 
     \b
     Examples:
