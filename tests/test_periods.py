@@ -341,7 +341,7 @@ def test_p_values_are_valid_at_every_frequency_given_that_a_key_is_reported() ->
 
 
 def test_false_discoveries_are_rare_and_changes_are_found(days: Ints) -> None:
-    """Fixed coins, 3 comparisons: the share of false discoveries is at most 5 % in the mean, and most changes are found.
+    """Fixed coins, 3 comparisons: the share of false discoveries is at most 5 % in the mean, most changes are found.
 
     It finds gross errors alone, since half of the keys changed; the exact test above is that of p-values.
     """
