@@ -101,7 +101,7 @@ def test_from_the_command_to_the_file(tmp_path: Path) -> None:
     release = dpsample.release(Counter({"a": 1000, "b": 900}), privacy=Privacy(1, 1e-8), sampling=SoftCap("0.2", 5))
     assert release.table["key"].to_pylist() == ["a", "b"]
     assert release.metadata["version"] == 6
-    assert release.sum().low < 1900
+    assert abs(release.sum().value - 1900) < 100  # certain: a token is within 50 of its frequency
     (tmp_path / "e.csv").write_text("key\n" + "a\n" * 1000)
     scheme = ("--scheme", "soft-cap", "--tau", "0.2", "--cap", "5")
     made = run("release", "e.csv", "-k", "key", "-e", "1", "-d", "1e-8", *scheme, "-o", "r.parquet", cwd=tmp_path)
