@@ -39,9 +39,10 @@ from dpsample.private.sample import Sample, read_sample
 from dpsample.private.source import Source
 from dpsample.private.stream.stream import Stream, read_stream
 from dpsample.release.release import Release, read_release
+from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.registered import register_sampling
-from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.soft_cap import SoftCap
 
 __version__ = "0.1.0"

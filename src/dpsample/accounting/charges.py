@@ -13,7 +13,8 @@ from dpsample.accounting.totals import SampleSize
 from dpsample.exact import exact, text
 from dpsample.files.metadata import canonical, sha256_of
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import CustomSampling, Sampling
+from dpsample.scheme.custom import CustomSampling
+from dpsample.scheme.sampling import Sampling
 
 Status = Literal["entered", "reserved", "confirmed", "cancelled"]
 

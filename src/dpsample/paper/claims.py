@@ -18,9 +18,10 @@ from dpsample.paper.estimated import DELTA, SELECTION, TAUS, first_within
 from dpsample.paper.ordered import losses
 from dpsample.paper.reported import gain, study, zipf
 from dpsample.privacy import Privacy
+from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.ordinal import concordance
 from dpsample.scheme.reporting import Reporting, closed_form, reporting_probabilities, steps_to_one
-from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.tokens import token_laws
 
 HOLDS, CORRECTED, FAILS = "holds", "false as stated", "false"

@@ -15,11 +15,12 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text
 from dpsample.privacy import Privacy
+from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.registered import RegisteredSampling
 from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.soft_cap import SoftCap
 
 if TYPE_CHECKING:

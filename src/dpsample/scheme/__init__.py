@@ -2,6 +2,7 @@
 
 sampling        frequency -> q, the probability of being sampled
 soft_cap        the same, by frequency up to about a cap
+custom          the same, by any q of one's own
 registered      the same, by a function that files name
 holding         sampling along a stream: sample and hold
 reporting       q, privacy -> pi, the probability of being reported, end to end
@@ -24,12 +25,13 @@ ordinal         how well tokens keep the order of the frequencies
 """
 
 from dpsample.scheme.certify import Certificate, certify, certify_table
+from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.integer import IntegerLaw, integer_law, integer_laws
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.ordinal import concordance, kendall_tau
 from dpsample.scheme.reporting import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
-from dpsample.scheme.sampling import CustomSampling, KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.soft_cap import SoftCap
 from dpsample.scheme.tokens import TokenLaw, default_grid, token_law, token_laws
 

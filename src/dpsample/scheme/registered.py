@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, Number, text
-from dpsample.scheme.sampling import CustomSampling
+from dpsample.scheme.custom import CustomSampling
 
 # where a function is compared with that of a file: small frequencies, and all powers of two
 HASHED = (*range(1, 257), *(1 << n for n in range(9, 63)), MAX_FREQUENCY)
