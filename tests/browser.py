@@ -46,7 +46,7 @@ def chromium() -> Iterator[Browser]:
     found = executable()
     assert found is not None
     with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=found, args=list(FLAGS))
+        started = driver.chromium.launch(executable_path=found, args=list(FLAGS), timeout=180_000)
         try:
             yield started
         finally:
@@ -88,7 +88,7 @@ def opened(
         viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", **options
     )
     try:
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(180_000)
         tab = Tab(context.new_page())
 
         def guard(route: Route, request: Request) -> None:

@@ -8,8 +8,8 @@ marked:
     @pytest.mark.chance("certain: ...")      no assertion depends on the coins, and why
     @pytest.mark.chance("odds 3e-9: ...")    an assertion is false with at most these odds, and why
 
-Other tests inject coins: as data, or, where a door takes none, with the fixture `fixed_coins`. Doctests carry no marks;
-those that draw are in `DOCTESTS`.
+Other tests inject coins: as data, or, where a door takes none, with the fixture `fixed_coins`. Doctests carry no marks:
+those that draw are in `DOCTESTS`, with the odds that they fail for a reader. Here their coins are fixed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dpsample.private import randomness
+from dpsample.private.engine.duckdb import DuckDB
 
 HIGHEST = 1e-7
 
@@ -103,13 +104,32 @@ def statement_of(item: pytest.Item) -> str | None:
 def fixed_coins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secret keys are the hashes of 0, 1, 2, ...: coins are the same in every run.
 
-    What they decide is the same too if rows come in one batch, or in one order.
+    So is what they decide: DuckDB has one thread, and rows come in one order.
     """
-    keys = iter(range(10**9))
-    fixed = SimpleNamespace(
-        urandom=lambda size: hashlib.shake_256(str(next(keys)).encode()).digest(size), getpid=os.getpid
-    )
-    monkeypatch.setattr(randomness, "os", fixed)
+    _fix_coins(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _coins_of_examples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doctests have fixed coins; that they draw is noted all the same."""
+    if isinstance(request.node, pytest.DoctestItem):
+        _fix_coins(monkeypatch, note_draw)
+
+
+def _fix_coins(monkeypatch: pytest.MonkeyPatch, note: Callable[[], None] = lambda: None) -> None:
+    keys, begin = iter(range(10**9)), DuckDB.__init__
+
+    def urandom(size: int) -> bytes:
+        note()
+        return hashlib.shake_256(str(next(keys)).encode()).digest(size)
+
+    def with_one_thread(
+        self: DuckDB, memory: Any = None, threads: int | None = None, *rest: Any, **options: Any
+    ) -> None:
+        begin(self, options.pop("memory_limit", memory), threads or 1, *rest, **options)
+
+    monkeypatch.setattr(randomness, "os", SimpleNamespace(urandom=urandom, getpid=os.getpid))
+    monkeypatch.setattr(DuckDB, "__init__", with_one_thread)
 
 
 # ---- hooks

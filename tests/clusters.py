@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ from typing import Any
 from urllib.request import urlopen
 
 HERE = Path(__file__).resolve().parent
+_PORTS = random.sample(range(20_000, 32_000), 100)
 # each Java here lives for seconds or minutes: nothing is worth compiling twice, nor collecting garbage in parallel
 QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -73,7 +75,7 @@ class Cluster:
 
     def _json(self, name: str) -> Any:
         """What the master's page says, once it is there."""
-        with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as page:
+        with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=60) as page:
             return json.load(page)[name]
         return None
 
@@ -113,7 +115,7 @@ class Cluster:
             )
 
     def _wait(self, done: Callable[[], bool], problem: str) -> None:
-        end = time.monotonic() + 180
+        end = time.monotonic() + 600
         while not done():
             ended = [name for name, process in self._processes.items() if process.poll() is not None]
             if ended or time.monotonic() > end:
@@ -180,6 +182,14 @@ def session(made: Cluster, **settings: str) -> Any:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port that nobody has, nor gets by asking the system for any, whose own begin at 32768. Each is given once."""
+    while True:
+        port = _PORTS.pop()
+        with suppress(OSError), socket.socket() as found:
+            found.bind(("127.0.0.1", port))
+            return port
+
+
+def heard(session: Any) -> None:
+    """Wait until all that a session has done is on its pages and in its log."""
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()

@@ -37,7 +37,7 @@ def wait_here(marker: Path) -> None:
     os.close(opened)
     marker.with_suffix(".new").write_text(os.getcwd())
     marker.with_suffix(".new").rename(marker.with_suffix(".written"))
-    time.sleep(120)
+    time.sleep(600)
     raise TimeoutError("nobody killed this task")
 
 
@@ -52,7 +52,7 @@ def lagging(folder: str, partition: int) -> Kernel:
         if context.partitionId() == partition:
             Path(folder, f"attempt-{context.stageId()}-{context.attemptNumber()}").touch()
             if context.attemptNumber() == 0:
-                time.sleep(60)
+                time.sleep(300)
         yield from batches
 
     return lag

@@ -35,13 +35,13 @@ def postgresql() -> Iterator[str]:
 
     def run(program: str, *arguments: str) -> None:
         command = [os.path.join(programs, program), "-D", data, *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder, timeout=60, **user)
+        subprocess.run(command, check=True, capture_output=True, cwd=folder, timeout=600, **user)
 
     try:
         run("initdb", "--username=tester", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
         options = f"-c fsync=off -c listen_addresses='' -c unix_socket_directories='{folder}'"
         # the log takes the server's output, or pg_ctl would seem to run as long as the server does
-        run("pg_ctl", "-w", "-l", os.path.join(folder, "log"), "-o", options, "start")
+        run("pg_ctl", "-w", "-t", "600", "-l", os.path.join(folder, "log"), "-o", options, "start")
         try:
             yield f"postgresql://tester:{PASSWORD}@/postgres?host={folder}"
         finally:

@@ -223,13 +223,12 @@ def test_an_interrupted_run_leaves_no_output(sent: signal.Signals, tmp_path: Pat
         time.sleep(rng.uniform(0, 1.2))
         process.send_signal(sent)
         _, stderr = process.communicate()
-        assert "Traceback" not in stderr or sent == signal.SIGKILL
         out = tmp_path / "out.parquet"
-        if out.exists():  # it was done before the signal came
+        if out.exists():  # it was done before the signal came, and may have been ending
             dpsample.read_release(out)
             out.unlink()
         elif sent != signal.SIGKILL:
-            assert process.returncode == 128 + sent
+            assert (process.returncode, "Traceback" in stderr) == (128 + sent, False)
             assert list((tmp_path / "temp").iterdir()) == []
         TemporaryFolder(tmp_path / "temp").remove()  # as the next run does: it removes what dead processes left
         assert list((tmp_path / "temp").iterdir()) == []
@@ -237,9 +236,7 @@ def test_an_interrupted_run_leaves_no_output(sent: signal.Signals, tmp_path: Pat
 
 
 @pytest.mark.filterwarnings("ignore::dpsample.PrivacyWarning")
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_fuzzed_parameters_never_show_a_traceback(data: st.DataObject, tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text("query,n\na,5\nb,7\n")
@@ -307,9 +304,7 @@ def shared() -> Iterator[SharedEngine]:
         yield engine
 
 
-@settings(
-    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_fuzzed_files_never_show_a_traceback_nor_their_content(
     data: st.DataObject, tmp_path: Path, shared: SharedEngine

@@ -12,8 +12,6 @@ from support import run
 VECTORS = Path(__file__).with_name("vectors")
 OFTEN, TIMES, FILES = [f"often{n}" for n in range(6)], 13, 400
 
-pytestmark = pytest.mark.chance("certain: the text is compared with the releases; keys of 400 files are reported")
-
 
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +22,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "standard_library", lambda: table)
 
 
-@pytest.mark.usefixtures("words")
+@pytest.mark.usefixtures("words", "fixed_coins")  # else a look at files errs once in 400 times, and no word is found
 def test_the_story_is_that_of_the_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)

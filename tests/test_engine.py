@@ -442,7 +442,7 @@ class TestTextFiles:
             assert path.stat().st_size > 8 * 2**20
             assert counted(engine.aggregated(Source(path, "k"))) == Counter(rows)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(keys=st.lists(st.text(st.characters(codec="utf-8"), max_size=6), min_size=1, max_size=12))
     def test_any_text(self, keys: list[str], engine: DuckDB, tmp_path_factory: pytest.TempPathFactory) -> None:
         folder = tmp_path_factory.mktemp("any")
@@ -457,7 +457,7 @@ class TestTextFiles:
         for data in sources:
             assert counted(engine.aggregated(Source(data, "k"))) == Counter(keys)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(rows=st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 2**40)), max_size=20))
     def test_any_numbers(self, rows: list[tuple[int, bool, int]], engine: DuckDB) -> None:
         expected: Counter[tuple[int, bool]] = Counter()

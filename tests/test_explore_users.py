@@ -76,14 +76,14 @@ def test_what_is_computed_is_shown_and_no_more(monkeypatch: pytest.MonkeyPatch) 
     def waits(numbers: Any, setting: Setting) -> UsersForecast:
         if setting.privacy.epsilon != Fraction("0.7"):
             first.set()
-            assert go_on.wait(10)
+            assert go_on.wait(600)
         return made_up(numbers, setting)
 
     monkeypatch.setattr(users, "forecast_users", waits)
     made = explorer("0.7")
     assert [float(epsilon) for epsilon in made.epsilons] == [0.1, 0.3, 0.7, 1, 3, 10]
     with made.ahead():
-        assert first.wait(10)
+        assert first.wait(600)
         answer = made.answer("users", Fraction("0.7"))  # the first that is computed
         assert (answer["more"], answer["progress"]) == (True, "1 of 6 epsilons are computed; the others follow.")
         assert answer["values"] == {"keys": "70", "possible": "7.00 %", "error": "25.0 %", "only": "140"}
@@ -120,7 +120,7 @@ def test_a_closed_page_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def waits(numbers: Any, setting: Setting) -> UsersForecast:
         begun.set()
-        ended.wait(10)
+        ended.wait(600)
         made = made_up(numbers, setting)
         done.append(setting.privacy.epsilon)
         return made
@@ -128,7 +128,7 @@ def test_a_closed_page_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "forecast_users", waits)
     made = explorer()
     with made.ahead():
-        assert begun.wait(10)
+        assert begun.wait(600)
         made._ended = True
         ended.set()
     assert done == []

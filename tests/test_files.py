@@ -548,7 +548,7 @@ except SystemFailure:
 
 def test_an_output_without_room_costs_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, timeout=900, check=False
     )
     assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["x.ledger"]
@@ -743,7 +743,7 @@ def nursery(script: str, *args: object) -> list[str]:
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", NURSERY + script + LEAVE, *map(str, args)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=900,
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(dpsample.files.__file__).parents[2])},
     )
@@ -816,7 +816,7 @@ for n in range(32):
             def batches():
                 yield half
                 os.write(tell, b".")
-                time.sleep(60 * stuck)
+                time.sleep(900 * stuck)
                 yield half
             write_table(path, batches(), half.schema, METADATA | {"value": value}, force=force)
             if not force:

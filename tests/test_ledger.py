@@ -691,7 +691,7 @@ def test_two_processes_race_for_the_last_of_a_budget(tmp_path: Path) -> None:
     racers = [context.Process(target=_race, args=(str(tmp_path), name, start, results)) for name in ("a", "b")]
     for racer in racers:
         racer.start()
-    won = dict(results.get(timeout=240) for _ in racers)
+    won = dict(results.get(timeout=900) for _ in racers)
     for racer in racers:
         racer.join()
         assert racer.exitcode == 0

@@ -340,7 +340,7 @@ def test_two_processes_share_a_budget(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join()
     total = results.get() + results.get()
     assert total == made.more(RenyiCurve.none(), RenyiCurve.of_privacy(Privacy("0.05", "1e-9")))
     assert len(read_ledger(path).entries) == total

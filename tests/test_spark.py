@@ -29,7 +29,7 @@ from scipy import stats
 import dpsample.spark
 import faults
 import test_run
-from clusters import HERE, Cluster
+from clusters import HERE, Cluster, heard
 from connected import prepared_for_users
 from dpsample import (
     CustomSampling,
@@ -124,7 +124,7 @@ class TestFaults:
         cluster.wait()
 
         def kill() -> None:
-            end = time.monotonic() + 60
+            end = time.monotonic() + 300
             while not (folder / "here.written").exists() and time.monotonic() < end:
                 time.sleep(0.02)
             cluster.kill((folder / "here.written").read_text())
@@ -287,6 +287,7 @@ class TestSecret:
             texts["plan"] = f"{plan}{plan.logical()}{plan.executedPlan()}{plan.logical().toJSON()}".encode()
             texts["columns"] = f"{reported.schema} {reported}".encode()
         assert b"sample_and_sanitize" in texts["plan"]
+        heard(spark)
         texts["settings"] = repr(spark.sparkContext.getConf().getAll()).encode()
         texts["settings of the session"] = repr(spark.sql("SET -v").collect()).encode()
         page = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
@@ -297,7 +298,7 @@ class TestSecret:
             "environment",
             "storage/rdd",
         ):
-            with urlopen(f"{page}/{name}", timeout=30) as answer:
+            with urlopen(f"{page}/{name}", timeout=300) as answer:
                 texts[name] = answer.read()
         assert b"counting and sanitizing keys" in texts["jobs"]
         files = [
@@ -363,7 +364,7 @@ class TestConnect:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*ours, here]), "PYSPARK_PYTHON": sys.executable}
         arguments = [str(HERE / "connected.py"), str(events), f"{tmp_path}/out", str(log), KEY.hex()]
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", *arguments], capture_output=True, check=False, env=environment, timeout=300
+            [sys.executable, "-W", "ignore", *arguments], capture_output=True, check=False, env=environment, timeout=900
         )
         assert done.returncode == 0, done.stderr[-3000:]
         assert dpsample.read_release(tmp_path / "out") == drawn(Source(events, "k"), Ppswor(0.01), "aggregate")
@@ -405,7 +406,7 @@ class TestExample:
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         done = subprocess.run(
-            [program, *settings, *job], capture_output=True, text=True, check=False, env=environment, timeout=300
+            [program, *settings, *job], capture_output=True, text=True, check=False, env=environment, timeout=900
         )
         assert done.returncode == 0, done.stderr[-3000:]
         assert done.stdout.splitlines()[-1] == f"1 keys in {tmp_path}/out"
@@ -425,9 +426,10 @@ class TestPages:
             assert spark.sparkContext.getLocalProperty("spark.job.description") == "mine"
         finally:
             spark.sparkContext.setLocalProperty("spark.job.description", None)
+        heard(spark)
         page = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
         for what in ("jobs", "stages"):
-            with urlopen(f"{page}/{what}", timeout=30) as answer:
+            with urlopen(f"{page}/{what}", timeout=300) as answer:
                 names = {item.get("description") for item in json.load(answer)}
             for name in (
                 "picking elements",
@@ -442,6 +444,7 @@ class TestPages:
         assert Spark(spark, partitions=3).partitions == "3"
         before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
         drawn(Source(events, "k"), KeepAll(), "aggregate", partitions=3)
+        heard(spark)
         assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
         tracker = spark.sparkContext.statusTracker()
         jobs = [job for job in tracker.getJobIdsForGroup(None) if job not in before]

@@ -205,7 +205,7 @@ def test_killed_ten_times_the_state_is_that_of_an_undisturbed_run(
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
 
 
-@pytest.mark.chance("certain: nothing depends on which elements are picked")
+@pytest.mark.chance("odds 1e-13: with tau 32 an element is not picked with probability 1.3e-14")
 def test_a_file_that_grows_is_added_as_it_grows(tmp_path: Path) -> None:
     log, state = tmp_path / "log.csv", tmp_path / "s.private"
     log.write_text("key\na\nb\n")
@@ -405,7 +405,7 @@ def test_single_keys_are_those_of_the_table() -> None:
     assert release[-1].high == pytest.approx(3003, abs=10)  # -ln(0.05) / s, and the noise
 
 
-@pytest.mark.chance("certain: with tau 32 all is held but with odds 1e-11, and 1000 elements are far above the noise")
+@pytest.mark.chance("odds 1e-10: with tau 32 an element is not picked with probability 1.3e-14")
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Input:
         buffer = io.BytesIO(b"Oslo\t1\n" * 1000 + b"Rome\t2\n" * 900)
