@@ -9,7 +9,7 @@ marked:
     @pytest.mark.chance("odds 3e-9: ...")    an assertion is false with at most these odds, and why
 
 Other tests inject coins: as data, or, where a door takes none, with the fixture `fixed_coins`. Doctests carry no marks;
-those that draw are in `DOCTESTS`.
+those that draw are in `DOCTESTS`. Pages that show drawn numbers are in `REPEATABLE`: their coins are fixed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dpsample.private import randomness
+from dpsample.private.engine import duckdb
 
 HIGHEST = 1e-7
 
@@ -50,6 +52,8 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "dpsample.private.stream.stream.Stream": "odds 1e-10: a key of one element shows, at delta 1e-10; exp(-70)",
     "dpsample.private.run.sanitize": "odds 1e-10: a key of one element shows, at delta 1e-10",
 }
+
+REPEATABLE = {"tutorial.md"}
 
 _counter = mmap.mmap(-1, 8)  # shared with forked processes
 _drew = pytest.StashKey[int]()
@@ -110,6 +114,20 @@ def fixed_coins(monkeypatch: pytest.MonkeyPatch) -> None:
         urandom=lambda size: hashlib.shake_256(str(next(keys)).encode()).digest(size), getpid=os.getpid
     )
     monkeypatch.setattr(randomness, "os", fixed)
+
+
+@pytest.fixture
+def repeatable(fixed_coins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn is the same in every run: fixed coins, and rows in one order. Files go to a folder of the test."""
+    engine = duckdb.DuckDB
+    monkeypatch.setattr(duckdb, "DuckDB", lambda memory=None, threads=None, folder=None: engine(memory, 1, folder))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _repeatable_pages(request: pytest.FixtureRequest) -> None:
+    if isinstance(request.node, pytest.DoctestItem) and request.node.name in REPEATABLE:
+        request.getfixturevalue("repeatable")
 
 
 # ---- hooks
