@@ -35,6 +35,7 @@ HIGHEST = 1e-7
 DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file's
     "README.md": "odds 1e-8: the key of one element shows, at delta 1e-8; from frequency 38 on all are reported",
     "accuracy.md": "odds 1e-9: the mean error of 1,000 bounded tokens exceeds 5 %; by Hoeffding far less",
+    "attacks.md": "odds 1e-8: a key of one element shows, at delta 1e-8; all else has a fixed seed",
     "budget.md": "odds 3e-9: a user shows, at delta 1e-10, in four releases; 45 scales; three full keys hide",
     "over-time.md": "certain: tokens are within 50 of their frequencies, and keys of 3,000 are always reported",
     "coordinated.md": "odds 1e-9: a change off by more than 12 deviations; errors are a tenth of others",

@@ -1,10 +1,11 @@
 """What the site does besides MkDocs: pages from outside docs/, folders in the navigation, GitHub's anchors.
 
-A link reads the same in the repository and on the site. A file outside docs/ that a page links, such as CONTRIBUTING.md,
-is a file of the site too, below `project/`, and links are rewritten to where their targets are there.
+A link reads the same in the repository and on the site. A file outside docs/ that a page links, CONTRIBUTING.md for
+one, is a file of the site too, below `project/`. Links are rewritten to where their targets are on the site.
 """
 
 import re
+import sys
 from importlib import import_module
 from inspect import isclass, isroutine
 from pathlib import Path
@@ -29,7 +30,11 @@ def slug(text: str, separator: str = "-") -> str:
 
 def uri_of(path: Path) -> str:
     """Where a file of the repository is on the site."""
-    return path.relative_to(DOCS).as_posix() if path.is_relative_to(DOCS) else ELSEWHERE + path.relative_to(ROOT).as_posix()
+    return (
+        path.relative_to(DOCS).as_posix()
+        if path.is_relative_to(DOCS)
+        else ELSEWHERE + path.relative_to(ROOT).as_posix()
+    )
 
 
 def path_of(uri: str) -> Path:
@@ -71,7 +76,9 @@ def expanded(item: Any) -> Any:
     if isinstance(item, dict):
         return {title: expanded(part) for title, part in item.items()}
     if item.endswith("/"):
-        return sorted((uri_of(path) for path in (DOCS / item).glob("*.md")), key=lambda uri: (not uri.endswith("index.md"), uri))
+        return sorted(
+            (uri_of(path) for path in (DOCS / item).glob("*.md")), key=lambda uri: (not uri.endswith("index.md"), uri)
+        )
     return uri_of((DOCS / item).resolve())
 
 
@@ -79,6 +86,7 @@ def on_config(config: MkDocsConfig) -> None:
     """Complete the navigation, and let anchors be those of GitHub."""
     config.nav = [part for part in expanded(config.nav) if all(part.values())]  # without folders that are empty
     config.mdx_configs["toc"]["slugify"] = slug
+    sys.path.insert(0, str(ROOT / "src"))  # the names are those of this tree, as the docstrings are
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -95,7 +103,9 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
                 file.inclusion = InclusionLevel.NOT_IN_NAV
             files.append(file)
         if path.suffix == ".md":
-            to_read |= {target for target in linked(path) - seen if target.suffix == ".md" or not target.is_relative_to(DOCS)}
+            to_read |= {
+                target for target in linked(path) - seen if target.suffix == ".md" or not target.is_relative_to(DOCS)
+            }
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
