@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser import DESKTOP, PHONE, opened, scrolls_sideways
-from site_files import ROOT, load
+from hooks import NAMES, ROOT, public_names
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -64,9 +64,9 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 def test_every_public_name_has_its_place_in_the_reference(module: str) -> None:
     if module == "dpsample.spark":
         pytest.importorskip("pyspark")
-    hooks, here, top = load("hooks"), import_module(module), import_module("dpsample")
+    here, top = import_module(module), import_module("dpsample")
     text = "\n".join(path.read_text(encoding="utf-8") for path in REFERENCE.glob("*.md"))
-    shown = {name for names in hooks.NAMES.findall(text) for name in hooks.public_names(names)}
+    shown = {name for names in NAMES.findall(text) for name in public_names(names)}
     of_package = {name for name in top.__all__ if getattr(here, name, None) is getattr(top, name)}
     names = {f"dpsample.{name}" if name in of_package else f"{module}.{name}" for name in here.__all__}
     assert names - shown == {"dpsample.__version__"} & names

@@ -13,11 +13,10 @@ import pytest
 
 import dpsample
 from dpsample import Release
-from site_files import ROOT, load
+from notebook import NOTEBOOK, PAGE, notebook
 from support import run
 
-PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
+TEXT = PAGE.read_text(encoding="utf-8")
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?![$`]).*\n)*)", re.MULTILINE)
 
 
@@ -31,16 +30,16 @@ def output_of(command: str, folder: Path) -> str:
 
 @pytest.mark.usefixtures("repeatable")
 def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
-    data = PAGE.split("```python\n")[1].split("```")[0]
+    data = TEXT.split("```python\n")[1].split("```")[0]
     exec("".join(example.source for example in DocTestParser().get_examples(data)), {})
-    commands = COMMAND.findall(PAGE)
-    assert len(commands) == PAGE.count("\n$ ") == 6
+    commands = COMMAND.findall(TEXT)
+    assert len(commands) == TEXT.count("\n$ ") == 6
     for command, shown in commands:
         assert OutputChecker().check_output(shown, output_of(command, tmp_path), ELLIPSIS), command
 
 
 def test_the_notebook_is_that_of_the_page() -> None:
-    assert NOTEBOOK.read_text(encoding="utf-8") == load("notebook").notebook(), "run: python website/notebook.py"
+    assert NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run: python website/notebook.py"
 
 
 @pytest.mark.usefixtures("repeatable")

@@ -27,20 +27,15 @@ def definitions(lines: list[str]) -> Iterator[str]:
 def as_markdown(docstring: str) -> str:
     r"""A docstring of ours as Markdown.
 
-    >>> print(as_markdown("Draw.\n\nsize  how many\nuser  whose\n      they are\n\n>>> 1 + 1\n2"))
-    Draw.
-    <BLANKLINE>
+    >>> as_markdown("Add.\n\n>>> 1 + 1\n2")
+    'Add.\n\n```pycon\n>>> 1 + 1\n2\n```'
+    >>> print(as_markdown("size  how many\nuser  whose\n      they are"))
     `size`
     :   how many
     <BLANKLINE>
     `user`
     :   whose
         they are
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
     """
     parts = []
     for part in re.split(r"\n{2,}", docstring.strip("\n")):

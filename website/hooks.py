@@ -4,6 +4,7 @@ A link reads the same in the repository and on the site. A file outside docs/ th
 one, is a file of the site too, below `project/`. Links are rewritten to where their targets are on the site.
 """
 
+import json
 import re
 import sys
 from importlib import import_module
@@ -66,7 +67,14 @@ def documented(name: str) -> str:
     module, _, last = name.rpartition(".")
     value = getattr(import_module(module), last)
     place = f"{value.__module__}.{value.__qualname__}" if isroutine(value) or isclass(value) else name
-    return f"::: {place}\n    options:\n      heading: {name}\n      toc_label: {last}"
+    options = {"heading": name, "toc_label": last, "inherited_members": has_hidden_base(value)}
+    return f"::: {place}\n    options: {json.dumps(options)}"
+
+
+def has_hidden_base(value: Any) -> bool:
+    """Whether members of a class come from a base that has no place in the reference."""
+    public = import_module("dpsample").__all__
+    return isclass(value) and not any(base.__name__ in public for base in value.__mro__[1:])
 
 
 def expanded(item: Any) -> Any:
