@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
-.PHONY: demo test audit browser check format bench clean python
+.PHONY: demo test audit docs browser check format bench clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
@@ -16,6 +16,11 @@ test: check browser
 # install it, and -I keeps the source tree and the caller's paths out.
 audit: .venv-audit/ready
 	.venv-audit/bin/python -I tests/audit.py
+
+# The site, in site/: open site/index.html. A warning, such as of a link that leads nowhere, is an error.
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
+	@echo "Open site/index.html"
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:
@@ -80,4 +85,4 @@ python:
 	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 
 clean:
-	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build dpsample-demo
+	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build site dpsample-demo

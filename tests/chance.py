@@ -34,12 +34,14 @@ HIGHEST = 1e-7
 DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file's
     "README.md": "odds 1e-8: the key of one element shows, at delta 1e-8; from frequency 38 on all are reported",
     "accuracy.md": "odds 1e-9: the mean error of 1,000 bounded tokens exceeds 5 %; by Hoeffding far less",
+    "attacks.md": "odds 1e-8: a key of one element shows, at delta 1e-8; all else has a fixed seed",
     "budget.md": "odds 3e-9: a user shows, at delta 1e-10, in four releases; 45 scales; three full keys hide",
     "over-time.md": "certain: tokens are within 50 of their frequencies, and keys of 3,000 are always reported",
     "coordinated.md": "odds 1e-9: a change off by more than 12 deviations; errors are a tenth of others",
     "python.md": "odds 4e-10: keys of one element show, at delta 1e-10; exp(-40) of 4,000; a count off by 20 errors",
     "report.md": "certain: all 199 keys are reported, and tokens change the page by less than a percent",
     "stream.md": "odds 1e-8: a key of one element shows, at delta 1e-8; 2,500 elements before a pick have exp(-25)",
+    "tutorial.md": "certain: its coins are fixed here; it tells readers that their numbers differ",
     "dpsample.planning.earlier.estimated_frequencies": "certain: both keys are reported",
     "dpsample.private.bounding.choose": "certain: the number of kept keys does not depend on which",
     "dpsample.private.count.count_frequencies": "certain: nothing is drawn about elements",
@@ -110,9 +112,10 @@ def fixed_coins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _coins_of_examples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doctests have fixed coins; that they draw is noted all the same."""
+def _surroundings_of_examples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doctests have a folder of their own, and fixed coins; that they draw is noted all the same."""
     if isinstance(request.node, pytest.DoctestItem):
+        monkeypatch.chdir(request.getfixturevalue("tmp_path"))
         _fix_coins(monkeypatch, note_draw)
 
 

@@ -13,14 +13,14 @@ import dpsample
 from dpsample.cli import cli
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAME = re.compile(r"`(dpsample(?:\.\w+)+)[`(]")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 AVOIDED = re.compile(r"\b(so many|so much|so long|unless told|hangs on|taken for)\b", re.IGNORECASE)
 
 
 def ids(path: Path) -> str:
-    return path.name
+    return path.relative_to(ROOT).as_posix()
 
 
 def commands(command: click.Command = cli, *name: str) -> Iterator[tuple[str, ...]]:
@@ -78,6 +78,11 @@ def test_lines_are_short_and_in_the_terms_of_the_field(path: Path) -> None:
         text = text[: text.index("## 7. Estimators")]
     assert [line for line in text if len(line) > 120] == []
     assert [line for line in text if AVOIDED.search(line)] == []
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.is_relative_to(ROOT / "docs")], ids=ids)
+def test_a_page_ends_with_what_to_do_next(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").rstrip("\n").split("\n\n")[-1].startswith("**Next:** ")
 
 
 @pytest.mark.parametrize("name", list(commands()), ids=" ".join)
