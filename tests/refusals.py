@@ -158,7 +158,7 @@ of the arguments of Python: `--drop-null` in place of `drop_null=True`.
 The messages below are collected from the source code by `tests/refusals.py`, and a test keeps the page up to date.
 """
 TAIL = """
-Next: [limits](limits.md), [the glossary](../glossary.md), [privacy](../privacy.md).
+**Next:** [limits](limits.md), [the glossary](../glossary.md), [privacy](../privacy.md).
 """
 
 

@@ -96,12 +96,14 @@ def _check(name: str, value: Any) -> None:
     if isinstance(option, click.Option) and option.is_flag:
         form, right = "true or false", isinstance(value, bool)
     elif several:
-        form = "a text in quotes, or a list of texts"
+        form = "a text, or a list of texts"
         right = isinstance(value, str) or (isinstance(value, list) and value != [] and all(map(_is_text, value)))
     else:
-        form, right = "a text in quotes, or a number", _is_text(value) or type(value) is int
+        form, right = "a text or a number", _is_text(value) or type(value) is int
     if not right:
-        raise InvalidValue(f"{name} in a settings file is {form}", "something else", f"write {name} = {form}")
+        raise InvalidValue(
+            f"{name} in a settings file is {form}", "something else", f"write {form}, with texts in quotes"
+        )
 
 
 def _is_text(value: Any) -> bool:
