@@ -130,7 +130,7 @@ def test_statements() -> None:
 def test_examples_state_their_odds() -> None:
     """The table has no examples that are gone, and no odds that are too high."""
     root = Path(__file__).parent.parent
-    pages = {path.name for path in (root / "README.md", *(root / "docs").glob("*.md"))}
+    pages = {path.name for path in (root / "README.md", *(root / "docs").rglob("*.md"))}
     for name, statement in chance.DOCTESTS.items():
         chance.odds(statement)
         assert name in pages or pkgutil.resolve_name(name).__doc__

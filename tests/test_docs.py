@@ -10,7 +10,18 @@ import pytest
 from click.testing import CliRunner
 
 import dpsample
+from dpsample import definitions
+from dpsample.accounting import amounts, composition
 from dpsample.cli import cli
+from dpsample.definitions import LEAST_EPSILON
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.presentation.report import content
+from dpsample.privacy import _LEAST_DELTA
+from dpsample.private import known
+from dpsample.private.engine.duckdb import engine
+from dpsample.questions.expressions import DEEPEST, LONGEST, MEMORY
+from dpsample.scheme.sampling import MAX_POWER, MAX_SEED, MOST_AT_LEAST
+from dpsample.scheme.tokens import MAX_GRID
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -105,3 +116,27 @@ def test_make_bench_runs_every_benchmark() -> None:
     assert set(re.findall(r"benchmarks/(\w+)\.py", recipe)) == {
         path.stem for path in (ROOT / "benchmarks").glob("*.py")
     }
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "guides" / "limits.md").read_text(encoding="utf-8")
+    sizes = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text.split("## Sizes")[1], re.MULTILINE))
+    assert MAX_FREQUENCY == 2**63 - 1
+    assert MOST_AT_LEAST == 2**50
+    stated = {
+        "ε": f"from {float(LEAST_EPSILON):g} on",
+        "δ": f"from {float(_LEAST_DELTA):g} to below 1",
+        "ρ, μ of zCDP and GDP": f"from {float(definitions._LEAST):g} to {int(definitions._MOST):,}",
+        "`max_keys_per_user`": f"{composition.MOST_KEYS:,}",
+        "known keys in a list": f"{known.MOST_KEYS:,}",
+        "sums and rows beside users": f"{amounts.MOST_AMOUNTS} in all",
+        "`power` of a sample": f"{MAX_POWER}",
+        "`grid`": f"a power of two up to {MAX_GRID:,}",
+        "seed": f"{MAX_SEED} characters",
+        "`memory_limit`": f"at least {engine._LEAST // 10**6}MB",
+        "keys in a report": f"{content.LISTED:,}, and {content._BYTES / 10**6:g} MB",
+        "SQL expression in a question": f"{LONGEST:,} characters, {DEEPEST} levels, {MEMORY >> 20} MB of texts",
+    }
+    for what, limit in stated.items():
+        assert sizes[what].startswith(limit), what
+    assert f"rows up to {amounts._MOST_ROWS:,}" in sizes["sums and rows beside users"]

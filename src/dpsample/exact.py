@@ -27,7 +27,7 @@ def exact(value: Any, name: str) -> Fraction:
     """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
         value = value.item()
-    shown = repr(value)
+    written = repr(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise InvalidValue(
             f"{name} must be an int, float, decimal string, Decimal or Fraction",
@@ -48,7 +48,7 @@ def exact(value: Any, name: str) -> Fraction:
         raise InvalidValue(
             f"{name} must be a finite number, 0 or between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT} in "
             "magnitude",
-            shown if len(shown) <= 60 else "one of many digits",
+            written if len(written) <= 60 else "one of many digits",
             f"write it as a number or a string such as {name}='0.1'",
         ) from None
 

@@ -281,7 +281,7 @@ class Discovery:
         if self.method not in METHODS or one != (self.full is not None) or wrong:
             raise InvalidValue(
                 "keys are found by one key of each user, up to a full one, or by many",
-                "another way",
+                "another method",
                 "get the release again from where it was written",
             )
 

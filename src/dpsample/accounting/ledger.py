@@ -70,9 +70,9 @@ def new_ledger(
     if not isinstance(dataset, str) or not dataset or not dataset.isprintable():
         raise InvalidValue("a dataset has a name", repr(dataset), "give it one")
     if unit not in UNITS:
-        raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(unit), "choose one")
+        raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(unit), "choose one of these")
     if account not in ACCOUNTS:
-        raise InvalidValue(f"the account is one of {', '.join(ACCOUNTS)}", repr(account), "choose one")
+        raise InvalidValue(f"the account is one of {', '.join(ACCOUNTS)}", repr(account), "choose one of these")
     if parts is not None and not (isinstance(parts, str) and parts and parts.isprintable()):
         raise InvalidValue("parts have a name, such as that of a column", repr(parts), "give them one, such as 'day'")
     budget, each = Privacy.of(budget), None if each is None else Privacy.of(each)

@@ -44,7 +44,9 @@ def existing_ledger(path: PathLike) -> Path:
     target = resolved(path)
     with failures(target):
         if not target.is_file():
-            raise InvalidValue("a ledger must exist to be used", f"no file {str(target)!r}", "dpsample ledger new")
+            raise InvalidValue(
+                "a ledger must exist to be used", f"no file {str(target)!r}", "start one with dpsample ledger new"
+            )
     return target
 
 

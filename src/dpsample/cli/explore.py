@@ -175,7 +175,9 @@ def _check_sampling(arguments: dict[str, Any]) -> None:
     if arguments["tau"] is not None and arguments["sample_size"] is not None:
         raise click.UsageError("--tau and --sample-size exclude each other; found both; leave one out")
     if arguments["scheme"] == "all" and (arguments["tau"] is not None or arguments["sample_size"] is not None):
-        raise click.UsageError("--tau and --sample-size go with --scheme ppswor or priority; found --scheme all")
+        raise click.UsageError(
+            "--tau and --sample-size go with --scheme ppswor or priority; found --scheme all; add --scheme ppswor"
+        )
 
 
 def with_one_thread() -> None:

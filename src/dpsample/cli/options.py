@@ -317,7 +317,8 @@ def size_of(given: dict[str, Any]) -> Any:
     if given["scheme"] in ("all", "soft-cap") or given["tau"] is not None:
         found = "--tau" if given["tau"] is not None else f"--scheme {given['scheme']}"
         raise click.UsageError(
-            f"--sample-size goes with --scheme ppswor or priority, and no --tau; found {found}; change it"
+            f"--sample-size goes with --scheme ppswor or priority, and no --tau; found {found}; write, for example, "
+            "--scheme ppswor --sample-size 10000"
         )
     return SampleSize(given["sample_size"], given["scheme"], given["power"], given["cap"], given["size_share"])
 
@@ -341,7 +342,9 @@ def sampling_of(given: dict[str, Any]) -> Sampling:
         others = [name for name, there in (("--power", given["power"] != "1"), ("--seed", given.get("seed"))) if there]
         if given["cap"] is None or others:
             found = others[0] if others else "no --cap"
-            raise click.UsageError(f"--scheme soft-cap has --tau and --cap alone; found {found}; change it")
+            raise click.UsageError(
+                f"--scheme soft-cap has --tau and --cap alone; found {found}; write, for example, --tau 0.01 --cap 20"
+            )
         return SoftCap(tau, given["cap"])
     return (Ppswor if scheme == "ppswor" else Priority)(tau, given["power"], given["cap"], given.get("seed"))
 
@@ -375,4 +378,4 @@ def check_engine(given: dict[str, Any], show_private: bool) -> None:
         unused = [name for name in ("master", "partitions") if given[name] is not None]
     if unused:
         name = f"--{unused[0].replace('_', '-')}"
-        raise click.UsageError(f"{name} does not go with --engine {given['engine']}; leave {name} out")
+        raise click.UsageError(f"{name} does not go with --engine {given['engine']}; found both; leave {name} out")

@@ -202,7 +202,7 @@ def check_input(arguments: dict[str, Any]) -> None:
     others += [name for name in ("keys", "elements") if arguments[name] is not None and arguments["zipf"] is None]
     if others:
         option = f"--{others[0].replace('_', '-')}"
-        raise click.UsageError(f"{option} does not go with {named[0]}; leave {option} out")
+        raise click.UsageError(f"{option} does not go with {named[0]}; found both; leave {option} out")
 
 
 def listed(values: Iterable[str]) -> list[str]:

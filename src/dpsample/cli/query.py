@@ -99,7 +99,7 @@ def quantiles(arguments: tuple[str, ...], form: str, **options: Any) -> None:
     shares = [share for share in map(_number, arguments) if share is not None]
     releases = tuple(name for name in arguments if _number(name) is None)
     if not releases:
-        raise click.UsageError("Missing argument 'RELEASE...'.")
+        raise click.UsageError("quantiles are those of a release; found none; name its file before the shares")
     print_answer(opened(releases).quantiles(shares or (0.5, 0.9, 0.99), **options), form)
 
 

@@ -160,7 +160,10 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
     check_output(output, force=force)
     if given["key"]:
         if given["frequency"] is None:
-            raise click.UsageError("--key of another system's sample goes with --frequency; add its frequency column")
+            raise click.UsageError(
+                "--key, of a sample that another system drew, goes with --frequency; found --key alone; add the "
+                "frequency column"
+            )
         drawn = Sample.from_table(
             sample,
             key=given["key"],
@@ -174,7 +177,9 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
                 "a dpsample sample carries its part; found --part-vouched; leave it out, or add --key"
             )
         if given["scheme"] != "all" or given["tau"] is not None:
-            raise click.UsageError("a dpsample sample carries its scheme; leave --scheme and --tau out, or add --key")
+            raise click.UsageError(
+                "a dpsample sample carries its scheme; found --scheme or --tau; leave them out, or add --key"
+            )
         drawn = read_sample(sample)
     written = sanitize_to_file(
         output,

@@ -101,7 +101,9 @@ def _check(name: str, value: Any) -> None:
     else:
         form, right = "a text or a number", _is_text(value) or type(value) is int
     if not right:
-        raise InvalidValue(f"{name} in a settings file is {form}", "something else", "change it")
+        raise InvalidValue(
+            f"{name} in a settings file is {form}", "something else", f"write {form}, with texts in quotes"
+        )
 
 
 def _is_text(value: Any) -> bool:

@@ -309,7 +309,9 @@ def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Tabl
         raise InvalidValue(
             "a sample that another system drew is not one of dpsample's files",
             f"a dpsample {kind}",
-            "use dpsample.read_sample: it carries its scheme" if kind == "sample" else "it is private already",
+            "use dpsample.read_sample: it carries its scheme"
+            if kind == "sample"
+            else "leave it as it is: it is private already",
         )
     suffix = Path(source).suffix.lower()
     refusal = InvalidValue(

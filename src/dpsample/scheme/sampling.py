@@ -225,7 +225,7 @@ class _ByWeight(Sampling):
             raise InvalidValue(
                 "power must be at least 0",
                 text(power),
-                "0 samples keys uniformly, 1 by frequency, 2 by its square; a negative one would favour rare keys",
+                "choose 0 to sample keys uniformly, 1 by frequency, 2 by its square; a negative one favours rare keys",
             )
         if power > MAX_POWER:
             raise InvalidValue(

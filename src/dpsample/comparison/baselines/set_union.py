@@ -279,9 +279,9 @@ def _check_setting(privacy: Privacy, cap: int) -> None:
 
 def _check_count(value: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidValue(f"{name} is an integer of at least 1", repr(value), "give another")
+        raise InvalidValue(f"{name} is an integer of at least 1", repr(value), "give a larger one")
 
 
 def _check_size(value: float, name: str, above: float) -> None:
     if not above < value < math.inf:
-        raise InvalidValue(f"{name} is a finite number above {above}", repr(value), "give another")
+        raise InvalidValue(f"{name} is a finite number above {above}", repr(value), "give a larger one")

@@ -70,12 +70,12 @@ def nobody_refusal() -> DpsampleError:
     return InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
 
 
-def amount_refusal(name: str, shown: str) -> DpsampleError:
+def amount_refusal(name: str, kind: str) -> DpsampleError:
     """Return the refusal of the type of a column that is to be summed."""
-    return InvalidValue(f"the column {name!r} that is summed must be of numbers", shown, "name another, or cast it")
+    return InvalidValue(f"the column {name!r} that is summed must be of numbers", kind, "name another, or cast it")
 
 
-def type_refusal(name: str, shown: str, what: str, role: str = "key") -> DpsampleError:
+def type_refusal(name: str, kind: str, what: str, role: str = "key") -> DpsampleError:
     """Return the refusal of the type of a column, of the key or the user."""
     why = {
         "floats": "; floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
@@ -84,12 +84,12 @@ def type_refusal(name: str, shown: str, what: str, role: str = "key") -> Dpsampl
     if role == "part":
         return InvalidValue(
             f"the part column {name!r} must be of text, integers, dates or booleans, so that one value has one text",
-            shown,
+            kind,
             "cast it first, for example a timestamp to a date",
         )
     return InvalidValue(
         f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or timestamps"
         + why.get(what, ""),
-        shown,
+        kind,
         "cast it to text or to an integer first",
     )
