@@ -286,7 +286,7 @@ def compare(one: Observation, other: Observation, changed: set[Any], options: di
     tau = options.get("sampling")
     two_pass = isinstance(tau, Ppswor) and tau.q([1])[0] < 0.02  # coins go by the batch, which differs
     if "size" not in options and not two_pass:
-        texts = {str(key) for key in changed}
+        texts = {json.dumps(key) if isinstance(key, bool) else str(key) for key in changed}  # as JSON has them
         same = [
             {k: v for k, v in o.drawn.items() if str(k[0]) not in texts and k[0] not in changed} for o in (one, other)
         ]
