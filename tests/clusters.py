@@ -163,6 +163,8 @@ def session(made: Cluster, **settings: str) -> Any:
         # a lost worker is noticed at once, and its output asked for in vain only once
         "spark.shuffle.io.maxRetries": "1",
         "spark.shuffle.io.retryWait": "200ms",
+        # a task goes to whoever is free, and does not wait for a worker that has its rows
+        "spark.locality.wait": "0s",
         # what is refused is refused twice, not four times
         "spark.task.maxFailures": "2",
         # a task that takes long is also run elsewhere; the slower one ends at once

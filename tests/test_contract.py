@@ -134,11 +134,13 @@ class TestSources:
         table = pa.table({"n": [i for _, i in rows], WEIRD: [key for key, _ in rows]})
         assert counted(engine.aggregated(make(table, WEIRD, "n"))) == dict.fromkeys(KEYS, 3)
 
+    @READ
     def test_composite_keys(self, engine: Engine, make: Make) -> None:
         pairs = [(key, i % 2) for i, key in enumerate(ELEMENTS)]
         table = pa.table({"b": [i for _, i in pairs], "a": [key for key, _ in pairs]})
         assert counted(engine.aggregated(make(table, ["a", "b"]))) == Counter(pairs)
 
+    @READ
     @pytest.mark.chance("certain: each user has one key, and keeps it")
     def test_keys_by_another_name(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({"token": ["a", "b", "a"], "u": [1, 2, 3]}), "token", key_as="u", user="u")
@@ -151,6 +153,7 @@ class TestSources:
         empty = make(pa.table({"token": ["a", None]}), "token", key_as="word")
         refuses(lambda: list(engine.aggregated(empty)), "the key column 'token' must have no NULL", "NULL")
 
+    @READ
     def test_keys_of_many_columns(self, engine: Engine, make: Make) -> None:
         # what the engine plans must not grow as 2**columns
         columns = {f"k{i}": [1, 2, 2, None] for i in range(20)}
@@ -166,6 +169,7 @@ class TestSources:
         assert counted(engine.count(source, wanted)) == {key: ORACLE[key] for key in KEYS[2:9]}
         assert engine.rows(source) in (None, len(ELEMENTS))
 
+    @READ
     def test_known_keys(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({WEIRD: ELEMENTS, "n": [2] * len(ELEMENTS)}), [WEIRD], "n")
         listed = [*KEYS[:5], CANARY, "nobody has it"]
@@ -198,12 +202,14 @@ class TestSources:
             with pytest.raises(InvalidValue, match=f"the column '{frequency or key}' must be in"):
                 engine.check(make(pa.table({"k": ["a"], "n": [1]}), key, frequency))
 
+    @READ
     def test_elements_of_aggregated_rows(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({"k": ["a"], "n": [1]}), "k", "n")
         refuses(
             lambda: engine.elements(source), "elements are read one by one from raw rows", "a source with frequencies"
         )
 
+    @READ
     def test_a_closed_engine(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({"k": ["a"]}), "k")
         engine.close()
@@ -427,8 +433,17 @@ def by_spark(
 class TestSameCoins:
     """The same secret gives the same release, whatever the engine."""
 
-    @pytest.mark.parametrize("keys_only", [False, True], ids=["tokens", "keys only"])
-    @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor(0.05), Priority("0.02", power="0.5"), Priority(1)], ids=str)
+    @pytest.mark.parametrize(
+        ("sampling", "keys_only"),
+        [
+            (KeepAll(), False),
+            (KeepAll(), True),
+            (Ppswor(0.05), False),
+            (Priority("0.02", power="0.5"), True),
+            (Priority(1), False),
+        ],
+        ids=str,
+    )
     def test_text(self, sampling: Sampling, keys_only: bool, tmp_path: Path) -> None:
         table = pa.table({"k": [f"{key}{j}" for key in KEYS for j in range(8) for _ in range(j * j)]})
         pq.write_table(table, tmp_path / "a.parquet")

@@ -330,6 +330,7 @@ def _spend_all(path: str, results: Any) -> None:
         won += 1
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking a process with threads
 def test_two_processes_share_a_budget(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     made = new_ledger(path, "events", Privacy("0.5", "1e-6"), account="renyi").account

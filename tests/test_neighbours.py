@@ -214,10 +214,16 @@ def options_for(name: str, options: list[dict[str, Any]]) -> list[dict[str, Any]
     """All options, but one part alone: a source that is a part cannot be vouched for as another.
 
     Discovery reads pairs in one way, and a list of keys is joined in one; a few kinds of sources are enough for these.
+    What is done once keys are counted does not know their source: the other kinds share it out, one half each.
     """
     options = [one for one in options if name != "parquet part" or "part_vouched" not in one]
-    few = {"discover", "listed", "at_least"}
-    return [one for one in options if not few & one.keys() or name in ("parquet text", "csv", "sqlite text")]
+    if name in ("parquet text", "csv", "sqlite text"):
+        return options
+    few, half = {"discover", "listed", "at_least"}, list(KINDS).index(name) % 2
+    reads = [one for one in options if one in ({}, {"max_keys_per_user": 1}) or one.keys() & {"total", "drop_null"}]
+    reads += [one for one in options if one == {"sampling": Ppswor("0.01")}]
+    others = [one for one in options if one not in reads and not few & one.keys()]
+    return [one for one in options if one in reads + others[half::2] and not few & one.keys()]
 
 
 def dataset(keys: Sequence[Any], rng: random.Random) -> Rows:
@@ -280,7 +286,7 @@ def compare(one: Observation, other: Observation, changed: set[Any], options: di
     tau = options.get("sampling")
     two_pass = isinstance(tau, Ppswor) and tau.q([1])[0] < 0.02  # coins go by the batch, which differs
     if "size" not in options and not two_pass:
-        texts = {str(key) for key in changed}
+        texts = {json.dumps(key) if isinstance(key, bool) else str(key) for key in changed}  # as JSON has them
         same = [
             {k: v for k, v in o.drawn.items() if str(k[0]) not in texts and k[0] not in changed} for o in (one, other)
         ]

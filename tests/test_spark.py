@@ -21,7 +21,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 from click.testing import CliRunner
 from scipy import stats
@@ -177,7 +176,7 @@ class TestFaults:
         # a second attempt ran beside the first, which may have been ended before it came to say that it is there
         assert {path.name.rsplit("-", 1)[1] for path in tmp_path.glob("attempt-*")} >= {"1"}
 
-    @pytest.mark.parametrize("sampling", [KeepAll(), Ppswor(0.05), Priority(0.01)], ids=str)
+    @pytest.mark.parametrize("sampling", [KeepAll(), Priority(0.01)], ids=str)
     def test_rows_in_any_order_and_any_partitions(self, sampling: Sampling, spark: Any, events: Path) -> None:
         frame = spark.read.parquet(f"file:{events}")
         first = drawn(Source(frame, "k"), sampling, "aggregate")
@@ -393,25 +392,6 @@ class TestExample:
         for found in (made, dpsample.read_release(tmp_path / "queries.private")):
             assert found.table["query"].to_pylist() == ["weather"]
 
-    def test_the_job_for_spark_submit(self, tmp_path: Path) -> None:
-        pq.write_table(pa.table({"query": ["weather"] * 20_000 + [""] * 20_000}), tmp_path / "a.parquet")
-        program = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-submit")
-        settings = ["--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
-        job = [str(HERE.parent / "examples" / "spark_release.py"), f"file:{tmp_path}/a.parquet", f"{tmp_path}/out"]
-        path = os.pathsep.join([str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": path,
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
-        done = subprocess.run(
-            [program, *settings, *job], capture_output=True, text=True, check=False, env=environment, timeout=900
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert done.stdout.splitlines()[-1] == f"1 keys in {tmp_path}/out"
-        assert dpsample.read_release(tmp_path / "out").table["query"].to_pylist() == ["weather"]
-
 
 class TestPages:
     def test_jobs_and_stages_have_names_for_people(
@@ -601,14 +581,6 @@ class TestFunctions:
         frame = spark.sql("SELECT explode(array_repeat(k, 500)) AS k FROM VALUES ('a'), ('A') AS t(k)")
         made = dpsample.spark.release(frame.selectExpr("k COLLATE UTF8_LCASE AS k"), "k", privacy=Privacy(1, 1e-10))
         assert made.table["k"].to_pylist() == ["A", "a"]
-
-    def test_without_pyspark(self) -> None:
-        code = "import sys; sys.modules['pyspark'] = None; import dpsample.spark"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
-        )
-        assert "pip install 'dpsample[spark]'" in done.stderr.splitlines()[-1]
 
 
 class TestCommand:
