@@ -33,6 +33,8 @@ WORDS = {  # of a name in the source -> what a reader calls it; all others are s
     **dict.fromkeys(("found", "finding"), "WHAT WAS GIVEN"),
     **dict.fromkeys(("parsed", "errno"), "ERROR"),
     **dict.fromkeys(("others", "unused"), "OPTION"),
+    "_STORED": "VALUES OF ITS TYPE",
+    "_role": "ROLE",
     "amount": "EPSILON AND DELTA",
     "protects": "UNIT",
     "f": "FORMAT",
@@ -142,7 +144,7 @@ HEAD = """\
 
 A refusal has three parts, on one line: the rule, what was found, and the remedy.
 
-    dpsample: delta must be above 0 and below 1; found 2; choose one such as 1e-8; with delta = 1 nothing is private
+    dpsample: a level is above 0 and below 1; found 2.0; choose one such as 0.95
 
 Search this page for the first words of the message. A word in capital letters stands for what the message names. Words
 in brackets are there in some cases. A slash divides alternatives. On the command line, a message names options in place
@@ -151,6 +153,7 @@ of the arguments of Python: `--drop-null` in place of `drop_null=True`.
 - **Nothing was released.** A refusal comes before any output. If there is a ledger, a refused release costs nothing,
   unless the message says that its privacy is spent.
 - **No message shows a key or a frequency.** This is why some say only "another" or "at least one".
+- **A warning** is no refusal. There are two: an epsilon above 20, and a delta above 0.01, protect next to nothing.
 - **Exit codes** are 2 for what is refused, and 1 for what the machine could not do.
 - **An unexpected error** is shown by its kind alone. `DPSAMPLE_TRACEBACK=1` shows all of it, on your own terminal: it
   may quote your data.
