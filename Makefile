@@ -3,10 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
-.PHONY: demo test audit browser check format bench clean python
+.PHONY: demo pageviews test audit package versions browser check format bench clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
+
+# a week of page views, released as a large public project does and with private discovery: examples/pageviews/README.md
+pageviews: .venv/demo
+	$(BIN)/python examples/pageviews/run.py
 
 # one worker more than processors: workers often wait, for Spark, a browser or a process of their own
 test: check browser
@@ -16,6 +20,14 @@ test: check browser
 # install it, and -I keeps the source tree and the caller's paths out.
 audit: .venv-audit/ready
 	.venv-audit/bin/python -I tests/audit.py
+
+# The package as users get it: sdist and wheel, installed in a clean environment, with its demo and its types. RELEASING.md
+package: .venv-package/ready
+	.venv-package/bin/python tests/package.py
+
+# The fast tests, under each Python that is there
+versions:
+	$(PYTHON) tests/versions.py
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:
@@ -67,6 +79,12 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 	$(INSTALL) --editable '.[dev]'
 	@touch .venv/demo $@
 
+.venv-package/ready: pyproject.toml constraints.txt | python
+	$(PYTHON) -m venv .venv-package
+	.venv-package/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  --constraint constraints.txt build mypy 'pyright[nodejs]'
+	@touch $@
+
 # build/ may hold modules that are gone: it is made anew
 .venv-audit/ready: $(PACKAGE) | python
 	rm -rf build
@@ -80,4 +98,4 @@ python:
 	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 
 clean:
-	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build dpsample-demo
+	rm -rf .venv .venv-audit .venv-package .venv-versions dist pageviews-output .mypy_cache .ruff_cache .pytest_cache .hypothesis build dpsample-demo

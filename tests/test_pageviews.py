@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import run
-from dpsample import read_ledger, read_release
+from dpsample import InvalidValue, read_ledger, read_release
 from world import MOST_VIEWS, World
 
 SMALL = World(devices=8_000, pages=200, seed=5)
@@ -61,5 +61,5 @@ def test_a_small_week(tmp_path: Path) -> None:
     assert read_ledger(folder / "zcdp.ledger").spent[:2] == (run.ZCDP.epsilon, run.ZCDP.delta)
     assert (folder / "pageviews.svg").read_text(encoding="utf-8").startswith("<svg")
     assert f"{measured[run.PRIVATE].published:,}" in "\n".join(lines)
-    with pytest.raises(run.InvalidValue, match="results go to a new folder"):
+    with pytest.raises(InvalidValue, match="results go to a new folder"):
         run.run(SMALL, folder, lines.append)
