@@ -13,7 +13,7 @@ import dpsample
 from dpsample.cli import cli
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "examples/pageviews/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAME = re.compile(r"`(dpsample(?:\.\w+)+)[`(]")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 AVOIDED = re.compile(r"\b(so many|so much|so long|unless told|hangs on|taken for)\b", re.IGNORECASE)

@@ -39,7 +39,7 @@ for name in ("O_CLOEXEC", "O_NOFOLLOW", "fchmod", "fork", "geteuid", "getuid", "
 for name in ("SIGHUP", "SIGKILL", "SIGPIPE"):
     delattr(signal, name)
 import dpsample
-for module in pkgutil.walk_packages(dpsample.__path__, "dpsample."):
+for module in pkgutil.walk_packages(dpsample.__path__, "dpsample.", onerror=lambda name: None):  # Spark may be missing
     if ".spark" not in module.name and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 dpsample.files.atomic_file._WINDOWS = True
