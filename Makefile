@@ -3,10 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
-.PHONY: demo test audit docs browser check format bench clean python
+.PHONY: demo pageviews test audit docs package versions browser check format bench clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
+
+# a week of page views, released as a large public project does and with private discovery: examples/pageviews/README.md
+pageviews: .venv/demo
+	$(BIN)/python examples/pageviews/run.py
 
 # one worker more than processors: workers often wait, for Spark, a browser or a process of their own
 test: check browser
@@ -21,6 +25,14 @@ audit: .venv-audit/ready
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
 	@echo "Open site/index.html"
+
+# The package as users get it: sdist and wheel, installed in a clean environment, with its demo and its types. RELEASING.md
+package: .venv-package/ready
+	.venv-package/bin/python tests/package.py
+
+# The fast tests, under each Python that is there
+versions:
+	$(PYTHON) tests/versions.py
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:
@@ -72,6 +84,12 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 	$(INSTALL) --editable '.[dev]'
 	@touch .venv/demo $@
 
+.venv-package/ready: pyproject.toml constraints.txt | python
+	$(PYTHON) -m venv .venv-package
+	.venv-package/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  --constraint constraints.txt build mypy 'pyright[nodejs]'
+	@touch $@
+
 # build/ may hold modules that are gone: it is made anew
 .venv-audit/ready: $(PACKAGE) | python
 	rm -rf build
@@ -85,4 +103,5 @@ python:
 	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 
 clean:
-	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build site dpsample-demo
+	rm -rf .venv .venv-audit .venv-package .venv-versions .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  build dist site dpsample-demo pageviews-output

@@ -87,6 +87,8 @@ def measure(privacy: Privacy, sampling: Sampling, single: bool, weeks: int, keys
         week = Combined(released(days, privacy, sampling, generator))
         places = np.array([int(key[3:]) for key in week])
         answer, number, mean = week.sum(), week.count_keys(), week.mean()
+        assert answer.at_least is not None
+        assert number.at_least is not None
         expected.append(theoretical_error(days, week, answer.at_least) if not expected else expected[0])
         truth = float(days[days >= answer.at_least].sum())
         errors.append(answer.value - truth)

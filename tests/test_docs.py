@@ -24,7 +24,7 @@ from dpsample.scheme.sampling import MAX_POWER, MAX_SEED, MOST_AT_LEAST
 from dpsample.scheme.tokens import MAX_GRID
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "examples/pageviews/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAME = re.compile(r"`(dpsample(?:\.\w+)+)[`(]")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 AVOIDED = re.compile(r"\b(so many|so much|so long|unless told|hangs on|taken for)\b", re.IGNORECASE)

@@ -615,7 +615,7 @@ def test_a_file_system_without_links_or_locks(tmp_path: Path, monkeypatch: pytes
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr("portalocker.portalocker.LOCKER", refuse)
     path, table = tmp_path / f"x.{form}", pa.table({"n": [1]})
     write(path, table)
     assert read_table(path, "release")[0].equals(table)
@@ -640,7 +640,7 @@ def test_what_was_swept_before_it_was_locked_is_made_again(tmp_path: Path, monke
             swept.append(name)
         flock(file, operation)
 
-    monkeypatch.setattr(fcntl, "flock", late)
+    monkeypatch.setattr("portalocker.portalocker.LOCKER", late)
     write(tmp_path / "x.parquet", pa.table({"n": [1]}))
     assert len(swept) == 1
     assert list(tmp_path.iterdir()) == [tmp_path / "x.parquet"]

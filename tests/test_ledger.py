@@ -238,8 +238,9 @@ def test_files_that_are_no_ledgers(tmp_path: Path) -> None:
 # ---- reserve, confirm, cancel
 
 _STEPS = """
-import fcntl, json, os, signal, sys, tempfile
+import json, os, signal, sys, tempfile
 from pathlib import Path
+import portalocker.portalocker
 from dpsample import Privacy, new_ledger
 
 folder = Path(sys.argv[1])
@@ -269,7 +270,7 @@ while killed:
         at = [step]
         for name in ("open", "fsync", "replace", "link", "fchmod", "rename", "unlink"):
             setattr(os, name, counted(getattr(os, name), at))
-        fcntl.flock = counted(fcntl.flock, at)
+        portalocker.portalocker.LOCKER = counted(portalocker.portalocker.LOCKER, at)  # flock
         work(here)
         os._exit(0)
     killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -645,7 +646,7 @@ def test_a_ledger_that_cannot_be_written_is_refused_before_any_work(
 
     usual = os.open
     if obstacle == "no locks":
-        monkeypatch.setattr(fcntl, "flock", lambda fd, how: fail(errno.ENOLCK))
+        monkeypatch.setattr("portalocker.portalocker.LOCKER", lambda fd, how: fail(errno.ENOLCK))
     elif obstacle == "a read-only folder":
         monkeypatch.setattr(
             os, "open", lambda name, how, *mode: fail(errno.EROFS) if how & os.O_CREAT else usual(name, how, *mode)

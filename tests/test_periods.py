@@ -17,12 +17,14 @@ import pytest
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling, combine
 from dpsample.accounting.parts import Part
+from dpsample.estimators.estimate import Estimate
 from dpsample.periods import Combined
 from dpsample.periods.changes import changes
 from dpsample.periods.keys import cells_of, keys_of
 from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.report.changed import changed_section
+from dpsample.questions.result import Estimates
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
 from dpsample.scheme.invert import locate
@@ -111,7 +113,14 @@ def test_costs_add_up_unless_parts_do_not_overlap(week: Combined) -> None:
 
 def test_users_are_counted_once_in_each_release_and_answers_say_so(week: Combined) -> None:
     users = Combined([altered(release, unit="user", max_keys=1) for release in week.releases[:2]])
-    answers = [users.sum(), users.count_keys(), users.mean(), users.top(3), users.quantiles([0.5]), users["k00000"]]
+    answers: list[Estimate | Estimates] = [
+        users.sum(),
+        users.count_keys(),
+        users.mean(),
+        users.top(3),
+        users.quantiles([0.5]),
+        users["k00000"],
+    ]
     answers += [users["nothing"], users.rank("k00003"), users.each_key(["k00001"]), users.sum(by="left(key, 4)")]
     assert all(any("not distinct users" in note for note in answer.notes) for answer in answers)
     assert not any("users" in note for note in week.sum().notes)
@@ -240,6 +249,7 @@ def test_sums_add_up_and_hold(days: Ints, week: Combined) -> None:
 
 def test_numbers_of_keys_and_means_hold(days: Ints, week: Combined) -> None:
     number, mean = week.count_keys(), week.mean()
+    assert number.at_least is not None
     counted = (days >= number.at_least).any(1)
     assert number.low <= counted.sum() <= number.high
     assert number.high - number.low < 0.2 * counted.sum()

@@ -10,7 +10,6 @@ docs/format.md specifies all fields.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.files.atomic_file import Temporary
+from dpsample.files.locks import try_lock
 from dpsample.files.metadata import PathLike, canonical, failures, resolved, sha256_of
 
 _FORMAT = "dpsample ledger"
@@ -164,16 +164,13 @@ def _check_file(target: Path) -> None:
 def _lock(fd: int, target: Path) -> bool:
     """Take a file's lock; False, after a moment, if somebody else has it."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        time.sleep(0.002)
-        return False
+        if try_lock(fd):
+            return True
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
-    else:
-        return True
-    raise InvalidValue(
-        "a ledger must be on a file system with locks, which keep two releases apart",
-        f"that {str(target)!r} cannot be locked ({reason})",
-        "move it to a local disk",
-    )
+        raise InvalidValue(
+            "a ledger must be on a file system with locks, which keep two releases apart",
+            f"that {str(target)!r} cannot be locked ({os.strerror(error.errno or 0)})",
+            "move it to a local disk",
+        ) from None
+    time.sleep(0.002)
+    return False

@@ -13,6 +13,7 @@ rows that were left out, and not on the memory around them. Checksums find accid
     metadata       where metadata are, how they are sealed; paths, formats, errors of the file system
     atomic_file    a file that appears complete or not at all
     atomic_folder  a folder that appears complete or not at all
+    locks          locks of open files, by a portable library
     csv            CSV that no spreadsheet runs
     outputs        checks before any work: name, room, no input; which outputs were written
     writing        write_table, write_file, commit_parts

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import os
@@ -13,17 +12,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dpsample.errors import InvalidValue
+from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.files.locks import lock, try_lock
 from dpsample.files.metadata import failures, sha256_of
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
 _umask = threading.Lock()
+_WINDOWS = os.name == "nt"
 
 
 class Temporary(io.RawIOBase):
     """A dot-file next to its target: locked while its process lives, removed at the end."""
 
     def __init__(self, target: Path, mode: int | None) -> None:
+        check_system()
         self.target, self.mode, self.sha256 = target, mode, hashlib.sha256()
         prefix = f".dpsample-{sha256_of(os.fsencode(target.name))[:16]}-"
         with failures(target):
@@ -31,7 +33,7 @@ class Temporary(io.RawIOBase):
                 _sweep(stale)
             while True:
                 self.path = target.with_name(f"{prefix}{secrets.token_hex(8)}.tmp")
-                fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 self._file = open(fd, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
                 if lock(fd) and not _is(self.path, fd):  # another process removed it before it was locked
                     self._file.close()
@@ -117,13 +119,23 @@ def locked(path: Path) -> Iterator[None]:
     while True:
         with failures(path):
             writable = os.access(path, os.W_OK)  # NFS locks what is open for writing alone
-            fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+            fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY))
         try:
             if not lock(fd) or _is(path, fd):
                 yield
                 return
         finally:
             os.close(fd)
+
+
+def check_system() -> None:
+    """Refuse Windows, where a file that is open and locked cannot get another name."""
+    if _WINDOWS:
+        raise SystemFailure(
+            "outputs and ledgers are atomic and locked, as they can be on Linux and macOS",
+            "Windows",
+            "use the Windows Subsystem for Linux; reading releases and asking them works here",
+        )
 
 
 def taken(name: Path) -> InvalidValue:
@@ -138,18 +150,8 @@ def taken(name: Path) -> InvalidValue:
 def _sweep(stale: Path) -> None:
     """Remove a file whose process is dead: its lock is free."""
     with contextlib.suppress(OSError), open(stale, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is(stale, file.fileno()):
+        if try_lock(file.fileno()) and _is(stale, file.fileno()):
             stale.unlink()
-
-
-def lock(fd: int) -> bool:
-    """Wait for a file's lock; False where the file system has none."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-    except OSError:  # a file system without locks
-        return False
-    return True
 
 
 def _is(path: Path, fd: int) -> bool:

@@ -1,7 +1,6 @@
 """An atomic folder: a locked dot-folder that gets its final name, once complete, in one step."""
 
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
@@ -9,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpsample.errors import InvalidValue
-from dpsample.files.atomic_file import lock, sync, taken
+from dpsample.files.atomic_file import check_system, sync, taken
+from dpsample.files.locks import lock, try_lock
 from dpsample.files.metadata import PathLike, failures, resolved, sha256_of
 from dpsample.files.outputs import note_written
 
@@ -66,6 +66,7 @@ def atomic_folder(
     ...     before == [folder.name], os.listdir(f"{home}/new")
     (True, ['a'])
     """
+    check_system()
     target = check_folder(path, mark, force)
     prefix = f".dpsample-{sha256_of(os.fsencode(target.name))[:16]}-"
     with failures(target):
@@ -111,7 +112,7 @@ def _sweep(stale: Path) -> None:
     with contextlib.suppress(OSError):
         held = os.open(stale, os.O_RDONLY)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(stale, ignore_errors=True)
+            if try_lock(held):
+                shutil.rmtree(stale, ignore_errors=True)
         finally:
             os.close(held)

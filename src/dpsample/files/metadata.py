@@ -36,7 +36,10 @@ def resolved(path: PathLike) -> Path:
     if "\0" in os.fspath(path) or not Path(path).name:
         raise InvalidValue("a path must name a file", "one that cannot", "give a file name")
     with failures(Path(path)):
-        return Path(os.path.realpath(path))
+        target = Path(os.path.realpath(path))
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(target)  # refuses what cannot be a name here; since Python 3.14, `Path.is_file` is silent about it
+        return target
 
 
 def sidecar_of(target: Path) -> Path:

@@ -12,8 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dpsample.errors import DpsampleError
-from dpsample.files.atomic_file import Temporary, lock
+from dpsample.files.atomic_file import Temporary
 from dpsample.files.csv import as_csv, csv_rules, csv_schema
+from dpsample.files.locks import lock
 from dpsample.files.metadata import (
     PARTS,
     Metadata,

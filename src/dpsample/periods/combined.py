@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -144,6 +144,34 @@ class Combined:
         low, high = self.totals.intervals(keys, level)
         return self.totals.values[keys], self.totals.deviations[keys], low, high
 
+    @overload
+    def sum(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: None = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimate: ...
+
+    @overload
+    def sum(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: str | Sequence[str],
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimates: ...
+
     def sum(
         self,
         where: Where = None,
@@ -155,20 +183,62 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
-    ) -> Any:
+    ) -> Estimate | Estimates:
         """Estimate the sum of the frequencies of the selected keys, over keys and releases, reported or not.
 
         Each release counts the keys that have frequency `at_least` or more in it. `of` is "frequency", or "keys" or
         "at-least:100" as for `count_keys`. The other arguments are those of `Release.sum`.
         """
-        return sums.total(self, where, weight, of, by, estimator, level, attributes, at_least)
+        answer: Estimate | Estimates = sums.total(self, where, weight, of, by, estimator, level, attributes, at_least)
+        return answer
 
-    def count_keys(self, where: Where = None, at_least: int | None = None, **options: Any) -> Any:
+    @overload
+    def count_keys(
+        self, where: Where = None, at_least: int | None = None, *, by: None = None, **options: Any
+    ) -> Estimate: ...
+
+    @overload
+    def count_keys(
+        self, where: Where = None, at_least: int | None = None, *, by: str | Sequence[str], **options: Any
+    ) -> Estimates: ...
+
+    def count_keys(
+        self, where: Where = None, at_least: int | None = None, *, by: By = None, **options: Any
+    ) -> Estimate | Estimates:
         """Estimate the number of selected keys that have frequency `at_least` or more in at least one release.
 
         A key counts once. The other arguments are those of `Release.count_keys`.
         """
-        return sums.total(self, where, of="keys", at_least=at_least, **options)
+        answer: Estimate | Estimates = sums.total(self, where, of="keys", by=by, at_least=at_least, **options)
+        return answer
+
+    @overload
+    def mean(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: None = None,
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimate: ...
+
+    @overload
+    def mean(
+        self,
+        where: Where = None,
+        weight: Weight = None,
+        of: Of = "frequency",
+        *,
+        by: str | Sequence[str],
+        estimator: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+        at_least: int | None = None,
+    ) -> Estimates: ...
 
     def mean(
         self,
@@ -181,9 +251,10 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
-    ) -> Any:
+    ) -> Estimate | Estimates:
         """Estimate the mean of the frequencies over all releases: `sum` over `count_keys`, for one `at_least`."""
-        return sums.mean(self, where, weight, of, by, estimator, level, attributes, at_least)
+        answer: Estimate | Estimates = sums.mean(self, where, weight, of, by, estimator, level, attributes, at_least)
+        return answer
 
     def quantiles(
         self,

@@ -26,8 +26,9 @@ from dpsample.sql import quoted_name
 if TYPE_CHECKING:
     import duckdb
 
-Where = str | Callable[[pa.Table], Any] | Iterable[Any] | None
-Weight = str | Callable[[pa.Table], Any] | Mapping[Any, float] | None
+_Rows = Any  # a pa.Table; pyarrow has no types, and strict checkers would call all that names one unknown
+Where = str | Callable[[_Rows], Any] | Iterable[Any] | None
+Weight = str | Callable[[_Rows], Any] | Mapping[Any, float] | None
 By = str | Sequence[str] | None
 Of = Measure | str | Callable[[Floats], Any]
 Attributes = Any  # an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file

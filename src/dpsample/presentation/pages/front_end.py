@@ -34,6 +34,8 @@ def chart_library() -> str:
 
 def _read(cached: Path) -> str | None:
     """Return the cached code, if it is complete, and if nobody else can write it."""
+    if not hasattr(os, "getuid"):  # Windows, where nothing is cached
+        return None
     try:
         for place in (cached.parent, cached):
             state = os.lstat(place)

@@ -1,7 +1,6 @@
 """The folder of temporary files: locked while its process lives, and removed by the next run if that died."""
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -10,7 +9,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from dpsample.files.atomic_file import lock
+from dpsample.files.locks import lock, try_lock
 
 _PREFIX = "dpsample-"
 _NAME = re.compile(f"{_PREFIX}[a-z0-9_]{{8}}")  # of `mkdtemp`
@@ -30,7 +29,7 @@ class TemporaryFolder:
         while True:
             self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=above)  # mode 0700
             try:
-                held = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                held = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
             except FileNotFoundError:  # another process removed the folder, which had no lock yet
                 continue
             lock(held)
@@ -49,18 +48,17 @@ def _remove_if_dead(folder: Path) -> None:
     """Remove a folder of this user whose lock nobody holds: what is in it first, then the lock, then the folder."""
     with contextlib.suppress(OSError):
         status = folder.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        if not stat.S_ISDIR(status.st_mode) or not _is_own(status):
             return
         try:
-            file = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = os.open(folder / _LOCK, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
         except FileNotFoundError:
             # Its process died before it made the lock, or is about to make it: then it makes another folder.
             if _NAME.fullmatch(folder.name) and stat.S_IMODE(status.st_mode) == 0o700:
                 folder.rmdir()  # refused by the system unless it is empty
             return
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_open(folder / _LOCK, file):
+            if not try_lock(file) or not _is_open(folder / _LOCK, file):
                 return
             for entry in folder.iterdir():
                 if entry.name != _LOCK:
@@ -69,6 +67,11 @@ def _remove_if_dead(folder: Path) -> None:
             folder.rmdir()
         finally:
             os.close(file)
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a folder is this user's; on Windows, each user has a folder of temporary files."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 def _is_open(path: Path, file: int) -> bool:
