@@ -172,9 +172,7 @@ def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
     release = Release(pa.table({"query": ["a"], "token": [8.0]}), terms)
     for form in FORMATS:
         release.write(tmp_path / f"x.{form}")
-        with pytest.raises(
-            InvalidValue, match="must be a sample; found a dpsample release; leave it as it is: it is private already"
-        ):
+        with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):
             read_sample(tmp_path / f"x.{form}")
         no_sample(
             "found a dpsample release; leave it as it is: it is private already",
