@@ -175,7 +175,7 @@ def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
         with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):
             read_sample(tmp_path / f"x.{form}")
         no_sample(
-            "found a dpsample release; it is private already",
+            "found a dpsample release; leave it as it is: it is private already",
             tmp_path / f"x.{form}",
             key="query",
             frequency="token",
