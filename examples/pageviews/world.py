@@ -95,15 +95,12 @@ class World:
 
     def group(self, country: str, project: str, page: int) -> int:
         """Return the number of a group."""
-        place = self.countries.index(country) * len(self.projects) + self.projects.index(project)
-        return place * self.pages + page
+        return (self.countries.index(country) * len(self.projects) + self.projects.index(project)) * self.pages + page
 
     def number(self, table: pa.Table) -> Ints:
         """Return the number of the group of each row."""
-        country = np.array([self.countries.index(name) for name in table["country"].to_pylist()], dtype=np.int64)
-        project = np.array([self.projects.index(name) for name in table["project"].to_pylist()], dtype=np.int64)
-        page: Ints = table["page"].to_numpy()
-        return (country * len(self.projects) + project) * self.pages + page
+        rows = zip(*(table[name].to_pylist() for name in ("country", "project", "page")), strict=True)
+        return np.fromiter((self.group(*row) for row in rows), dtype=np.int64, count=len(table))
 
     def week(self) -> Iterator[Day]:
         """Generate the days, one after the other."""
@@ -119,13 +116,7 @@ class World:
         group = self._groups(generator, country[device], weekday)
         pages, all_views = np.unique(self.pages_of(group), return_counts=True)
         busy = pages[all_views > BUSY]
-        # the first views of each device, of different pages
-        order = np.lexsort((np.arange(len(group)), group, device))
-        fresh = np.ones(len(order), dtype=bool)
-        fresh[1:] = (device[order][1:] != device[order][:-1]) | (group[order][1:] != group[order][:-1])
-        distinct = np.sort(order[fresh])
-        place = np.arange(len(distinct)) - np.searchsorted(device[distinct], device[distinct])
-        kept = distinct[place < MOST_VIEWS]
+        kept = first_views(device, group)
         group, device = group[kept], device[kept]
         name = str(FIRST_DAY + weekday)
         place, page = np.divmod(group, self.pages)
@@ -160,3 +151,13 @@ class World:
         event = self.projects.index(EVENT_PROJECT)
         project, page = np.where(follows, event, project), np.where(follows, EVENT_PAGE, page)
         return np.asarray((country * len(self.projects) + project) * self.pages + page, dtype=np.int64)
+
+
+def first_views(device: Ints, group: Ints) -> Ints:
+    """Return the places of the first ten views of each device, of different groups. Devices are in order."""
+    order = np.lexsort((np.arange(len(group)), group, device))
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = (device[order][1:] != device[order][:-1]) | (group[order][1:] != group[order][:-1])
+    distinct = np.sort(order[fresh])
+    nth = np.arange(len(distinct)) - np.searchsorted(device[distinct], device[distinct])
+    return np.asarray(distinct[nth < MOST_VIEWS], dtype=np.int64)
