@@ -23,5 +23,7 @@ def try_lock(fd: int) -> bool:
     except portalocker.AlreadyLocked:
         return False
     except portalocker.LockException as error:
-        raise OSError(getattr(error.args[0], "errno", None) or 0, "no lock") from None
-    return True
+        code = getattr(error.args[0], "errno", None) or 0
+    else:
+        return True
+    raise OSError(code, "no lock")
