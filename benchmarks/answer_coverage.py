@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling
 from dpsample.estimators import Tally
+from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate, estimates, least_frequency
 from dpsample.estimators.measures import Measure
+from dpsample.questions.sums import mean_answer
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
@@ -97,11 +99,19 @@ def measure_mean(
     keys = round(np.mean([tally.total for tally in tallies]))
     deviations = Deviations(tallies, sampling, privacy, grid, summed, counted, keys)
     ends = deviations.intervals(means, np.array([max(n.value, 1e-9) for n in numbers]), LEVEL)
-    known = np.array([s.guaranteed and n.guaranteed and n.value > 0 for s, n in zip(sums, numbers, strict=True)])
+    overcounts = [n.overcount(LEVEL) for n in estimate_sums(tallies, sampling, privacy, grid, counted, keys=keys)]
+    answers = [
+        mean_answer(v, s, n, d, (low, high), True, max(v - least, 0.0), overcount)
+        for v, s, n, d, low, high, overcount in zip(
+            means.tolist(), sums, numbers, deviations.at(means), *ends, overcounts, strict=True
+        )
+        if n.value > 0
+    ]
+    known = np.array([answer.guaranteed for answer in answers])
     counting = frequencies[frequencies >= least]
     truth = counting.mean() if len(counting) else math.nan
     known &= len(counting) > 0  # else there is no mean
-    return covered((ends[0] <= truth) & (truth <= ends[1]), known)
+    return covered(np.array([answer.low <= truth <= answer.high for answer in answers]), known)
 
 
 def measure_order(

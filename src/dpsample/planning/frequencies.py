@@ -173,7 +173,7 @@ def _no_histogram(name: str) -> InvalidValue:
     return InvalidValue(
         "a histogram has the columns frequency and keys, of whole numbers",
         f"another file at {name!r}",
-        "write one line for each frequency",
+        "write one line for each frequency; a plan from a release takes it as --release",
     )
 
 

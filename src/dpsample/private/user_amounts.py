@@ -144,7 +144,8 @@ def estimated_amount(
     # users with many keys are put back; no user has a negative number of rows
     each = unit * (LOOKED_AT - 1) / (1 - weighing.over) / float(np.maximum(users, 1.0).sum())
     below, above = (0.0 if amount.column is None else each), each
-    relative = [float(ratio_error[n] / (1 + ratio[n])) for n in weighing.present] + [0.0] * bool(head.any())
+    shared = np.hypot(ratio_error / (1 + ratio), UNEVEN * ratio)
+    relative = [float(shared[n]) for n in weighing.present] + [0.0] * bool(head.any())
     record = Clipped(
         amount,
         round(float(np.mean(of_key / (1 + of_key))), 6),
@@ -175,7 +176,8 @@ def _lost_ratio(
     ratio = np.clip(before + gain * (lost.values - before * total), -0.25, 9.0)
     left = np.maximum((lost.values - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
     keys = np.bincount(weighing.groups[~weighing.head], minlength=weighing.clip.groups)
-    return ratio, spread * np.sqrt(np.clip(1 - gain * total, 0, 1)), np.sqrt(left) / np.maximum(keys, 1)
+    error = np.hypot(spread * np.sqrt(np.clip(1 - gain * total, 0, 1)), weighing.clip.unseen * (1 + ratio))
+    return ratio, error, np.sqrt(left) / np.maximum(keys, 1)
 
 
 def _figures(value: float) -> float:

@@ -14,7 +14,7 @@ popular keys, which add little to a length, are counted as they are.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -214,7 +214,11 @@ class _Stage:
         square = max(min(options, key=error), shortest)
         share_error = self._share_error(square, longest, tail)
         groups = int(np.clip(_SHARE_ERROR / max(share_error, 1e-9), 1, _GROUPS))
-        return Clip(square, longest, most_lost(square, longest), groups)
+        clip = Clip(square, longest, most_lost(square, longest), groups)
+        if len(users) == rows:
+            return clip
+        length = min(1.5 * longest, float(weights.sum()))  # of the next row: too few users to tell them from noise
+        return replace(clip, unseen=clip.beyond(length, int(noisy[len(users)]), deviation, tail))
 
     def _share_error(self, square: float, longest: float, keys: int) -> float:
         """The error of the share that was clipped, if it is measured for all keys together."""
@@ -234,16 +238,18 @@ class _Stage:
         kept = self._with_noise("counts", users, length) / weights
         errors = length * self._deviation("counts") / weights
         lost = self._lost("clipped", taken, clip)
-        share, share_error = _share_lost(weighing, lost, kept, errors)
+        share, measured_error = _share_lost(weighing, lost, kept, errors)
+        share_error = np.hypot(measured_error, clip.unseen * (1 - share))
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
         values = kept / (1 - of_key)
         errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, UNEVEN * of_key))
-        common = share_error / (1 - share)
+        # popular keys may all lose less than their group: what is uneven does not cancel out in a sum
+        common = np.hypot(share_error, UNEVEN * share) / (1 - share)
         least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in weighing.present]
         least += [(float(popularity[head].min()), 0.0)] if head.any() else []
         rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
         errors /= 1 - of_key
-        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, share_error, totals)
+        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, measured_error, totals)
 
     def _lost(self, part: str, taken: Ints, clip: Clip, most: float | None = None) -> Lost:
         """What was lost, in fine units, with noise; one user may lose `most`."""
@@ -282,7 +288,7 @@ class _Counted:
     groups_record: tuple[tuple[float, float], ...]
     weighing: Weighing
     share: Floats
-    share_error: Floats
+    share_error: Floats  # without what was not looked at
     totals: Ints = field(repr=False)  # of amounts, without noise: as private as the data
 
 

@@ -24,12 +24,21 @@ UNEVEN = 0.3  # by how much the share that a key lost may differ from that of it
 
 @dataclass(frozen=True)
 class Clip:
-    """Where vectors are clipped: squares of lengths in units of 1 / n, what one user may lose, numbers of groups."""
+    """Where vectors are clipped: squares of lengths in units of 1 / n, what one user may lose, numbers of groups.
+
+    Users who are longer than `longest` lose more than is looked at: by `unseen`, as a share of all, numbers may be low.
+    """
 
     square: float
     longest: float
     lost: float
     groups: int
+    unseen: float = 0.0
+
+    def beyond(self, length: float, users: int, deviation: float, keys: int) -> float:
+        """What users of this length lose beyond `lost`, as a share of all: with the deviation of their number."""
+        each = max(length - math.sqrt(self.square * length) - self.lost, 0.0) / keys
+        return math.hypot(max(users, 0) * each, deviation * each)
 
 
 @dataclass(frozen=True, eq=False)

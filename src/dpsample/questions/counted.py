@@ -21,7 +21,7 @@ from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unrep
 from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum, margin
 from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
 from dpsample.questions.remainder import needs_total
-from dpsample.questions.result import Estimates
+from dpsample.questions.result import Estimates, about_each
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import check_frequency, grouped, reported_keys
 from dpsample.questions.unreported import unreported_key
@@ -125,7 +125,7 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     level = check_level(level)
     keys = CountedKeys.selected(release, where, attributes)
     columns = np.maximum(keys.values, keys.least), keys.errors, *keys.intervals(level)
-    return listing(release, keys.rows, columns, level, f"{len(keys):,} reported keys, each by itself")
+    return listing(release, keys.rows, columns, level, about_each(len(keys)))
 
 
 def other(release: "Release", level: float = 0.95) -> Estimate:

@@ -176,7 +176,10 @@ def _named_columns(node: dict[str, Any], what: str, rule: str, text: str, named:
     if kind == "COLUMN_REF":
         path = node["column_names"]
         if len(path) != 1 or path[0].lower() not in named:
-            raise InvalidValue(rule, f"the column {'.'.join(path)!r}", "name one of these, and put text in 'quotes'")
+            remedy = "name one of these, and put text in 'quotes'"
+            if path[-1].lower() in ("estimate", "low", "high", "token"):
+                remedy += "; keys of a least frequency are selected by at_least=..."
+            raise InvalidValue(rule, f"the column {'.'.join(path)!r}", remedy)
         return {named[path[0].lower()]}
     if kind == "FUNCTION":
         name = str(node["function_name"])

@@ -24,7 +24,7 @@ from dpsample.exact import check_level
 from dpsample.questions import tokens
 from dpsample.questions.counted_order import in_the_top, rank_law
 from dpsample.questions.ranking import check_k
-from dpsample.questions.result import Estimates
+from dpsample.questions.result import Estimates, about_each
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import check_frequency, grouped
 from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
@@ -281,8 +281,8 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
     """Estimate the frequency of each selected key that was reported, in the order of the release."""
     level = check_level(level)
     each = _each(_Kinds(release), where, level, attributes)
-    note = f"{len(each.rows):,} reported keys, each by itself"
-    return _listing(release, each.rows, (each.values, each.errors, each.low, each.high), level, note)
+    columns = each.values, each.errors, each.low, each.high
+    return _listing(release, each.rows, columns, level, about_each(len(each.rows)))
 
 
 def top(

@@ -21,7 +21,7 @@ from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
-from dpsample.questions.result import Estimates
+from dpsample.questions.result import Estimates, about_each
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.single_keys import key_frequencies
 from dpsample.questions.sums import kept_notes, needs_tokens
@@ -96,8 +96,7 @@ def each_key(release: "Release", where: Where = None, level: float = 0.95, attri
         deviation[part] = _Law(*selected.spectrum.posterior(cells[part])).deviation
     value, low, high = key_frequencies(release, selected.rows, level)
     columns = value, deviation[np.searchsorted(cells, selected.cells)], low, high
-    note = f"{len(selected.cells):,} reported keys, each by itself"
-    return selected.listing(selected.rows, columns, level, note)
+    return selected.listing(selected.rows, columns, level, about_each(len(selected.cells)))
 
 
 def rank(

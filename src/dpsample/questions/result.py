@@ -125,3 +125,8 @@ class Estimates:
         if "below" in self.numbers.column_names:
             lines.insert(1, "below: about so much in rarer keys if the density of keys continues (not guaranteed)")
         return lines
+
+
+def about_each(keys: int) -> str:
+    """What a table of single keys is about."""
+    return "1 reported key" if keys == 1 else f"{keys:,} reported keys, each by itself"

@@ -143,10 +143,15 @@ def mean_answer(
 ) -> Estimate:
     """Return the mean of a group, with the error of its deviations; keys at the least frequency are below by `rise`.
 
-    `overcount` is how many keys from below were counted, and an upper bound: they lower the mean.
+    `overcount` is how many keys from below were counted, and an upper bound: they lower the mean. If it is rare keys
+    whose number is uncertain, the mean is as far above theirs as the interval of that number says, which is in whole
+    keys. The law of the deviations is then far from normal, and `ends` alone would be too close.
     """
     assert keys.at_least is not None
     low, high = ends
+    low = min(low, value - rise * (1 - keys.value / keys.high))
+    if keys.low > 0:
+        high = max(high, value + rise * (keys.value / keys.low - 1))
     high += overcount[1] * rise / keys.value
     low, high = max(min(low, value), min(value, 0.0)), max(high, value)
     clear = overcount[0] * rise <= deviations.tuning.negligible_extrapolation * deviations.standard_error

@@ -79,7 +79,7 @@ def sorted_pairs(
             yield cut_off(summed_rows(*_sorted_amounts(pairs, known, codes), len(amounts)), amounts)
         else:
             numbers, code = _numbered(pairs, known, codes)[0], codes.bit_length()
-            numbers.sort()
+            numbers.sort(kind="stable")  # users ascend already: three times as fast
             numbers = numbers[_changes(numbers)]
             yield _changes(numbers >> code), numbers & (1 << code) - 1
 
@@ -87,7 +87,7 @@ def sorted_pairs(
 def _sorted_amounts(pairs: pa.Table, known: int, codes: int) -> tuple[Flags, Batch]:
     """Sort rows, not pairs: whether they begin a pair; whether they begin a user, codes, marks and amounts."""
     numbers, order = _numbered(pairs, known, codes)
-    code, by = codes.bit_length(), np.argsort(numbers)
+    code, by = codes.bit_length(), np.argsort(numbers, kind="stable")  # users ascend already
     numbers, rows = numbers[by], np.asarray(order)[by]
     marks = (pairs["h"].to_numpy()[rows] & np.uint64(0xFFFFFFFF)).astype(np.int64)
     values = (column.to_numpy()[rows] for column in pairs.columns[3:])
