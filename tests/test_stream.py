@@ -21,7 +21,7 @@ import dpsample
 from dpsample import Privacy, Release, Sample, SampleAndHold, Stream, read_sample, read_stream, sanitize
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
-from dpsample.private.stream import elements, stream
+from dpsample.private.stream import elements, held, stream
 from dpsample.private.stream.held import HeldKeys, words_of
 from dpsample.release.terms import Terms
 from support import refused, run
@@ -59,8 +59,15 @@ def table_of(stream: Stream) -> pa.Table:
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_chunks_are_counted_as_elements_are(width: int) -> None:
+@pytest.mark.parametrize("frequent", [0, 2, 4096])
+def test_chunks_are_counted_as_elements_are(width: int, frequent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the keys that are counted at once are few, or all, and if others wait for each other."""
+    monkeypatch.setattr(held, "_FREQUENT", max(frequent, 1))
+    monkeypatch.setattr(held, "_WORTH", 0.1 if frequent else 2)
+    monkeypatch.setattr(held, "_LEAST", 30)
+    monkeypatch.setattr(held, "_PER_HELD", 1)
     generator = np.random.default_rng(width)
+    hurried = 0
     for kinds in [KINDS[n:] + KINDS[:n] for n in range(len(KINDS))]:
         columns = {
             f"c{n}": pa.array([kind[i] for i in generator.integers(0, len(kind), 400)])
@@ -69,12 +76,14 @@ def test_chunks_are_counted_as_elements_are(width: int) -> None:
         table = pa.table(columns)
         words = generator.integers(0, 2**64, 400, dtype=np.uint64)
         picked_words = 2**64 // 20
-        held = HeldKeys(table.schema)
-        ends = [0, *sorted(generator.integers(0, 401, 4).tolist()), 400]
+        made = HeldKeys(table.schema)
+        ends = [0, *sorted(generator.integers(0, 401, 12).tolist()), 400]
         for start, end in itertools.pairwise(ends):
-            held.count(table.slice(start, end - start), words[start:end], picked_words)
+            made.count(table.slice(start, end - start), words[start:end], picked_words)
+            hurried += len(made._frequent)
         rows = [tuple(row.values()) if width > 1 else row["c0"] for row in table.to_pylist()]
-        assert held_by(held.table) == slow(rows, words.tolist(), picked_words)
+        assert held_by(made.table) == slow(rows, words.tolist(), picked_words)
+    assert (hurried > 0) == (frequent > 0)
 
 
 def test_each_element_has_a_word_of_its_own() -> None:

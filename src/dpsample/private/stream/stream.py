@@ -32,10 +32,7 @@ from dpsample.scheme.holding import SampleAndHold
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb import DuckDB
 
-# elements that are counted at once, at least, and for each held key, of which a chunk makes a hash table: with more of
-# them, 10**8 elements and 10**5 held keys take more than 300 MB; with fewer, more time
-_CHUNK: Final = 1 << 18
-_PER_HELD: Final = 3
+_CHUNK: Final = 1 << 18  # elements that are counted at once: with more of them, this takes memory, and no less time
 EVERY: Final = 10.0  # seconds between two states that are written
 
 
@@ -233,7 +230,7 @@ class Stream:
         if batch.num_rows:
             self._pending.append(batch)
             self._waiting += batch.num_rows
-        if self._waiting >= max(_CHUNK, _PER_HELD * (0 if self._held is None else len(self._held))):
+        if self._waiting >= _CHUNK:
             self._count_pending()
 
     def _count_pending(self) -> None:
@@ -247,7 +244,6 @@ class Stream:
 
         def count() -> None:
             held.count(chunk, words_of(self._secret, start, chunk.num_rows), self._sampling.picked_words)
-            pa.default_memory_pool().release_unused()  # a tenth of the memory, and no time
 
         worker = ThreadPoolExecutor(1)  # of this process: one that was kept would not survive a fork
         self._counting = worker.submit(count)
