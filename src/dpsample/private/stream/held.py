@@ -70,6 +70,23 @@ class HeldKeys:
         if sum(len(picked) for _, picked in self._waiting) >= max(_LEAST, _PER_HELD * len(self._counts)):
             self._count_waiting()
 
+    def add(self, counted: pa.Table) -> None:
+        """Add distinct keys that were counted elsewhere, with `frequency`; those that are not held are so from now on.
+
+        >>> held = HeldKeys(pa.schema([("key", pa.string())]))
+        >>> for keys in (["a"], ["b", "a"]):
+        ...     held.add(pa.table({"key": keys, "frequency": range(3, 3 + len(keys))}))
+        >>> held.table.to_pydict()
+        {'key': ['a', 'b'], 'frequency': [7, 3]}
+        """
+        self._count_waiting()
+        keys, counts = counted.select(self.schema.names), counted.column("frequency").to_numpy()
+        place = _places(keys, self._keys)
+        held = place >= 0
+        self._counts[place[held]] += counts[held]
+        self._keys = pa.concat_tables([self._keys, keys.filter(pa.array(~held))]).combine_chunks()
+        self._counts = np.append(self._counts, counts[~held])
+
     def _count_waiting(self) -> None:
         """Count the elements that wait, and choose the most frequent keys again."""
         if not self._waiting:

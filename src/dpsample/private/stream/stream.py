@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from dpsample.files.atomic_file import locked
 from dpsample.files.metadata import format_of, resolved
 from dpsample.files.reading import metadata_of
 from dpsample.privacy import StatedPrivacy
+from dpsample.private.derived_coins import Secret
 from dpsample.private.kinds import RESERVED
 from dpsample.private.randomness import secret_key
 from dpsample.private.run import sanitize
@@ -25,6 +27,7 @@ from dpsample.private.sample import MODE, VERSION, Sample, sample_of_file, used_
 from dpsample.private.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
 from dpsample.private.stream.held import HeldKeys, words_of
+from dpsample.private.stream.shards import check_shards, checked_shard
 from dpsample.release.release import Release
 from dpsample.release.terms import check_keys
 from dpsample.scheme.holding import SampleAndHold
@@ -59,7 +62,7 @@ class Stream:
     """
 
     def __init__(self, tau: Number, key: str | Sequence[str] = "key", *, shard: tuple[int, int] | None = None) -> None:
-        self._sampling, self._keys, self._shard = SampleAndHold(tau), check_keys(key, RESERVED), _checked_shard(shard)
+        self._sampling, self._keys, self._shard = SampleAndHold(tau), check_keys(key, RESERVED), checked_shard(shard)
         self._secret = secret_key()
         self._held: HeldKeys | None = None  # until the types of keys are known
         self._pending: list[pa.RecordBatch] = []
@@ -68,6 +71,7 @@ class Stream:
         self._counting: Future[None] | None = None
         self._files: dict[str, int] = {}  # how many elements of each file are counted
         self._pipe = 0  # and of a pipe that has not come to its end
+        self._query: tuple[str, int] | None = None  # the streaming query that it follows, and its last batch
         self._sample = Sample(_empty(self._keys), self._sampling, self._keys)
         self._saved: tuple[PathLike, int] | None = None  # where it was written last, after how many elements
 
@@ -291,6 +295,7 @@ class Stream:
             "secret": self._secret.hex(),
             "files": self._files,
             "pipe": self._pipe,
+            **({} if self._query is None else {"query": list(self._query)}),
             **({} if self._shard is None else {"shard": list(self._shard)}),
         }
         form, table = format_of(path, None), sample.table
@@ -340,7 +345,7 @@ class Stream:
         Each states its shard. The law of the sample is that of one stream of all keys. The streams end.
         """
         parts = list(streams)
-        _check_shards(parts)
+        check_shards(parts)
         tables = [part._as_sample().table for part in parts]
         together = pa.concat_tables(tables).sort_by([(name, "ascending") for name in parts[0].keys])
         distinct = together.group_by(list(parts[0].keys)).aggregate([]).num_rows
@@ -371,6 +376,7 @@ def read_stream(path: PathLike) -> Stream:
         stream = Stream(metadata["sampling"]["tau"], metadata["keys"], shard=state.get("shard"))
         stream._secret, stream._elements = bytes.fromhex(state["secret"]), int(state["elements"])
         stream._files, stream._pipe = {str(k): int(n) for k, n in state["files"].items()}, int(state["pipe"])
+        stream._query = (str(state["query"][0]), int(state["query"][1])) if "query" in state else None
         stream._sample = Sample(table, stream.sampling, stream.keys, identity=metadata["identity"])
         return stream
 
@@ -383,45 +389,49 @@ def read_stream(path: PathLike) -> Stream:
     return stream
 
 
+class QueryStream:
+    """The state of a stream whose batches a streaming query counts: each batch once, in their order.
+
+    The query may hand over its last batch again. It is recognized by the number that it has in the query.
+    """
+
+    def __init__(self, path: PathLike, query: str, batch: int) -> None:
+        self._path, self._stream, self._batch = path, read_stream(path), (query, batch)
+        follows, last = self._stream._query or (query, -1)
+        if follows != query or batch > last + 1:
+            raise InvalidValue(
+                "a state has all batches of one streaming query, which is known by its checkpoint",
+                "batches of another query" if follows != query else "a batch after others that it lacks",
+                "keep a state and its checkpoint together, or start both anew",
+            )
+        self.counted = batch <= last
+
+    @property
+    def held(self) -> pa.Table:
+        """Held keys, and `frequency`. NOT private."""
+        return self._stream.table
+
+    @property
+    def coins(self) -> Secret:
+        """The coins of this batch: a batch that is counted again has the same."""
+        number = self._batch[1].to_bytes(8, "little")
+        return Secret(blake2b(number, digest_size=32, key=self._stream._secret, person=b"batch").digest())
+
+    def add(self, counted: pa.Table, elements: int) -> None:
+        """Add what the batch has of held keys, those that it came to hold among them, and write the state."""
+        stream = self._stream
+        stream._require_types(counted.schema.remove(counted.schema.get_field_index("frequency")))
+        stream._current().add(counted)
+        stream._elements += elements
+        stream._query = self._batch
+        stream.write(self._path)
+
+
 def _state_of(path: PathLike) -> dict[str, Any]:
     metadata = metadata_of(path) or {}
     if metadata.get("used"):
         raise used_refusal()
     return {"stream": {"elements": None}, **metadata}
-
-
-def _checked_shard(shard: Any) -> tuple[int, int] | None:
-    if shard is None:
-        return None
-    whole = isinstance(shard, tuple | list) and len(shard) == 2 and all(type(n) is int for n in shard)
-    if not whole or not 0 <= shard[0] < shard[1]:
-        raise InvalidValue(
-            "a shard is its number, from 0 on, and the number of shards", repr(shard), "state, for example, 0 of 4"
-        )
-    return shard[0], shard[1]
-
-
-def _check_shards(parts: list[Stream]) -> None:
-    """Refuse streams that are not shards of one."""
-    found = None
-    if len(parts) < 2:
-        found = "fewer than two"
-    elif any(part.used for part in parts):
-        found = "one that was sanitized or merged already"
-    elif any(part.shard is None for part in parts):
-        found = "one that states no shard: two streams that share a key have picked it twice"
-    elif len({part.shard for part in parts}) < len(parts) or len({part.shard[1] for part in parts if part.shard}) > 1:
-        found = "one shard twice, or shards of different divisions"
-    elif len({(part.sampling, part.keys) for part in parts}) > 1:
-        found = "different tau or key columns"
-    elif len({part._as_sample().table.schema for part in parts}) > 1:
-        found = "keys of different types"
-    if found is not None:
-        raise InvalidValue(
-            "streams are merged if they state disjoint shards of the keys, by one tau",
-            found,
-            "divide elements by key, and state the shard of each stream when it is started",
-        )
 
 
 def _empty(keys: Sequence[str]) -> pa.Table:
