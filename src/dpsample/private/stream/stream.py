@@ -35,7 +35,7 @@ from dpsample.scheme.holding import SampleAndHold
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb import DuckDB
 
-_CHUNK: Final = 1 << 18  # elements that are counted at once: with more of them, this takes memory, and no less time
+_CHUNK: Final = 1 << 16  # elements that are counted at once, at least: more of them take memory, and no less time
 EVERY: Final = 10.0  # seconds between two states that are written
 
 
