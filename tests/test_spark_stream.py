@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
@@ -24,7 +25,7 @@ from clusters import Cluster
 from dpsample import Privacy, SampleAndHold, read_sample, read_stream, sanitize
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
-from dpsample.private.stream.stream import QueryStream
+from dpsample.private.stream.queries import QueryStream
 from support import refused
 from test_spark import forms
 
@@ -69,14 +70,14 @@ def batches(tmp_path: Path) -> list[list[str]]:
     return made
 
 
-def elements_of(spark: Any, folder: Path) -> Any:
-    reader = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1)
+def elements_of(spark: Any, folder: Path, schema: str = "k string") -> Any:
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
     return reader.parquet(f"file:{folder / 'elements'}")
 
 
-def started(frame: Any, folder: Path, **options: Any) -> Any:
+def started(frame: Any, folder: Path, key: Any = "k", **options: Any) -> Any:
     how = {"tau": TAU, "state": folder / "s.private", "checkpoint": folder / "checkpoint", **options}
-    return dpsample.spark.stream(frame, "k", trigger={"availableNow": True}, **how)
+    return dpsample.spark.stream(frame, key, trigger={"availableNow": True}, **how)
 
 
 def failing(query: Any, words: str) -> None:
@@ -153,7 +154,26 @@ def test_a_worker_and_the_query_are_killed(
         started(frame, tmp_path)
 
 
-@pytest.mark.chance("certain: with tau 32 an element is not picked with probability 1.3e-14, and no key is counted on")
+@pytest.mark.chance("odds 1e-12: with tau 32 an element is not picked with probability 1.3e-14")
+def test_keys_of_several_columns_and_types(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "elements").mkdir()
+    columns = {
+        "t": pa.array(["", "é", "é"]),
+        "n": pa.array([1, -1, -1], pa.int8()),
+        "d": pa.array([0, 1, 1], pa.int32()).cast(pa.date32()),
+        "m": pa.array([0, 1_500_000, 1_500_000], pa.timestamp("us", "UTC")),
+        "x": pa.array([Decimal("1.50"), Decimal("-7.10"), Decimal("-7.10")]),
+        "b": pa.array([b"", b"\xff\0", b"\xff\0"]),
+    }
+    for n in range(2):
+        pq.write_table(pa.table(columns), tmp_path / "elements" / f"{n}.parquet")
+    schema = "t string, n tinyint, d date, m timestamp, x decimal(3,2), b binary"
+    assert started(elements_of(spark, tmp_path, schema), tmp_path, list(columns), tau=32).awaitTermination(120)
+    table = read_stream(tmp_path / "s.private").table
+    assert table.to_pylist() == pa.table({**columns, "frequency": [2, 4, 4]}).slice(0, 2).to_pylist()
+
+
+@pytest.mark.chance("certain: only refusals and numbers of elements are looked at")
 def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "elements").mkdir()
     pq.write_table(pa.table({"k": ["a", None]}), tmp_path / "elements" / "0.parquet")

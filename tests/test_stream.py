@@ -25,7 +25,7 @@ from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.stream import elements, held, stream
 from dpsample.private.stream.batches import held_counts
 from dpsample.private.stream.held import HeldKeys, words_of
-from dpsample.private.stream.stream import QueryStream
+from dpsample.private.stream.queries import QueryStream
 from dpsample.release.terms import Terms
 from support import refused, run
 

@@ -24,7 +24,8 @@ from dpsample.private.engine.spark.frames import Frame, small
 from dpsample.private.engine.spark.inline import sent_inline
 from dpsample.private.source import Source
 from dpsample.private.stream.batches import held_counts
-from dpsample.private.stream.stream import QueryStream, Stream, read_stream
+from dpsample.private.stream.queries import QueryStream
+from dpsample.private.stream.stream import Stream, read_stream
 from dpsample.scheme.holding import SampleAndHold
 
 Batches = Iterator[pa.RecordBatch]
@@ -62,11 +63,10 @@ def start_query(
             with Spark(partitions=partitions) as engine:
                 stream.add(*_counted(engine, elements, stream.held, SampleAndHold(tau), stream.coins))
 
+    # only rows that are added once are elements
     writer = source.data.writeStream.foreachBatch(count_batch).outputMode("append")
-    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(
-        **(trigger or {"processingTime": "0 seconds"})
-    )
-    return translated(writer.start, source.columns)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    return translated((writer.trigger(**trigger) if trigger else writer).start, source.columns)
 
 
 def _counted(
@@ -80,11 +80,10 @@ def _counted(
         elements = 0
         marked = schema.append(pa.field("held", pa.bool_()))
         for batch in rebatch((shaped(batch, marked) for batch in batches), marked):
-            counts, known = batch.column("frequency").to_numpy(), batch.column("held").to_numpy(zero_copy_only=False)
+            counts = batch.column("frequency").to_numpy().copy()
             elements += int(counts.sum())
-            others = np.flatnonzero(~known)
+            others = np.flatnonzero(~batch.column("held").to_numpy(zero_copy_only=False))
             keys = batch.select(names).take(pa.array(others))
-            counts = counts.copy()
             counts[others] = held_counts(counts[others], sampling, coins.for_keys(keys, "sample"))
             rows = pa.RecordBatch.from_arrays([*batch.columns[: len(names)], pa.array(counts)], schema=schema)
             yield from messages([rows.filter(pa.array(counts > 0))])
