@@ -72,7 +72,7 @@ SCHEME = [
     "token_law",
     "token_laws",
 ]
-SPARK = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session"]
+SPARK = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session", "stream"]
 
 
 def test_the_public_names_on_a_cluster() -> None:

@@ -260,12 +260,12 @@ class TestLaw:
             assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-11
 
 
-def forms() -> list[bytes]:
+def forms(key: bytes = KEY) -> list[bytes]:
     """A secret as it might be written, whole or cut off."""
-    raw = KEY[:12]
+    raw = key[:12]
     # base64 at each alignment: n bytes before the secret, and from the first sign that is the secret's alone
-    bases = [base64.b64encode(bytes(n) + KEY)[-(-8 * n // 6) :][:14] for n in range(3)]
-    numbers = ", ".join(map(str, KEY[:6])).encode()
+    bases = [base64.b64encode(bytes(n) + key)[-(-8 * n // 6) :][:14] for n in range(3)]
+    numbers = ", ".join(map(str, key[:6])).encode()
     return [raw, raw.hex().encode(), raw.hex().upper().encode(), *bases, repr(raw)[2:-1].encode(), numbers]
 
 

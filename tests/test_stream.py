@@ -7,6 +7,7 @@ import stat
 from collections import Counter
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ import dpsample
 from dpsample import Privacy, Release, Sample, SampleAndHold, Stream, read_sample, read_stream, sanitize
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
-from dpsample.private.stream import elements, stream
+from dpsample.private.stream import elements, held, stream
+from dpsample.private.stream.batches import held_counts
 from dpsample.private.stream.held import HeldKeys, words_of
+from dpsample.private.stream.queries import QueryStream
 from dpsample.release.terms import Terms
 from support import refused, run
 
@@ -59,8 +62,15 @@ def table_of(stream: Stream) -> pa.Table:
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_chunks_are_counted_as_elements_are(width: int) -> None:
+@pytest.mark.parametrize("frequent", [0, 2, 4096])
+def test_chunks_are_counted_as_elements_are(width: int, frequent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the keys that are counted at once are few, or all, and if others wait for each other."""
+    monkeypatch.setattr(held, "_FREQUENT", max(frequent, 1))
+    monkeypatch.setattr(held, "_WORTH", 0.1 if frequent else 2)
+    monkeypatch.setattr(held, "_LEAST", 30)
+    monkeypatch.setattr(held, "_PER_HELD", 1)
     generator = np.random.default_rng(width)
+    hurried = 0
     for kinds in [KINDS[n:] + KINDS[:n] for n in range(len(KINDS))]:
         columns = {
             f"c{n}": pa.array([kind[i] for i in generator.integers(0, len(kind), 400)])
@@ -69,12 +79,14 @@ def test_chunks_are_counted_as_elements_are(width: int) -> None:
         table = pa.table(columns)
         words = generator.integers(0, 2**64, 400, dtype=np.uint64)
         picked_words = 2**64 // 20
-        held = HeldKeys(table.schema)
-        ends = [0, *sorted(generator.integers(0, 401, 4).tolist()), 400]
+        made = HeldKeys(table.schema)
+        ends = [0, *sorted(generator.integers(0, 401, 12).tolist()), 400]
         for start, end in itertools.pairwise(ends):
-            held.count(table.slice(start, end - start), words[start:end], picked_words)
+            made.count(table.slice(start, end - start), words[start:end], picked_words)
+            hurried += len(made._frequent)
         rows = [tuple(row.values()) if width > 1 else row["c0"] for row in table.to_pylist()]
-        assert held_by(held.table) == slow(rows, words.tolist(), picked_words)
+        assert held_by(made.table) == slow(rows, words.tolist(), picked_words)
+    assert (hurried > 0) == (frequent > 0)
 
 
 def test_each_element_has_a_word_of_its_own() -> None:
@@ -84,6 +96,57 @@ def test_each_element_has_a_word_of_its_own() -> None:
         assert (words_of(bytes(32), start, 1_000_000 - start) == words[start:]).all()
     picked = int((words < np.uint64(SampleAndHold("0.1").picked_words)).sum())
     assert abs(picked - 1e6 * float(SampleAndHold("0.1").s)) < 6 * 300  # fixed words; 5 % of s would show
+
+
+@pytest.mark.parametrize("tau", ["1e-12", "1e-3", "0.3", "5", "32"])
+def test_a_number_picks_the_element_that_its_law_says(tau: str) -> None:
+    """Numbers close to each q_g = 1 - (1 - s)**g, on both sides; 64 bits, and floats, are too few for most of them."""
+    sampling, n, one, more = SampleAndHold(tau), 8, 1 << 1408, 1408 - 64
+    q = [1 - (1 - sampling.s) ** g for g in range(1, n + 1)]
+    for cut in q:
+        for off in (-(1 << 1380), -8, 8, 1 << 1380):
+            number = min(max(int(cut * one) + off, 0), one - 1)
+            first = next((g for g, above in enumerate(q) if Fraction(number, one) < above), n)
+            coins = GivenCoins(np.array([number >> more], np.uint64), number & ((1 << more) - 1))
+            assert held_counts(np.array([n]), sampling, coins) == [n - first]
+
+
+def test_batches_of_counted_keys_have_the_law_of_single_elements() -> None:
+    """Of keys of six elements, in batches of three, one and two; fixed coins, six deviations of a binomial law."""
+    sampling, n = SampleAndHold("0.3"), 100_000
+    generator, held = np.random.default_rng(5), np.zeros(n, np.int64)
+    for size in (3, 1, 2):
+        words = generator.integers(0, 2**64, n, dtype=np.uint64)
+        held = np.where(held > 0, held + size, held_counts(np.full(n, size), sampling, GivenCoins(words)))
+    s = float(sampling.s)
+    for count, p in [(0, (1 - s) ** 6), *((j, s * (1 - s) ** (6 - j)) for j in range(1, 7))]:
+        assert abs(int((held == count).sum()) - n * p) < 6 * (n * p * (1 - p)) ** 0.5
+
+
+@pytest.mark.chance("certain: the counts are given")
+def test_a_batch_of_a_query_counts_once(tmp_path: Path) -> None:
+    state = tmp_path / "s.private"
+    Stream("0.1").write(state)
+    coins = []
+    for query, batch, keys in [("q", 0, ["a"]), ("q", 0, ["a"]), ("q", 1, ["a", "b"]), ("q", 1, ["a", "b"])]:
+        made = QueryStream(state, query, batch)
+        coins.append(made.coins.for_keys(pa.record_batch({"key": ["a"]}), "sample").first(1)[0])
+        if not made.counted:
+            made.add(pa.table({"key": keys, "frequency": np.arange(1, len(keys) + 1)}), 10)
+    assert held_by(read_stream(state).table) == {"a": 2, "b": 2}
+    assert read_stream(state).elements == 20
+    assert coins[0] == coins[1] != coins[2] == coins[3]
+    for query, batch, found in [("q", 3, "lacks"), ("other", 0, "another query"), ("other", 2, "another query")]:
+        with refused("a state has all batches of one streaming query") as info:
+            QueryStream(state, query, batch)
+        assert found in str(info.value)
+    late, again = QueryStream(state, "q", 2), QueryStream(state, "q", 2)
+    late.add(pa.table({"key": ["a"], "frequency": [1]}), 1)
+    with refused("a state is added to by one process at a time"):
+        again.add(pa.table({"key": ["a"], "frequency": [1]}), 1)
+    read_stream(state).sanitize(privacy=PRIVACY)
+    with refused("a sample is sanitized once"):
+        QueryStream(state, "q", 3)
 
 
 @pytest.mark.usefixtures("fixed_coins")

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from dpsample.errors import InvalidValue
+from dpsample.exact import Number
 from dpsample.files import PathLike
 from dpsample.privacy import StatedPrivacy
 from dpsample.private.charge import IN_MEMORY, charge_of, reserve
@@ -25,6 +26,7 @@ from dpsample.private.engine.spark import Spark  # first: it says what to instal
 from dpsample.private.engine.spark.frames import read_parquet
 from dpsample.private.engine.spark.jobs import Job, release_to_driver, write_release_to
 from dpsample.private.engine.spark.session import session
+from dpsample.private.engine.spark.streams import start_query
 from dpsample.private.prepare import Counting, prepare_sample, terms_of
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample, drawn_of_part
@@ -32,7 +34,7 @@ from dpsample.private.source import Source
 from dpsample.release.release import Release
 from dpsample.scheme.sampling import Sampling
 
-__all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session"]
+__all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session", "stream"]
 
 
 def release(
@@ -132,3 +134,31 @@ def sanitize(
             release = Job(engine, counting, engine.new_coins()).release(replace(terms, ledger=payment.hash), payment)
             payment.confirm()
             return release
+
+
+def stream(
+    data: Any,
+    key: str | Sequence[str],
+    *,
+    tau: Number,
+    state: PathLike,
+    checkpoint: PathLike,
+    trigger: dict[str, Any] | None = None,
+    drop_null: bool = False,
+    partitions: int | None = None,
+) -> Any:
+    """Start a streaming query that samples and counts the keys of a streaming DataFrame; return Spark's query.
+
+    state       a file on the driver: a sample that is added to after each micro-batch, as of `dpsample.Stream`. It is
+                NOT private, and only its owner can read it. It is made if it is not there.
+    checkpoint  a folder for Spark's own notes, on a file system that the driver sees; it belongs to the state
+    trigger     when micro-batches are read, as of Spark: ``{"availableNow": True}`` reads what is there and ends;
+                by default each begins when the one before has ended
+
+    An element whose key is not held is picked with probability 1 - exp(-tau), and then its key is held and counted.
+    After a failure, call it again with the same state and checkpoint: no element counts twice, and the coins are the
+    same. At the end, stop the query, and sanitize the state, once: `dpsample.sanitize(dpsample.read_sample(state),
+    privacy=...)`.
+    """
+    source = Source.of(data, key, drop_null=drop_null)
+    return start_query(source, tau, state, checkpoint, trigger, partitions)

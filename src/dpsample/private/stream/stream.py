@@ -25,6 +25,7 @@ from dpsample.private.sample import MODE, VERSION, Sample, sample_of_file, used_
 from dpsample.private.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
 from dpsample.private.stream.held import HeldKeys, words_of
+from dpsample.private.stream.shards import check_shards, checked_shard
 from dpsample.release.release import Release
 from dpsample.release.terms import check_keys
 from dpsample.scheme.holding import SampleAndHold
@@ -32,10 +33,7 @@ from dpsample.scheme.holding import SampleAndHold
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb import DuckDB
 
-# elements that are counted at once, at least, and for each held key, of which a chunk makes a hash table: with more of
-# them, 10**8 elements and 10**5 held keys take more than 300 MB; with fewer, more time
-_CHUNK: Final = 1 << 18
-_PER_HELD: Final = 3
+_CHUNK: Final = 1 << 16  # elements that are counted at once, at least: more of them take memory, and no less time
 EVERY: Final = 10.0  # seconds between two states that are written
 
 
@@ -62,7 +60,7 @@ class Stream:
     """
 
     def __init__(self, tau: Number, key: str | Sequence[str] = "key", *, shard: tuple[int, int] | None = None) -> None:
-        self._sampling, self._keys, self._shard = SampleAndHold(tau), check_keys(key, RESERVED), _checked_shard(shard)
+        self._sampling, self._keys, self._shard = SampleAndHold(tau), check_keys(key, RESERVED), checked_shard(shard)
         self._secret = secret_key()
         self._held: HeldKeys | None = None  # until the types of keys are known
         self._pending: list[pa.RecordBatch] = []
@@ -71,6 +69,7 @@ class Stream:
         self._counting: Future[None] | None = None
         self._files: dict[str, int] = {}  # how many elements of each file are counted
         self._pipe = 0  # and of a pipe that has not come to its end
+        self._query: tuple[str, int] | None = None  # the streaming query that it follows, and its last batch
         self._sample = Sample(_empty(self._keys), self._sampling, self._keys)
         self._saved: tuple[PathLike, int] | None = None  # where it was written last, after how many elements
 
@@ -233,7 +232,7 @@ class Stream:
         if batch.num_rows:
             self._pending.append(batch)
             self._waiting += batch.num_rows
-        if self._waiting >= max(_CHUNK, _PER_HELD * (0 if self._held is None else len(self._held))):
+        if self._waiting >= _CHUNK:
             self._count_pending()
 
     def _count_pending(self) -> None:
@@ -247,7 +246,6 @@ class Stream:
 
         def count() -> None:
             held.count(chunk, words_of(self._secret, start, chunk.num_rows), self._sampling.picked_words)
-            pa.default_memory_pool().release_unused()  # a tenth of the memory, and no time
 
         worker = ThreadPoolExecutor(1)  # of this process: one that was kept would not survive a fork
         self._counting = worker.submit(count)
@@ -295,6 +293,7 @@ class Stream:
             "secret": self._secret.hex(),
             "files": self._files,
             "pipe": self._pipe,
+            **({} if self._query is None else {"query": list(self._query)}),
             **({} if self._shard is None else {"shard": list(self._shard)}),
         }
         form, table = format_of(path, None), sample.table
@@ -344,7 +343,7 @@ class Stream:
         Each states its shard. The law of the sample is that of one stream of all keys. The streams end.
         """
         parts = list(streams)
-        _check_shards(parts)
+        check_shards(parts)
         tables = [part._as_sample().table for part in parts]
         together = pa.concat_tables(tables).sort_by([(name, "ascending") for name in parts[0].keys])
         distinct = together.group_by(list(parts[0].keys)).aggregate([]).num_rows
@@ -375,6 +374,7 @@ def read_stream(path: PathLike) -> Stream:
         stream = Stream(metadata["sampling"]["tau"], metadata["keys"], shard=state.get("shard"))
         stream._secret, stream._elements = bytes.fromhex(state["secret"]), int(state["elements"])
         stream._files, stream._pipe = {str(k): int(n) for k, n in state["files"].items()}, int(state["pipe"])
+        stream._query = (str(state["query"][0]), int(state["query"][1])) if "query" in state else None
         stream._sample = Sample(table, stream.sampling, stream.keys, identity=metadata["identity"])
         return stream
 
@@ -392,40 +392,6 @@ def _state_of(path: PathLike) -> dict[str, Any]:
     if metadata.get("used"):
         raise used_refusal()
     return {"stream": {"elements": None}, **metadata}
-
-
-def _checked_shard(shard: Any) -> tuple[int, int] | None:
-    if shard is None:
-        return None
-    whole = isinstance(shard, tuple | list) and len(shard) == 2 and all(type(n) is int for n in shard)
-    if not whole or not 0 <= shard[0] < shard[1]:
-        raise InvalidValue(
-            "a shard is its number, from 0 on, and the number of shards", repr(shard), "state, for example, 0 of 4"
-        )
-    return shard[0], shard[1]
-
-
-def _check_shards(parts: list[Stream]) -> None:
-    """Refuse streams that are not shards of one."""
-    found = None
-    if len(parts) < 2:
-        found = "fewer than two"
-    elif any(part.used for part in parts):
-        found = "one that was sanitized or merged already"
-    elif any(part.shard is None for part in parts):
-        found = "one that states no shard: two streams that share a key have picked it twice"
-    elif len({part.shard for part in parts}) < len(parts) or len({part.shard[1] for part in parts if part.shard}) > 1:
-        found = "one shard twice, or shards of different divisions"
-    elif len({(part.sampling, part.keys) for part in parts}) > 1:
-        found = "different tau or key columns"
-    elif len({part._as_sample().table.schema for part in parts}) > 1:
-        found = "keys of different types"
-    if found is not None:
-        raise InvalidValue(
-            "streams are merged if they state disjoint shards of the keys, by one tau",
-            found,
-            "divide elements by key, and state the shard of each stream when it is started",
-        )
 
 
 def _empty(keys: Sequence[str]) -> pa.Table:

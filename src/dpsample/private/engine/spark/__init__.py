@@ -13,6 +13,7 @@ converted on the way.
     assignment  each user gives one unit to one key, in one task
     pairs       users and their wanted keys, kept on the workers
     jobs        what is done where the rows are: a release or a sample, drawn on the workers
+    streams     a streaming query counts keys and holds some
     inline      what carries the secret is sent inline
     errors      what is refused, and in which words
 """

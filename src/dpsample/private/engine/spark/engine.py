@@ -90,6 +90,10 @@ class Spark:
 
     def check(self, source: Source) -> pa.Schema:
         """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
+        if source.kind == "frame" and source.data.isStreaming:
+            raise InvalidValue(
+                "a release is of data that are stored", "a streaming DataFrame", "count it with dpsample.spark.stream"
+            )
         return self.frame(source).schema
 
     def repeatable(self, source: Source) -> bool:
@@ -111,12 +115,12 @@ class Spark:
 
     def with_known(self, made: Frame, counted: Any, known: pa.Table, only: bool) -> Any:
         """Join counted keys with known ones: k0, k1, ..., frequency, known."""
-        return made.with_known(counted, self._sent(known, made), known.num_rows, only)
+        return made.with_known(counted, self.sent_keys(known, made), known.num_rows, only)
 
     def restricted(self, source: Source, keys: pa.Table, outside: bool) -> Source:
         """Return the rows of just these keys, or of those outside of them, as a source; NULL keys are in both."""
         made, chosen = self.frame(source), copy(source)
-        self._frames[id(chosen)] = chosen, made.restricted(self._sent(keys, made), keys.num_rows, outside)
+        self._frames[id(chosen)] = chosen, made.restricted(self.sent_keys(keys, made), keys.num_rows, outside)
         return chosen
 
     def elements(self, source: Source) -> Iterator[pa.RecordBatch]:
@@ -137,7 +141,7 @@ class Spark:
         """
 
         def rows(made: Frame) -> Any:
-            return made.grouped(made.wanted(self._sent(keys.select(list(source.key)), made), keys.num_rows))
+            return made.grouped(made.wanted(self.sent_keys(keys.select(list(source.key)), made), keys.num_rows))
 
         return self._read(source, rows, "counting picked keys", frequency=True)
 
@@ -353,7 +357,7 @@ class Spark:
 
         return iter(self.collected(rows(made).mapInArrow(pack, MESSAGES), what, source.columns))
 
-    def _sent(self, table: pa.Table, made: Frame) -> Any:
+    def sent_keys(self, table: pa.Table, made: Frame) -> Any:
         """Send keys from the driver to the workers: a DataFrame of k0, k1, ..."""
         schema = pa.schema([pa.field(n, f.type) for n, f in zip(made.names, made.schema, strict=True)])
         batches = [shaped(batch, schema) for batch in table.combine_chunks().to_batches()]

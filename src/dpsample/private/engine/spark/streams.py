@@ -1,0 +1,129 @@
+"""A stream on a cluster: Spark counts the keys of each micro-batch, and the state on the driver has the held keys.
+
+    elements -> n elements of each key in the batch -> of held keys n, of others those from the picked one on -> state
+
+Spark's shuffle divides the keys, so that each decision about a key has all of its elements in the batch. The coins are
+those of the batch and the key: a task that is run again, and a batch that is counted again, make the same decisions.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from dpsample.errors import InvalidValue
+from dpsample.exact import Number
+from dpsample.files import PathLike, rebatch
+from dpsample.private.derived_coins import Secret
+from dpsample.private.engine.spark.engine import MESSAGES, Spark, messages, received, shaped
+from dpsample.private.engine.spark.errors import translated
+from dpsample.private.engine.spark.frames import Frame, small
+from dpsample.private.engine.spark.inline import sent_inline
+from dpsample.private.source import Source
+from dpsample.private.stream.batches import held_counts
+from dpsample.private.stream.queries import QueryStream
+from dpsample.private.stream.stream import Stream, read_stream
+from dpsample.scheme.holding import SampleAndHold
+
+Batches = Iterator[pa.RecordBatch]
+_QUERY = "sql.streaming.queryId"  # what Spark calls the query of a job: the same as long as its checkpoint
+
+
+def start_query(
+    source: Source,
+    tau: Number,
+    state: PathLike,
+    checkpoint: PathLike,
+    trigger: dict[str, Any] | None,
+    partitions: int | None,
+) -> Any:
+    """Start the query that counts a stream; its state is made if it is not there."""
+    _require_elements(source)
+    with Spark(partitions=partitions) as engine:
+        frame = engine.frame(source)
+    if not frame.repeatable:
+        raise InvalidValue(
+            "a batch that is counted again has the same rows",
+            "a DataFrame with random columns or filters",
+            "write it to files first",
+        )
+    if Path(state).exists():
+        _require_same(read_stream(state), SampleAndHold(tau), source.key)
+    else:
+        Stream(tau, source.key).write(state)
+
+    def count_batch(rows: Any, batch: int) -> None:
+        elements = Source(rows, source.key_columns, drop_null=source.drop_null, key_as=source.key)
+        query = str(rows.sparkSession.sparkContext.getLocalProperty(_QUERY))
+        stream = QueryStream(state, query, batch)
+        if not stream.counted:  # else the query ended after the state was written, and before it took note of that
+            with Spark(partitions=partitions) as engine:
+                stream.add(*_counted(engine, elements, stream.held, SampleAndHold(tau), stream.coins))
+
+    # only rows that are added once are elements
+    writer = source.data.writeStream.foreachBatch(count_batch).outputMode("append")
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    return translated((writer.trigger(**trigger) if trigger else writer).start, source.columns)
+
+
+def _counted(
+    engine: Spark, source: Source, held: pa.Table, sampling: SampleAndHold, coins: Secret
+) -> tuple[pa.Table, int]:
+    """Return how many elements of a batch count, for each key that is held after it; and the number of elements."""
+    frame = engine.frame(source)
+    names, schema = frame.schema.names, frame.schema.append(pa.field("frequency", pa.int64()))
+
+    def hold_keys(batches: Batches) -> Batches:
+        elements = 0
+        marked = schema.append(pa.field("held", pa.bool_()))
+        for batch in rebatch((shaped(batch, marked) for batch in batches), marked):
+            counts = batch.column("frequency").to_numpy().copy()
+            elements += int(counts.sum())
+            others = np.flatnonzero(~batch.column("held").to_numpy(zero_copy_only=False))
+            keys = batch.select(names).take(pa.array(others))
+            counts[others] = held_counts(counts[others], sampling, coins.for_keys(keys, "sample"))
+            rows = pa.RecordBatch.from_arrays([*batch.columns[: len(names)], pa.array(counts)], schema=schema)
+            yield from messages([rows.filter(pa.array(counts > 0))])
+        yield pa.record_batch({"message": [b""], "rows": [elements]})
+
+    marked = _marked(engine, frame, held).mapInArrow(sent_inline(hold_keys), MESSAGES)
+    rows = engine.job("counting a batch", source.columns, marked.collect)
+    table = pa.Table.from_batches(received(row for row in rows if row[0]), schema)
+    return table, sum(row[1] for row in rows if not row[0])
+
+
+def _marked(engine: Spark, frame: Frame, held: pa.Table) -> Any:
+    """The keys of a batch with their frequencies, and whether they are held: k0, k1, ..., frequency, held."""
+    counted = frame.grouped(frame.rows())
+    if not held.num_rows:
+        return counted.withColumn("held", F.lit(False))
+    keys = engine.sent_keys(held.select(frame.schema.names), frame).withColumn("held", F.lit(True))
+    joined = counted.join(small(keys, held.num_rows), on=frame.names, how="left")
+    return joined.select(*frame.names, "frequency", F.coalesce("held", F.lit(False)).alias("held"))
+
+
+def _require_elements(source: Source) -> None:
+    if source.kind != "frame" or not source.data.isStreaming:
+        raise InvalidValue(
+            "a stream on a cluster is a streaming DataFrame, such as of spark.readStream",
+            "other data",
+            "release data that are stored with dpsample.spark.release, or add them to a dpsample.Stream",
+        )
+    if getattr(source.data, "_jdf", None) is None:
+        raise InvalidValue(
+            "the state of a stream is on the driver", "a session of Spark Connect", "run the driver in the same process"
+        )
+    if source.aggregated or source.user is not None or source.part is not None:
+        raise InvalidValue("a stream has one row for each element", "a source with other columns", "name the key alone")
+
+
+def _require_same(stream: Stream, sampling: SampleAndHold, keys: tuple[str, ...]) -> None:
+    if (stream.sampling, stream.keys) != (sampling, keys):
+        raise InvalidValue(
+            "a state goes on as it was started",
+            "another tau" if stream.sampling != sampling else "other key columns",
+            "state those of the first time, or name another state",
+        )
