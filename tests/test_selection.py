@@ -517,5 +517,5 @@ def test_pandas_needs_no_arrow_types(shops: Release) -> None:
 
 
 def test_a_condition_on_the_estimate_names_the_remedy(shops: Release) -> None:
-    with pytest.raises(InvalidValue, match="found the column 'estimate'; .* selected by at_least"):
+    with pytest.raises(InvalidValue, match=r"found the column 'estimate'; .* selected by at_least"):
         shops.sum("estimate > 100")
