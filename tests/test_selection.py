@@ -514,3 +514,8 @@ def test_pandas_needs_no_arrow_types(shops: Release) -> None:
     frame = pd.DataFrame({"city": ["Oslo", "Rome"], "shop": [1, 2], "x": [math.nan, 2.0]})
     _, [tally] = Selection(shops, weight="x", attributes=frame).tallies()
     assert tally.total == 1
+
+
+def test_a_condition_on_the_estimate_names_the_remedy(shops: Release) -> None:
+    with pytest.raises(InvalidValue, match=r"found the column 'estimate'; .* selected by at_least"):
+        shops.sum("estimate > 100")
