@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
-.PHONY: demo test audit browser check format bench clean python
+COQ := coq libzarith-ocaml-dev
+
+.PHONY: demo test audit proofs browser check format bench clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
@@ -16,6 +18,15 @@ test: check browser
 # install it, and -I keeps the source tree and the caller's paths out.
 audit: .venv-audit/ready
 	.venv-audit/bin/python -I tests/audit.py
+
+# The theorems of docs/proofs.md, checked by Coq, and the checker of certificates that they prove.
+proofs:
+	@command -v coqc >/dev/null && ocamlfind query zarith >/dev/null 2>&1 || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { \
+	    echo "Installing $(COQ)"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(COQ); } >/dev/null 2>&1; \
+	  } || { echo "Proofs are checked by Coq 8.16 or later, with OCaml and Zarith (Debian: $(COQ)); install them"; exit 1; }; }
+	$(MAKE) --directory proofs
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:
