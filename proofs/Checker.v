@@ -279,14 +279,6 @@ Proof.
     inversion_clear N. rewrite IH by assumption. reflexivity.
 Qed.
 
-Lemma excess_app : forall E r s r' s', length r = length s ->
-  excess E (r ++ r') (s ++ s') == excess E r s + excess E r' s'.
-Proof.
-  intros E r. induction r as [|p r IH]; intros s r' s' H; destruct s as [|t s]; try discriminate; simpl.
-  - ring.
-  - rewrite IH by (simpl in H; congruence). ring.
-Qed.
-
 Lemma excess_rev : forall E r s, length r = length s -> excess E (rev r) (rev s) == excess E r s.
 Proof.
   intros E r. induction r as [|p r IH]; intros s H; destruct s as [|t s]; try discriminate; simpl; [reflexivity|].

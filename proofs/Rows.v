@@ -116,6 +116,14 @@ Proof.
   - destruct (positive_part_max (p - E * t)). specialize (IH s). lra.
 Qed.
 
+Lemma excess_app : forall E r s r' s', length r = length s ->
+  excess E (r ++ r') (s ++ s') == excess E r s + excess E r' s'.
+Proof.
+  intros E r. induction r as [|p r IH]; intros s r' s' H; destruct s as [|t s]; try discriminate; simpl.
+  - ring.
+  - rewrite IH by (simpl in H; congruence). ring.
+Qed.
+
 (** No function of the outcome with values from 0 to 1 has a larger difference than the excess. *)
 Lemma mean_excess : forall E r s f, 0 <= E -> nonnegative s ->
   (forall j, 0 <= f j <= 1) -> mean r f <= E * mean s f + excess E r s.
