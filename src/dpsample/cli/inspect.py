@@ -92,11 +92,12 @@ def verify(
     from dpsample.accounting.independent import certificate_text, check_independently, find_checker
     from dpsample.accounting.ledger import release_sha256
     from dpsample.accounting.proof import prove_release
-    from dpsample.files import check_file, write_file
+    from dpsample.files import check_file, check_not_input, write_file
     from dpsample.presentation.explain import explain_part
     from dpsample.release.release import read_release
 
     if certificate is not None:
+        check_not_input(certificate, [release])
         check_file(certificate, force)
     program = find_checker(checker) if independent else None
     checked = read_release(release)

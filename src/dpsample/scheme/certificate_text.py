@@ -32,7 +32,25 @@ def certificate_lines(certificate: Certificate) -> Iterator[str]:
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.scheme import certify
     >>> for line in certificate_lines(certify(KeepAll(), Privacy(8, "0.01"), grid=1)):
-    ...     print(line if len(line) < 70 else f"{line[:60]} ...")
+    ...     print(" ".join(word if len(word) < 12 else f"{word[:8]}.." for word in line.split()))
+    dpsample.. 1
+    epsilon 8 1
+    delta 1 64
+    ratio ba4f53ea.. 10000000..
+    terms 48
+    grid 1
+    cut_one 10000000..
+    q_one 1
+    repeats 1
+    span 0 7
+    row 0 0
+    row 1 1 28f5c28f..
+    row 1 1 28f5c28f.. ffea746f..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    end
     """
     sampling, privacy, grid = certificate.sampling, certificate.privacy, certificate.grid
     if sampling is None or grid is None or isinstance(sampling, SampleAndHold):
