@@ -73,6 +73,29 @@ Definition row_at (i : nat) (q : Q) : row :=
 
 (** ** Proofs *)
 
+(** A list that begins with a: its differences after f, and whether it ascends. *)
+Fixpoint steps (f : Z -> Q) (a : Z) (l : list Z) : list Q :=
+  match l with
+  | [] => []
+  | b :: rest => (f b - f a)%Q :: steps f b rest
+  end.
+
+Fixpoint ascends (a : Z) (l : list Z) : Prop :=
+  match l with
+  | [] => True
+  | b :: rest => a <= b /\ ascends b rest
+  end.
+
+Lemma last_next : forall (l : list Z) a b, last (b :: l) a = last l b.
+Proof.
+  induction l as [|c l IH]; intros a b; [reflexivity|]. change (last (c :: l) a = last (c :: l) b). rewrite !IH. reflexivity.
+Qed.
+
+Lemma ascends_last : forall l a, ascends a l -> a <= last l a.
+Proof.
+  induction l as [|b l IH]; intros a H; [simpl; lia|]. destruct H as [H K]. rewrite last_next. specialize (IH b K). lia.
+Qed.
+
 Hypothesis R_pos : 0 < R.
 Hypothesis E_least : R <= E.
 Hypothesis I_range : 0 < I < R.
@@ -216,5 +239,305 @@ Proof.
       assert (Y := div_spec ((one - D - (one - 1)) * I) R R_pos). set (y := (one - D - (one - 1)) * I / R) in *.
       assert (y < 0) by nia. lia.
 Qed.
+
+(** The tails of old tokens, after the first of them. *)
+Fixpoint old_rest (t : Z) (l : list Z) : list Z :=
+  if P <=? M t then [] else
+  match l with
+  | [] => []
+  | s :: rest => Z.min P (M s) :: old_rest s rest
+  end.
+
+Lemma old_tails_rest : forall l t, old_tails p P (t :: l) = Z.min P (M t) :: old_rest t l.
+Proof.
+  induction l as [|s l IH]; intros t.
+  - simpl. destruct (Z.leb_spec P (M t)); [rewrite Z.min_l|rewrite Z.min_r]; auto; lia.
+  - specialize (IH s). cbn [old_tails old_rest] in *. destruct (Z.leb_spec P (M t)).
+    + rewrite Z.min_l by lia. reflexivity.
+    + rewrite Z.min_r, IH by lia. reflexivity.
+Qed.
+
+Lemma old_rest_ascends : forall l t, ascends t l -> ascends (Z.min P (M t)) (old_rest t l).
+Proof.
+  induction l as [|s l IH]; intros t H; simpl; destruct (P <=? M t); simpl; auto.
+  destruct H as [H K]. split; [|apply IH; assumption]. assert (N := M_ascending t s H). lia.
+Qed.
+
+Lemma old_rest_last : forall l t, ascends t l -> last (old_rest t l) (Z.min P (M t)) = Z.min P (M (last l t)).
+Proof.
+  induction l as [|s l IH]; intros t H.
+  - simpl. destruct (P <=? M t); reflexivity.
+  - assert (N := M_ascending t (last (s :: l) t) (ascends_last _ _ H)).
+    cbn [old_rest]. destruct (Z.leb_spec P (M t)); [simpl last at 1; lia|].
+    rewrite !last_next. apply IH. apply H.
+Qed.
+
+Lemma old_rest_length : forall l t, (length (old_rest t l) <= length l)%nat.
+Proof.
+  induction l as [|s l IH]; intros t; simpl; destruct (P <=? M t); simpl; try lia. specialize (IH s). lia.
+Qed.
+
+Open Scope Q_scope.
+
+Definition e : Q := frac E R.
+Definition inv : Q := frac I R.
+
+Lemma e_least : 1 <= e.
+Proof. unfold e. rewrite <- (frac_whole 1 R) by lia. rewrite Z.mul_1_l. apply frac_le; lia. Qed.
+
+Lemma inv_range : 0 < inv <= 1.
+Proof.
+  unfold inv. split.
+  - unfold frac. apply Qlt_shift_div_l; [apply inject_pos; lia|]. rewrite Qmult_0_l. apply inject_pos. lia.
+  - rewrite <- (frac_whole 1 R) by lia. rewrite Z.mul_1_l. apply frac_le; lia.
+Qed.
+
+Lemma e_inv : 1 <= e * inv.
+Proof.
+  unfold e, inv. rewrite frac_mul by assumption. rewrite <- (frac_whole R R) by assumption. apply frac_le; nia.
+Qed.
+
+(** From integers over R to rational numbers. *)
+Lemma over_most : forall k x y z, (R * x <= k * y + R * z)%Z -> inject_Z x <= frac k R * inject_Z y + inject_Z z.
+Proof.
+  intros k x y z H. rewrite Zle_Qle, inject_Z_plus, !inject_Z_mult in H.
+  assert (P0 := inject_pos R R_pos). assert (K : frac k R * inject_Z R == inject_Z k) by (unfold frac; field; lra).
+  set (r := inject_Z R) in *. set (f := frac k R) in *. rewrite <- K in H.
+  apply (Qmult_le_l _ _ r P0). lra.
+Qed.
+
+Lemma over_least : forall k x y z, (k * y + R * z <= R * x)%Z -> frac k R * inject_Z y + inject_Z z <= inject_Z x.
+Proof.
+  intros k x y z H. rewrite Zle_Qle, inject_Z_plus, !inject_Z_mult in H.
+  assert (P0 := inject_pos R R_pos). assert (K : frac k R * inject_Z R == inject_Z k) by (unfold frac; field; lra).
+  set (r := inject_Z R) in *. set (f := frac k R) in *. rewrite <- K in H.
+  apply (Qmult_le_l _ _ r P0). lra.
+Qed.
+
+(** Where the part that shrinks reaches P, and what is lost above it. *)
+Definition end_ : Q := inject_Z start - (inject_Z top - inject_Z P) / inv.
+Definition lost (t : Q) : Q := Qmax 0 (t - end_).
+
+Lemma lost_bounds : forall t, 0 <= lost t /\ t - end_ <= lost t.
+Proof. intros. unfold lost. split; [apply Q.le_max_l|apply Q.le_max_r]. Qed.
+
+Lemma lost_lub : forall t x, 0 <= x -> t - end_ <= x -> lost t <= x.
+Proof. intros. unfold lost. apply Q.max_lub; assumption. Qed.
+
+Lemma lost_ascending : forall s t, s <= t -> lost s <= lost t.
+Proof. intros s t H. destruct (lost_bounds t). apply lost_lub; lra. Qed.
+
+Lemma M_end : forall t, inject_Z (M t) <= inject_Z P - inv * (end_ - inject_Z t) + 1.
+Proof.
+  intros t. assert (H := M_shrinks t).
+  assert (K : inject_Z (M t) <= inv * inject_Z (t - start) + inject_Z (top + 1)) by (apply over_most; lia).
+  rewrite inject_sub, inject_Z_plus in K. change (inject_Z 1) with 1 in K.
+  assert (X : inv * end_ == inv * inject_Z start - (inject_Z top - inject_Z P)).
+  { unfold end_. field. assert (A := inv_range). lra. }
+  lra.
+Qed.
+
+(** One old token, from i to i - 1: what it loses. *)
+Lemma token_loses : forall s t, (s <= t)%Z ->
+  inject_Z t - inject_Z s - e * (inject_Z (Z.min P (M t)) - inject_Z (Z.min P (M s)))
+  <= lost (inject_Z t) - lost (inject_Z s) + e.
+Proof.
+  intros s t H. assert (A := e_least). assert (B := inv_range). assert (C := e_inv).
+  assert (Hq : inject_Z s <= inject_Z t) by (rewrite <- Zle_Qle; assumption).
+  assert (L := lost_ascending _ _ Hq).
+  destruct (lost_bounds (inject_Z s)) as [S0 S1]. destruct (lost_bounds (inject_Z t)) as [T0 T1].
+  assert (Ms := M_end s). assert (N := M_ascending s t H).
+  set (x := inject_Z s) in *. set (y := inject_Z t) in *.
+  destruct (Z.le_gt_cases P (M s)).
+  - (* both are cut off *)
+    rewrite !Z.min_l by lia.
+    assert (inject_Z P <= inject_Z (M s)) by (rewrite <- Zle_Qle; assumption).
+    assert (F : inv * (end_ - x) <= 1) by lra.
+    assert (G : end_ - x <= e) by nra.
+    assert (lost x <= lost y - (y - x) + e); [|lra]. apply lost_lub; lra.
+  - rewrite (Z.min_r P (M s)) by lia. destruct (Z.le_gt_cases P (M t)).
+    + (* the larger one is cut off *)
+      rewrite Z.min_l by lia.
+      assert (D0 : 0 <= inject_Z P - inject_Z (M s)).
+      { assert (inject_Z (M s) <= inject_Z P) by (rewrite <- Zle_Qle; lia). lra. }
+      set (d := inject_Z P - inject_Z (M s)) in *.
+      assert (F : inv * (end_ - x) - 1 <= d) by (unfold d; lra).
+      assert (lost x <= lost y - (y - x) + e * d + e); [|lra]. apply lost_lub; [|nra].
+      destruct (Qlt_le_dec end_ x).
+      * nra.
+      * assert (e * (inv * (end_ - x)) <= e * (d + 1)) by nra.
+        assert (end_ - x <= e * inv * (end_ - x)) by nra. nra.
+    + rewrite Z.min_r by lia.
+      assert (F : inv * (y - x) - 1 <= inject_Z (M t) - inject_Z (M s)).
+      { assert (K := M_least s t H).
+        assert (J : inv * inject_Z (t - s) + inject_Z (-1) <= inject_Z (M t - M s)) by (apply over_least; lia).
+        rewrite !inject_sub in J. change (inject_Z (-1)) with (-(1)) in J. unfold x, y. lra. }
+      set (d := inject_Z (M t) - inject_Z (M s)) in *.
+      assert (e * (inv * (y - x)) <= e * (d + 1)) by nra.
+      assert (y - x <= e * inv * (y - x)) by nra. nra.
+Qed.
+
+Lemma token_gains : forall s t, (s <= t)%Z -> (M s < P)%Z ->
+  0 <= inject_Z (Z.min P (M t)) - inject_Z (Z.min P (M s)) <= e * (inject_Z t - inject_Z s) + 2.
+Proof.
+  intros s t H L. assert (N := M_ascending s t H). assert (K := M_most s t H).
+  rewrite (Z.min_r P (M s)) by lia.
+  assert (J : inject_Z (M t - M s) <= e * inject_Z (t - s) + inject_Z 2) by (apply over_most; lia).
+  rewrite !inject_sub in J. change (inject_Z 2) with 2 in J.
+  assert (inject_Z (M s) <= inject_Z (Z.min P (M t)) <= inject_Z (M t)) by (split; rewrite <- Zle_Qle; lia). lra.
+Qed.
+
+(** Rounded tails: u of the row before, v of this one, in units; rho is what division by the bound of q has left. *)
+Variables (u v : Z -> Q) (rho0 rho1 : Q).
+Hypothesis rho_range : 0 <= rho0 <= 1 /\ 0 <= rho1 <= 1.
+Hypothesis u_range : forall t, (0 <= t)%Z -> rho0 * inject_Z t - 1 <= u t <= rho0 * inject_Z t.
+Hypothesis v_range : forall t, (0 <= t)%Z -> rho1 * inject_Z t - 1 <= v t <= rho1 * inject_Z t.
+
+Definition size (l : list Z) : Q := inject_Z (Z.of_nat (length l)).
+
+Lemma size_next : forall (a : Z) l, size (a :: l) == size l + 1.
+Proof. intros. unfold size. cbn [length]. rewrite Nat2Z.inj_succ. unfold Z.succ. rewrite inject_Z_plus. reflexivity. Qed.
+
+Lemma size_nil : size [] == 0.
+Proof. reflexivity. Qed.
+
+Lemma size_nonneg : forall l, 0 <= size l.
+Proof. intros. unfold size. change 0 with (inject_Z 0). rewrite <- Zle_Qle. lia. Qed.
+
+Lemma M_nonneg : forall t, (0 <= t <= p)%Z -> (0 <= Z.min P (M t))%Z.
+Proof. intros t H. destruct (M_stays t H); lia. Qed.
+
+(** (e) Old tokens from i - 1 to i. *)
+Lemma up_sum : forall l t, (0 <= t)%Z -> ascends t l -> (last l t <= p)%Z ->
+  excess e (steps v (Z.min P (M t)) (old_rest t l)) (steps u t l)
+  <= size l * (3 + e) + e * (1 - rho0) * (inject_Z (last l t) - inject_Z t).
+Proof.
+  assert (A := e_least). destruct rho_range as [R0 R1].
+  induction l as [|s l IH]; intros t Ht H Hp.
+  - cbn [last old_rest]. rewrite size_nil. destruct (P <=? M t); cbn [steps excess]; lra.
+  - assert (T := ascends_last _ _ H). assert (Hq : inject_Z t <= inject_Z (last (s :: l) t)) by (rewrite <- Zle_Qle; assumption).
+    rewrite last_next in *. destruct H as [H K]. cbn [old_rest]. destruct (Z.leb_spec P (M t)).
+    + cbn [steps excess]. assert (S := size_nonneg (s :: l)).
+      assert (0 <= e * (1 - rho0)) by nra. nra.
+    + cbn [steps excess]. specialize (IH s ltac:(lia) K Hp). assert (S := size_next s l).
+      destruct (token_gains t s H H0) as [G0 G1].
+      assert (L := ascends_last _ _ K).
+      assert (Hs : inject_Z t <= inject_Z s) by (rewrite <- Zle_Qle; assumption).
+      destruct (v_range (Z.min P (M s)) (M_nonneg s ltac:(lia))) as [_ V1].
+      destruct (v_range (Z.min P (M t)) (M_nonneg t ltac:(lia))) as [V0 _].
+      destruct (u_range t Ht) as [_ U1]. destruct (u_range s ltac:(lia)) as [U0 _].
+      set (a := inject_Z (Z.min P (M s))) in *. set (b := inject_Z (Z.min P (M t))) in *.
+      assert (rho1 * (a - b) <= a - b) by nra.
+      assert (e * (rho0 * (inject_Z s - inject_Z t) - 1) <= e * (u s - u t)) by nra.
+      assert (0 <= e * (1 - rho0) * (inject_Z s - inject_Z t)) by (assert (0 <= e * (1 - rho0)) by nra; nra).
+      assert (F : positive_part (v (Z.min P (M s)) - v (Z.min P (M t)) - e * (u s - u t))
+              <= 3 + e + e * (1 - rho0) * (inject_Z s - inject_Z t)) by (apply positive_part_le; lra).
+      rewrite S. lra.
+Qed.
+
+(** (f) Old tokens from i to i - 1. *)
+Lemma cut_sum : forall l t, (0 <= t)%Z -> ascends t l -> (P <= M t)%Z ->
+  excess e (steps u t l) [] <= size l * (1 + 2 * e) + lost (inject_Z (last l t)) - lost (inject_Z t).
+Proof.
+  assert (A := e_least). destruct rho_range as [R0 R1].
+  induction l as [|s l IH]; intros t Ht H HP.
+  - cbn [last steps excess old_rest]. rewrite size_nil. lra.
+  - rewrite last_next. destruct H as [H K]. cbn [steps excess]. assert (N := M_ascending t s H).
+    specialize (IH s ltac:(lia) K ltac:(lia)). assert (S := size_next s l).
+    assert (T := token_loses t s H). rewrite !Z.min_l in T by lia.
+    assert (Hs : inject_Z t <= inject_Z s) by (rewrite <- Zle_Qle; assumption).
+    assert (L := lost_ascending _ _ Hs).
+    destruct (u_range t Ht) as [U0 _]. destruct (u_range s ltac:(lia)) as [_ U1].
+    assert (rho0 * (inject_Z s - inject_Z t) <= inject_Z s - inject_Z t) by nra.
+    assert (F : positive_part (u s - u t) <= 1 + 2 * e + lost (inject_Z s) - lost (inject_Z t))
+      by (apply positive_part_le; lra).
+    rewrite S. lra.
+Qed.
+
+Lemma down_sum : forall l t, (0 <= t)%Z -> ascends t l -> (last l t <= p)%Z ->
+  excess e (steps u t l) (steps v (Z.min P (M t)) (old_rest t l))
+  <= size l * (1 + 2 * e) + lost (inject_Z (last l t)) - lost (inject_Z t)
+     + e * (1 - rho1) * (inject_Z (Z.min P (M (last l t))) - inject_Z (Z.min P (M t))).
+Proof.
+  assert (A := e_least). destruct rho_range as [R0 R1].
+  induction l as [|s l IH]; intros t Ht H Hp.
+  - cbn [last steps excess old_rest]. rewrite size_nil. lra.
+  - cbn [old_rest]. destruct (Z.leb_spec P (M t)) as [C|C].
+    + assert (X := cut_sum (s :: l) t Ht H C).
+      assert (N := M_ascending t _ (ascends_last _ _ H)).
+      cbn [steps] in *. rewrite (Z.min_l P (M (last (s :: l) t))), (Z.min_l P (M t)) by lia. lra.
+    + rewrite last_next in *. destruct H as [H K]. cbn [steps excess].
+      specialize (IH s ltac:(lia) K Hp). assert (S := size_next s l).
+      assert (L := ascends_last _ _ K).
+      assert (T := token_loses t s H). destruct (token_gains t s H C) as [G0 _].
+      assert (Hs : inject_Z t <= inject_Z s) by (rewrite <- Zle_Qle; assumption).
+      assert (Lo := lost_ascending _ _ Hs).
+      destruct (v_range (Z.min P (M s)) (M_nonneg s ltac:(lia))) as [V0 _].
+      destruct (v_range (Z.min P (M t)) (M_nonneg t ltac:(lia))) as [_ V1].
+      destruct (u_range t Ht) as [U0 _]. destruct (u_range s ltac:(lia)) as [_ U1].
+      set (a := inject_Z (Z.min P (M s))) in *. set (b := inject_Z (Z.min P (M t))) in *.
+      assert (rho0 * (inject_Z s - inject_Z t) <= inject_Z s - inject_Z t) by nra.
+      assert (e * (rho1 * (a - b) - 1) <= e * (v (Z.min P (M s)) - v (Z.min P (M t)))) by nra.
+      assert (0 <= e * (1 - rho1) * (a - b)) by (assert (0 <= e * (1 - rho1)) by nra; nra).
+      assert (F : positive_part (u s - u t - e * (v (Z.min P (M s)) - v (Z.min P (M t))))
+              <= 1 + 2 * e + lost (inject_Z s) - lost (inject_Z t) + e * (1 - rho1) * (a - b))
+        by (apply positive_part_le; lra).
+      rewrite S. lra.
+Qed.
+
+(** What ends, and "not reported", have D together, and a few units. *)
+Lemma lost_and_absent : (P <= allowed p)%Z ->
+  lost (inject_Z p) + positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= inject_Z D + 2 * e.
+Proof.
+  intros A. assert (B := e_least). assert (C := inv_range). assert (F := e_inv).
+  assert (D0 : 0 <= inject_Z D) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+  assert (a0 : 0 <= inject_Z (one - P)) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+  assert (X : inv * end_ == inv * inject_Z start - (inject_Z top - inject_Z P)).
+  { unfold end_. field. lra. }
+  assert (Y1 := div_spec ((one - p - D) * I) R R_pos). assert (Y2 := div_spec (D * I) R R_pos).
+  assert (IE : inv * (e * inject_Z (one - P)) == e * inv * inject_Z (one - P)) by ring.
+  unfold Rounding.start, Rounding.top in X. unfold allowed in A. destruct (from_one p P) eqn:Case; unfold from_one in Case.
+  - apply Z.ltb_lt in Case.
+    (* a' - a/I is between 0 and D *)
+    set (y := ((one - p - D) * I / R)%Z) in *. set (z := (D * I / R)%Z) in *.
+    assert (H1 : inject_Z (one - P) <= inv * inject_Z (one - p) + inject_Z 0) by (apply over_most; nia).
+    assert (H2 : inv * inject_Z (one - p - D) <= inject_Z (one - P)).
+    { destruct (Z.leb_spec one (p + D)).
+      - assert (inject_Z (one - p - D) <= 0) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia). nra.
+      - assert (inv * inject_Z (one - p - D) + inject_Z 0 <= inject_Z (one - P)) by (apply over_least; nia).
+        change (inject_Z 0) with 0 in H0. lra. }
+    change (inject_Z 0) with 0 in H1. rewrite ?inject_sub in *. change (inject_Z 1) with 1 in *.
+    set (o := inject_Z one) in *. set (x := inject_Z p) in *. set (w := inject_Z P) in *. set (d := inject_Z D) in *.
+    (* p - end <= D - (a' - a/I) *)
+    assert (Q1 : inv * (x - end_) <= inv * d - (inv * (o - x) - (o - w))) by lra.
+    set (gap := o - x - e * (o - w)).
+    assert (Q2 : inv * gap <= inv * (o - x) - (o - w)) by (unfold gap; nra).
+    assert (Q3 : x - end_ <= d - gap) by nra.
+    assert (Q4 : gap <= d) by nra.
+    assert (Q5 : x - end_ <= d) by nra.
+    destruct (Qlt_le_dec 0 gap).
+    + assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= gap).
+      { apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w. unfold gap. lra. }
+      assert (lost x <= d - gap) by (apply lost_lub; lra). lra.
+    + assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= 0).
+      { apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w. unfold gap in q. lra. }
+      assert (lost x <= d) by (apply lost_lub; lra). lra.
+  - apply Z.ltb_ge in Case.
+    set (y := ((one - p - D) * I / R)%Z) in *. set (z := (D * I / R)%Z) in *.
+    assert (H1 : inv * inject_Z (one - p) + inject_Z (-2) <= inject_Z (one - P)) by (apply over_least; nia).
+    change (inject_Z (-2)) with (-(2)) in H1. rewrite ?inject_sub in *. change (inject_Z 1) with 1 in *.
+    set (o := inject_Z one) in *. set (x := inject_Z p) in *. set (w := inject_Z P) in *. set (d := inject_Z D) in *.
+    assert (Q1 : inv * (x - end_) <= inv * d) by lra.
+    assert (Q5 : x - end_ <= d) by nra.
+    assert (lost x <= d) by (apply lost_lub; lra).
+    assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= 2 * e); [|lra].
+    apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w.
+    assert (e * (inv * (o - x)) <= e * (o - w + 2)) by nra.
+    assert (x0 : 0 <= o - x).
+    { assert (0 <= inject_Z (one - p)) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+      rewrite inject_sub in H2. assumption. }
+    nra.
+Qed.
+Close Scope Q_scope.
 End Step.
 End Rounding.
