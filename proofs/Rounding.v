@@ -91,6 +91,11 @@ Proof.
   induction l as [|c l IH]; intros a b; [reflexivity|]. change (last (c :: l) a = last (c :: l) b). rewrite !IH. reflexivity.
 Qed.
 
+Lemma last_app : forall (k l : list Z) a b, last (k ++ b :: l) a = last l b.
+Proof.
+  induction k as [|c k IH]; intros l a b; cbn [app]; [apply last_next|]. rewrite last_next. apply IH.
+Qed.
+
 Lemma ascends_last : forall l a, ascends a l -> a <= last l a.
 Proof.
   induction l as [|b l IH]; intros a H; [simpl; lia|]. destruct H as [H K]. rewrite last_next. specialize (IH b K). lia.
@@ -540,4 +545,184 @@ Proof.
 Qed.
 Close Scope Q_scope.
 End Step.
+
+(** *** Rows *)
+
+Hypothesis pi_0 : pi 0 = 0.
+Hypothesis pi_steps : forall i, pi i <= pi (S i) <= allowed (pi i).
+Variable G : Z.
+Hypothesis q_bounds : forall i, pi i <= low i /\ low i <= high i <= one /\ 1 <= high i /\ high i - low i <= G.
+
+Lemma pi_range : forall i, 0 <= pi i <= one.
+Proof.
+  intros i. destruct (q_bounds i) as (A & B & _). split; [|lia].
+  induction i as [|i IH]; [lia|]. assert (K := pi_steps i). destruct (q_bounds i) as (A' & B' & _). lia.
+Qed.
+
+Lemma next_range : forall i, pi i <= pi (S i) <= one.
+Proof. intros i. assert (A := pi_steps i). assert (B := pi_range (S i)). lia. Qed.
+
+(** New tails ascend from 0, and end below the first old one. *)
+Lemma new_tails_ascend : forall P m, 0 <= P -> (forall k, (k < grid)%nat -> Z.of_nat k * Z.min D P / Z.of_nat grid <= m) ->
+  exists ns, new_tails P = 0 :: ns /\ length ns = (grid - 1)%nat /\ forall l, ascends m l -> ascends 0 (ns ++ m :: l).
+Proof.
+  intros P m HP Hm. destruct grid_range as [G1 G2]. unfold new_tails.
+  set (f := fun k => Z.of_nat k * Z.min D P / Z.of_nat grid) in *.
+  assert (F0 : f 0%nat = 0) by (unfold f; rewrite Z.mul_0_l; apply Z.div_0_l; lia).
+  assert (Mono : forall a b, (a <= b)%nat -> f a <= f b) by (intros a b H; unfold f; apply Z.div_le_mono; nia).
+  assert (Seq : seq 0 grid = 0%nat :: seq 1 (grid - 1)).
+  { replace grid with (S (grid - 1)) at 1 by lia. reflexivity. }
+  rewrite Seq. change (map f (0%nat :: seq 1 (grid - 1))) with (f 0%nat :: map f (seq 1 (grid - 1))). rewrite F0.
+  exists (map f (seq 1 (grid - 1))). split; [reflexivity|]. split; [rewrite map_length, seq_length; reflexivity|].
+  intros l Hl. rewrite <- F0.
+  assert (K : forall n s, (s + n <= grid - 1)%nat -> ascends (f s) (map f (seq (S s) n) ++ m :: l)).
+  { induction n as [|n IH]; intros s H; simpl.
+    - split; [apply Hm; lia|assumption].
+    - split; [apply Mono; lia|apply IH; lia]. }
+  apply K. lia.
+Qed.
+
+Lemma tails_spec : forall i, exists l, tails i = 0 :: l /\ ascends 0 l /\ used (pi i) (last l 0) /\ (length l <= i * grid)%nat.
+Proof.
+  induction i as [|i (l & T & A & U & L)].
+  - exists []. simpl. rewrite pi_0. repeat split; try lia. left. reflexivity.
+  - assert (Rp := pi_range i). assert (RP := next_range i). destruct (pi_steps i) as [_ St].
+    set (p := pi i) in *. set (P := pi (S i)) in *. set (m := Z.min P (M p P 0)).
+    destruct grid_range as [G1 G2].
+    destruct (new_tails_ascend P m) as (ns & N & NL & NA); [lia| |].
+    { intros k H. assert (X := M_new p P). unfold m.
+      assert (Y := div_spec (Z.of_nat k * Z.min D P) (Z.of_nat grid) ltac:(lia)).
+      set (y := Z.of_nat k * Z.min D P / Z.of_nat grid) in *.
+      assert (Z.of_nat grid * y <= Z.of_nat (grid - 1) * Z.min D P) by nia.
+      assert (y <= Z.min D P) by nia.
+      assert (y <= D - 1) by nia. lia. }
+    exists (ns ++ m :: old_rest p P 0 l). cbn [tails]. fold p P.
+    rewrite T, N, old_tails_rest by assumption. fold m. cbn [app]. repeat split.
+    + apply NA. apply old_rest_ascends; assumption.
+    + assert (X := all_is_used p P Rp RP St (last l 0) U).
+      rewrite <- (old_rest_last p P) in X by assumption. fold m in X.
+      rewrite last_app. exact X.
+    + rewrite app_length. cbn [length]. assert (X := old_rest_length p P l 0). simpl. lia.
+Qed.
+
+Lemma used_range : forall i t, used (pi i) t -> pi i - 1 <= t <= pi i.
+Proof. intros i t [->|[H ->]]; lia. Qed.
+
+Open Scope Q_scope.
+
+(** *** Division by the bound of q *)
+
+Definition V (h : Z) (q : Q) (t : Z) : Q := q * inject_Z (t * one / h).
+Definition rho (h : Z) (q : Q) : Q := q * inject_Z one / inject_Z h.
+
+Definition q_within (i : nat) (q : Q) : Prop := frac (low i) one <= q <= frac (high i) one.
+
+Lemma q_scaled : forall i q, q_within i q -> inject_Z (low i) <= q * inject_Z one <= inject_Z (high i).
+Proof.
+  intros i q [A B]. assert (O : 0 < inject_Z one) by (apply inject_pos; lia).
+  assert (X : forall a, frac a one * inject_Z one == inject_Z a) by (intros a; unfold frac; field; lra).
+  rewrite <- (X (low i)), <- (X (high i)). split; nra.
+Qed.
+
+Lemma rho_facts : forall i q, q_within i q ->
+  0 <= q <= 1 /\ 0 <= rho (high i) q <= 1 /\
+  (forall t, (0 <= t)%Z -> rho (high i) q * inject_Z t - 1 <= V (high i) q t <= rho (high i) q * inject_Z t) /\
+  (forall t, (0 <= t <= low i)%Z -> (1 - rho (high i) q) * inject_Z t <= inject_Z G).
+Proof.
+  intros i q W. destruct (q_scaled i q W) as [A B]. destruct (q_bounds i) as (B1 & B2 & B3 & B4).
+  assert (P0 := pi_range i).
+  assert (O : 0 < inject_Z one) by (apply inject_pos; lia).
+  assert (H : 0 < inject_Z (high i)) by (apply inject_pos; lia).
+  assert (L : 0 <= inject_Z (low i)) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+  assert (HO : inject_Z (high i) <= inject_Z one) by (rewrite <- Zle_Qle; lia).
+  assert (Q0 : 0 <= q <= 1) by (split; nra).
+  assert (Rh : rho (high i) q * inject_Z (high i) == q * inject_Z one) by (unfold rho; field; lra).
+  set (r := rho (high i) q) in *. set (h := inject_Z (high i)) in *.
+  assert (R0 : 0 <= r <= 1) by (split; nra).
+  split; [exact Q0|]. split; [exact R0|]. split.
+  - intros t Ht. unfold V. assert (Y := div_spec (t * one) (high i) ltac:(lia)).
+    set (y := (t * one / high i)%Z) in *. destruct Y as [Y1 Y2].
+    rewrite Zle_Qle, !inject_Z_mult in Y1. rewrite Zlt_Qlt, inject_Z_plus, !inject_Z_mult in Y2. fold h in Y1, Y2.
+    set (c := inject_Z y) in *. set (x := inject_Z t) in *. set (o := inject_Z one) in *.
+    assert (E1 : h * (r * x) == q * (x * o)) by (transitivity (r * h * x); [ring|rewrite Rh; ring]).
+    split.
+    + apply (Qmult_le_l _ _ h H). nra.
+    + apply (Qmult_le_l _ _ h H). nra.
+  - intros t Ht.
+    assert (inject_Z (high i) - inject_Z (low i) <= inject_Z G) by (rewrite <- inject_sub, <- Zle_Qle; lia).
+    fold h in H0. assert (inject_Z t <= h) by (unfold h; rewrite <- Zle_Qle; lia). nra.
+Qed.
+
+Lemma V_0 : forall h q, V h q 0 == 0.
+Proof. intros h q. unfold V. rewrite Z.mul_0_l, Zdiv_0_l. change (inject_Z 0) with 0. ring. Qed.
+
+Lemma V_ascending : forall h q s t, (0 < h)%Z -> 0 <= q -> (s <= t)%Z -> V h q s <= V h q t.
+Proof.
+  intros h q s t H Q0 K. unfold V.
+  assert (inject_Z (s * one / h) <= inject_Z (t * one / h)) by (rewrite <- Zle_Qle; apply Z.div_le_mono; nia). nra.
+Qed.
+
+(** *** Lists of probabilities *)
+
+Lemma excess_ext : forall x r r' s s', Forall2 Qeq r r' -> Forall2 Qeq s s' -> excess x r s == excess x r' s'.
+Proof.
+  intros x r r' s s' Hr. revert s s'. induction Hr as [|a b r r' Hab Hr IH]; intros s s' Hs; simpl; [reflexivity|].
+  inversion Hs as [|c d k k' Hcd Hk]; subst.
+  - rewrite (IH [] []), (positive_part_comp a b) by (auto using Forall2_nil). reflexivity.
+  - rewrite (IH k k'), (positive_part_comp (a - x * c) (b - x * d)) by (auto; rewrite Hab, Hcd; reflexivity). reflexivity.
+Qed.
+
+Lemma positive_part_scale : forall w x, 0 <= w -> positive_part (w * x) == w * positive_part x.
+Proof.
+  intros w x H. destruct (positive_part_max x). destruct (positive_part_max (w * x)).
+  assert (positive_part (w * x) <= w * positive_part x) by (apply positive_part_le; nra).
+  assert (w * positive_part x <= positive_part (w * x)); [|lra].
+  unfold positive_part at 1. destruct (Qle_bool x 0); nra.
+Qed.
+
+Lemma excess_scale : forall x w r s, 0 <= w -> excess x (map (Qmult w) r) (map (Qmult w) s) == w * excess x r s.
+Proof.
+  intros x w r s H. revert s. induction r as [|a r IH]; intros s; simpl; [ring|]. destruct s as [|b s]; simpl.
+  - rewrite (IH []). rewrite positive_part_scale by assumption. ring.
+  - rewrite IH, (positive_part_comp _ (w * (a - x * b))) by ring. rewrite positive_part_scale by assumption. ring.
+Qed.
+
+Definition unit : Q := / inject_Z one.
+
+Lemma unit_spec : 0 < unit /\ unit * inject_Z one == 1.
+Proof.
+  assert (O : 0 < inject_Z one) by (apply inject_pos; lia). unfold unit. split; [apply Qinv_lt_0_compat; assumption|].
+  field. lra.
+Qed.
+
+Lemma tokens_steps : forall h q l a,
+  Forall2 Qeq (map (fun m => q * frac m one) (masses (a * one / h) (map (fun t => t * one / h)%Z l)))
+              (map (Qmult unit) (steps (V h q) a l)).
+Proof.
+  intros h q l. induction l as [|b l IH]; intros a; simpl; constructor; [|apply IH].
+  unfold V, unit, frac, Qdiv. rewrite inject_sub. ring.
+Qed.
+
+Lemma steps_app : forall f l m a b,
+  steps f a (l ++ b :: m) = steps f a (l ++ [b]) ++ steps f b m.
+Proof. intros f l m. induction l as [|c l IH]; intros a b; simpl; [reflexivity|]. rewrite (IH c b). reflexivity. Qed.
+
+Lemma steps_length : forall f l a, length (steps f a l) = length l.
+Proof. intros f l. induction l; intros; simpl; congruence. Qed.
+
+Lemma steps_alone : forall x f l a, (forall s t, (s <= t)%Z -> f s <= f t) -> ascends a l ->
+  excess x (steps f a l) [] <= f (last l a) - f a.
+Proof.
+  intros x f l. induction l as [|b l IH]; intros a F H; [simpl; lra|]. rewrite last_next. destruct H as [H K].
+  cbn [steps excess]. specialize (IH b F K). assert (X := F a b H).
+  assert (positive_part (f b - f a) <= f b - f a) by (apply positive_part_le; lra). lra.
+Qed.
+
+Lemma steps_nonneg : forall f l a, (forall s t, (s <= t)%Z -> f s <= f t) -> ascends a l -> nonnegative (steps f a l).
+Proof.
+  intros f l. induction l as [|b l IH]; intros a F H; simpl; constructor; destruct H as [H K].
+  - assert (X := F a b H). lra.
+  - apply IH; assumption.
+Qed.
+Close Scope Q_scope.
 End Rounding.
