@@ -392,6 +392,59 @@ Proof.
   assert (inject_Z (M s) <= inject_Z (Z.min P (M t)) <= inject_Z (M t)) by (split; rewrite <- Zle_Qle; lia). lra.
 Qed.
 
+(** What ends, and "not reported", have D together, and a few units. *)
+Lemma lost_and_absent : (P <= allowed p)%Z ->
+  lost (inject_Z p) + positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= inject_Z D + 2 * e.
+Proof.
+  intros A. assert (B := e_least). assert (C := inv_range). assert (F := e_inv).
+  assert (D0 : 0 <= inject_Z D) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+  assert (a0 : 0 <= inject_Z (one - P)) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+  assert (X : inv * end_ == inv * inject_Z start - (inject_Z top - inject_Z P)).
+  { unfold end_. field. lra. }
+  assert (Y1 := div_spec ((one - p - D) * I) R R_pos). assert (Y2 := div_spec (D * I) R R_pos).
+  assert (IE : inv * (e * inject_Z (one - P)) == e * inv * inject_Z (one - P)) by ring.
+  unfold Rounding.start, Rounding.top in X. unfold allowed in A. destruct (from_one p P) eqn:Case; unfold from_one in Case.
+  - apply Z.ltb_lt in Case.
+    (* a' - a/I is between 0 and D *)
+    set (y := ((one - p - D) * I / R)%Z) in *. set (z := (D * I / R)%Z) in *.
+    assert (H1 : inject_Z (one - P) <= inv * inject_Z (one - p) + inject_Z 0) by (apply over_most; nia).
+    assert (H2 : inv * inject_Z (one - p - D) <= inject_Z (one - P)).
+    { destruct (Z.leb_spec one (p + D)).
+      - assert (inject_Z (one - p - D) <= 0) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia). nra.
+      - assert (inv * inject_Z (one - p - D) + inject_Z 0 <= inject_Z (one - P)) by (apply over_least; nia).
+        change (inject_Z 0) with 0 in H0. lra. }
+    change (inject_Z 0) with 0 in H1. rewrite ?inject_sub in *. change (inject_Z 1) with 1 in *.
+    set (o := inject_Z one) in *. set (x := inject_Z p) in *. set (w := inject_Z P) in *. set (d := inject_Z D) in *.
+    (* p - end <= D - (a' - a/I) *)
+    assert (Q1 : inv * (x - end_) <= inv * d - (inv * (o - x) - (o - w))) by lra.
+    set (gap := o - x - e * (o - w)).
+    assert (Q2 : inv * gap <= inv * (o - x) - (o - w)) by (unfold gap; nra).
+    assert (Q3 : x - end_ <= d - gap) by nra.
+    assert (Q4 : gap <= d) by nra.
+    assert (Q5 : x - end_ <= d) by nra.
+    destruct (Qlt_le_dec 0 gap).
+    + assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= gap).
+      { apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w. unfold gap. lra. }
+      assert (lost x <= d - gap) by (apply lost_lub; lra). lra.
+    + assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= 0).
+      { apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w. unfold gap in q. lra. }
+      assert (lost x <= d) by (apply lost_lub; lra). lra.
+  - apply Z.ltb_ge in Case.
+    set (y := ((one - p - D) * I / R)%Z) in *. set (z := (D * I / R)%Z) in *.
+    assert (H1 : inv * inject_Z (one - p) + inject_Z (-2) <= inject_Z (one - P)) by (apply over_least; nia).
+    change (inject_Z (-2)) with (-(2)) in H1. rewrite ?inject_sub in *. change (inject_Z 1) with 1 in *.
+    set (o := inject_Z one) in *. set (x := inject_Z p) in *. set (w := inject_Z P) in *. set (d := inject_Z D) in *.
+    assert (Q1 : inv * (x - end_) <= inv * d) by lra.
+    assert (Q5 : x - end_ <= d) by nra.
+    assert (lost x <= d) by (apply lost_lub; lra).
+    assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= 2 * e); [|lra].
+    apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w.
+    assert (e * (inv * (o - x)) <= e * (o - w + 2)) by nra.
+    assert (x0 : 0 <= o - x).
+    { assert (0 <= inject_Z (one - p)) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+      rewrite inject_sub in H2. assumption. }
+    nra.
+Qed.
 (** Rounded tails: u of the row before, v of this one, in units; rho is what division by the bound of q has left. *)
 Variables (u v : Z -> Q) (rho0 rho1 : Q).
 Hypothesis rho_range : 0 <= rho0 <= 1 /\ 0 <= rho1 <= 1.
@@ -490,59 +543,6 @@ Proof.
       rewrite S. lra.
 Qed.
 
-(** What ends, and "not reported", have D together, and a few units. *)
-Lemma lost_and_absent : (P <= allowed p)%Z ->
-  lost (inject_Z p) + positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= inject_Z D + 2 * e.
-Proof.
-  intros A. assert (B := e_least). assert (C := inv_range). assert (F := e_inv).
-  assert (D0 : 0 <= inject_Z D) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
-  assert (a0 : 0 <= inject_Z (one - P)) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
-  assert (X : inv * end_ == inv * inject_Z start - (inject_Z top - inject_Z P)).
-  { unfold end_. field. lra. }
-  assert (Y1 := div_spec ((one - p - D) * I) R R_pos). assert (Y2 := div_spec (D * I) R R_pos).
-  assert (IE : inv * (e * inject_Z (one - P)) == e * inv * inject_Z (one - P)) by ring.
-  unfold Rounding.start, Rounding.top in X. unfold allowed in A. destruct (from_one p P) eqn:Case; unfold from_one in Case.
-  - apply Z.ltb_lt in Case.
-    (* a' - a/I is between 0 and D *)
-    set (y := ((one - p - D) * I / R)%Z) in *. set (z := (D * I / R)%Z) in *.
-    assert (H1 : inject_Z (one - P) <= inv * inject_Z (one - p) + inject_Z 0) by (apply over_most; nia).
-    assert (H2 : inv * inject_Z (one - p - D) <= inject_Z (one - P)).
-    { destruct (Z.leb_spec one (p + D)).
-      - assert (inject_Z (one - p - D) <= 0) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia). nra.
-      - assert (inv * inject_Z (one - p - D) + inject_Z 0 <= inject_Z (one - P)) by (apply over_least; nia).
-        change (inject_Z 0) with 0 in H0. lra. }
-    change (inject_Z 0) with 0 in H1. rewrite ?inject_sub in *. change (inject_Z 1) with 1 in *.
-    set (o := inject_Z one) in *. set (x := inject_Z p) in *. set (w := inject_Z P) in *. set (d := inject_Z D) in *.
-    (* p - end <= D - (a' - a/I) *)
-    assert (Q1 : inv * (x - end_) <= inv * d - (inv * (o - x) - (o - w))) by lra.
-    set (gap := o - x - e * (o - w)).
-    assert (Q2 : inv * gap <= inv * (o - x) - (o - w)) by (unfold gap; nra).
-    assert (Q3 : x - end_ <= d - gap) by nra.
-    assert (Q4 : gap <= d) by nra.
-    assert (Q5 : x - end_ <= d) by nra.
-    destruct (Qlt_le_dec 0 gap).
-    + assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= gap).
-      { apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w. unfold gap. lra. }
-      assert (lost x <= d - gap) by (apply lost_lub; lra). lra.
-    + assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= 0).
-      { apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w. unfold gap in q. lra. }
-      assert (lost x <= d) by (apply lost_lub; lra). lra.
-  - apply Z.ltb_ge in Case.
-    set (y := ((one - p - D) * I / R)%Z) in *. set (z := (D * I / R)%Z) in *.
-    assert (H1 : inv * inject_Z (one - p) + inject_Z (-2) <= inject_Z (one - P)) by (apply over_least; nia).
-    change (inject_Z (-2)) with (-(2)) in H1. rewrite ?inject_sub in *. change (inject_Z 1) with 1 in *.
-    set (o := inject_Z one) in *. set (x := inject_Z p) in *. set (w := inject_Z P) in *. set (d := inject_Z D) in *.
-    assert (Q1 : inv * (x - end_) <= inv * d) by lra.
-    assert (Q5 : x - end_ <= d) by nra.
-    assert (lost x <= d) by (apply lost_lub; lra).
-    assert (positive_part (inject_Z (one - p) - e * inject_Z (one - P)) <= 2 * e); [|lra].
-    apply positive_part_le; [lra|]. rewrite !inject_sub. fold o x w.
-    assert (e * (inv * (o - x)) <= e * (o - w + 2)) by nra.
-    assert (x0 : 0 <= o - x).
-    { assert (0 <= inject_Z (one - p)) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
-      rewrite inject_sub in H2. assumption. }
-    nra.
-Qed.
 Close Scope Q_scope.
 End Step.
 
@@ -582,27 +582,36 @@ Proof.
   apply K. lia.
 Qed.
 
+(** The tails of the next row: new ones, and then the old ones. *)
+Lemma tails_next : forall i l, tails i = 0 :: l -> ascends 0 l ->
+  let first := Z.min (pi (S i)) (M (pi i) (pi (S i)) 0) in
+  let old := old_rest (pi i) (pi (S i)) 0 l in
+  exists ns, tails (S i) = 0 :: ns ++ first :: old /\ length ns = (grid - 1)%nat /\ ascends 0 (ns ++ first :: old).
+Proof.
+  intros i l T A first old. assert (Rp := pi_range i). assert (RP := next_range i). destruct grid_range as [G1 G2].
+  set (p := pi i) in *. set (P := pi (S i)) in *.
+  destruct (new_tails_ascend P first) as (ns & N & NL & NA); [lia| |].
+  - intros k H. assert (X := M_new p P). unfold first.
+    assert (Y := div_spec (Z.of_nat k * Z.min D P) (Z.of_nat grid) ltac:(lia)).
+    set (y := Z.of_nat k * Z.min D P / Z.of_nat grid) in *.
+    assert (Z.of_nat grid * y <= Z.of_nat (grid - 1) * Z.min D P) by nia.
+    assert (y <= Z.min D P) by nia.
+    assert (y <= D - 1) by nia. lia.
+  - exists ns. split; [|split; [assumption|]].
+    + cbn [tails]. fold p P. rewrite T, N, old_tails_rest. reflexivity.
+    + apply NA. apply old_rest_ascends; assumption.
+Qed.
+
 Lemma tails_spec : forall i, exists l, tails i = 0 :: l /\ ascends 0 l /\ used (pi i) (last l 0) /\ (length l <= i * grid)%nat.
 Proof.
   induction i as [|i (l & T & A & U & L)].
   - exists []. simpl. rewrite pi_0. repeat split; try lia. left. reflexivity.
-  - assert (Rp := pi_range i). assert (RP := next_range i). destruct (pi_steps i) as [_ St].
-    set (p := pi i) in *. set (P := pi (S i)) in *. set (m := Z.min P (M p P 0)).
-    destruct grid_range as [G1 G2].
-    destruct (new_tails_ascend P m) as (ns & N & NL & NA); [lia| |].
-    { intros k H. assert (X := M_new p P). unfold m.
-      assert (Y := div_spec (Z.of_nat k * Z.min D P) (Z.of_nat grid) ltac:(lia)).
-      set (y := Z.of_nat k * Z.min D P / Z.of_nat grid) in *.
-      assert (Z.of_nat grid * y <= Z.of_nat (grid - 1) * Z.min D P) by nia.
-      assert (y <= Z.min D P) by nia.
-      assert (y <= D - 1) by nia. lia. }
-    exists (ns ++ m :: old_rest p P 0 l). cbn [tails]. fold p P.
-    rewrite T, N, old_tails_rest by assumption. fold m. cbn [app]. repeat split.
-    + apply NA. apply old_rest_ascends; assumption.
-    + assert (X := all_is_used p P Rp RP St (last l 0) U).
-      rewrite <- (old_rest_last p P) in X by assumption. fold m in X.
-      rewrite last_app. exact X.
-    + rewrite app_length. cbn [length]. assert (X := old_rest_length p P l 0). simpl. lia.
+  - destruct (tails_next i l T A) as (ns & N & NL & NA). destruct grid_range as [G1 G2].
+    assert (Rp := pi_range i). assert (RP := next_range i). destruct (pi_steps i) as [_ St].
+    exists (ns ++ Z.min (pi (S i)) (M (pi i) (pi (S i)) 0) :: old_rest (pi i) (pi (S i)) 0 l).
+    repeat split; [assumption|assumption| |].
+    + rewrite last_app, old_rest_last by assumption. apply all_is_used; assumption.
+    + rewrite app_length. cbn [length]. assert (X := old_rest_length (pi i) (pi (S i)) l 0). simpl. lia.
 Qed.
 
 Lemma used_range : forall i t, used (pi i) t -> pi i - 1 <= t <= pi i.
@@ -723,6 +732,217 @@ Proof.
   intros f l. induction l as [|b l IH]; intros a F H; simpl; constructor; destruct H as [H K].
   - assert (X := F a b H). lra.
   - apply IH; assumption.
+Qed.
+Lemma last_map : forall (f : Z -> Z) l a, last (map f l) (f a) = f (last l a).
+Proof.
+  intros f l. induction l as [|b l IH]; intros a; [reflexivity|]. cbn [map]. rewrite !last_next. apply IH.
+Qed.
+
+Lemma absent : forall i l q, tails i = 0%Z :: l ->
+  1 - q * frac (last (cuts_of i) 0%Z) one == unit * (inject_Z one - V (high i) q (last l 0%Z)).
+Proof.
+  intros i l q T. destruct unit_spec as [U0 U1]. unfold cuts_of. rewrite T. cbn [tl].
+  assert (X := last_map (fun t => (t * one / high i)%Z) l 0). cbn beta in X.
+  rewrite Z.mul_0_l, Zdiv_0_l in X. rewrite X. unfold V, frac, Qdiv. fold unit.
+  setoid_replace (unit * (inject_Z one - q * inject_Z (last l 0%Z * one / high i)))
+    with (unit * inject_Z one - q * (inject_Z (last l 0%Z * one / high i) * unit)) by ring.
+  rewrite U1. reflexivity.
+Qed.
+
+Lemma tokens_of : forall i l q, tails i = 0%Z :: l ->
+  Forall2 Qeq (map (fun m => q * frac m one) (masses 0 (cuts_of i))) (map (Qmult unit) (steps (V (high i) q) 0 l)).
+Proof.
+  intros i l q T. unfold cuts_of. rewrite T. cbn [tl].
+  assert (X := tokens_steps (high i) q l 0). rewrite Z.mul_0_l, Zdiv_0_l in X. exact X.
+Qed.
+
+Lemma cuts_length : forall i l, tails i = 0%Z :: l -> length (cuts_of i) = length l.
+Proof. intros i l T. unfold cuts_of. rewrite T, map_length. reflexivity. Qed.
+
+Lemma zeros_scaled : forall n r s, Forall2 Qeq r (map (Qmult unit) s) ->
+  Forall2 Qeq (repeat 0 n ++ r) (map (Qmult unit) (repeat 0 n ++ s)).
+Proof. intros n r s H. induction n; simpl; [assumption|]. constructor; [ring|assumption]. Qed.
+
+(** *** Laws: by the checker's own lemma *)
+
+Definition as_certificate : certificate := {|
+  epsilon_top := 0; epsilon_bottom := 1; delta_top := 0; delta_bottom := 1; ratio := 0; ratio_one := 1; terms := 0;
+  Checker.grid := grid; cut_one := one; q_one := one; spans := []; repeats := false |}.
+
+Definition as_data (i : nat) : row_data := {| Checker.low := low i; Checker.high := high i; cuts := cuts_of i |}.
+
+Lemma masses_ascend : forall h l a, (0 < h)%Z -> ascends a l ->
+  Forall (fun m => (0 <= m)%Z) (masses (a * one / h) (map (fun t => (t * one / h)%Z) l)).
+Proof.
+  intros h l. induction l as [|b l IH]; intros a H K; simpl; constructor; destruct K as [K L].
+  - assert (a * one / h <= b * one / h)%Z by (apply Z.div_le_mono; nia). lia.
+  - apply IH; assumption.
+Qed.
+
+Lemma row_at_law : forall i q, q_within i q -> law (row_at i q).
+Proof.
+  intros i q W. change (row_at i q) with (row_of as_certificate i (as_data i) q).
+  destruct (tails_spec i) as (l & T & A & U & L). destruct (q_bounds i) as (B1 & B2 & B3 & B4).
+  assert (X := pi_range i). assert (Y := used_range i _ U).
+  apply (row_is_law as_certificate e).
+  - assert (Z := e_least). constructor; simpl; try lia. unfold frac, Qdiv. change (inject_Z 0) with 0. lra.
+  - constructor; simpl; try lia.
+    + unfold cuts_of. rewrite T. cbn [tl]. assert (M0 := masses_ascend (high i) l 0 ltac:(lia) A).
+      rewrite Z.mul_0_l, Zdiv_0_l in M0. exact M0.
+    + unfold reported. cbn [cuts as_data]. unfold cuts_of. rewrite T. cbn [tl].
+      assert (Z := last_map (fun t => (t * one / high i)%Z) l 0). cbn beta in Z.
+      rewrite Z.mul_0_l, Zdiv_0_l in Z. rewrite Z. apply Z.div_le_upper_bound; nia.
+    + rewrite (cuts_length i l T). assumption.
+  - exact W.
+Qed.
+
+(** *** Two neighbouring rows *)
+
+Variable N : nat.
+Hypothesis few_tokens : forall i, (length (tails i) <= N)%nat.
+
+Definition bound : Q :=
+  inject_Z D + inject_Z (Z.of_nat N) * (3 + 2 * e) + (e + 1) * (inject_Z G + 5).
+
+Lemma rows_spend : forall i q q', q_within i q -> q_within (S i) q' ->
+  excess e (row_at (S i) q') (row_at i q) <= unit * bound /\
+  excess e (row_at i q) (row_at (S i) q') <= unit * bound.
+Proof.
+  intros i q q' W W'. destruct (tails_spec i) as (l & T & A & U & L).
+  destruct (tails_next i l T A) as (ns & T' & NL & A').
+  destruct (tails_spec (S i)) as (l' & T'' & _ & U' & L').
+  assert (Rp := pi_range i). assert (RP := next_range i). destruct (pi_steps i) as [_ St].
+  set (p := pi i) in *. set (P := pi (S i)) in *. set (m0 := Z.min P (M p P 0)) in *. set (old := old_rest p P 0 l) in *.
+  assert (l' = ns ++ m0 :: old) by congruence. subst l'. clear T''.
+  assert (Few := few_tokens i). rewrite T in Few. cbn [length] in Few.
+  destruct grid_range as [G1 G2]. destruct unit_spec as [Un0 Un1].
+  destruct (rho_facts i q W) as (Q0 & R0 & Vu & Gu). destruct (rho_facts (S i) q' W') as (Q1 & R1 & Vv & Gv).
+  destruct (q_bounds i) as (B1 & B2 & B3 & B4). destruct (q_bounds (S i)) as (C1 & C2 & C3 & C4).
+  set (u := V (high i) q) in *. set (v := V (high (S i)) q') in *.
+  set (r0 := rho (high i) q) in *. set (r1 := rho (high (S i)) q') in *.
+  assert (He := e_least).
+  assert (Us := used_range i _ U). fold p in Us.
+  set (Sp := last l 0%Z) in *.
+  assert (Hl : last (ns ++ m0 :: old) 0%Z = Z.min P (M p P Sp)).
+  { rewrite last_app. apply old_rest_last; assumption. }
+  assert (Sp0 : (0 <= Sp)%Z) by (apply ascends_last; assumption).
+  assert (Asc : forall s t, (s <= t)%Z -> v s <= v t) by (intros; apply V_ascending; [lia|lra|assumption]).
+  assert (AscU : forall s t, (s <= t)%Z -> u s <= u t) by (intros; apply V_ascending; [lia|lra|assumption]).
+  set (T1 := Z.min P (M p P Sp)) in *.
+  assert (Up1 : (Sp <= T1)%Z).
+  { unfold T1. destruct (M_stays p P Rp RP Sp ltac:(lia)); lia. }
+  assert (T1P : (T1 <= P)%Z) by (unfold T1; lia).
+  assert (m00 : (0 <= m0)%Z) by (apply M_nonneg; [assumption|assumption|lia]).
+  assert (m0D : (m0 <= D)%Z).
+  { assert (X := M_grows p P Rp 0). assert (M p P 0 < D + 1)%Z by (apply (Z.mul_lt_mono_pos_l R); lia). unfold m0. lia. }
+  (* what is spent, in units *)
+  assert (SizeN : size l <= inject_Z (Z.of_nat N)) by (unfold size; rewrite <- Zle_Qle; lia).
+  assert (Size0 := size_nonneg l).
+  assert (uSp := Vu Sp Sp0). assert (vT1 := Vv T1 ltac:(lia)).
+  assert (gSp := Gu Sp ltac:(lia)). assert (gT1 := Gv T1 ltac:(lia)).
+  assert (iSp : inject_Z Sp <= inject_Z T1) by (rewrite <- Zle_Qle; assumption).
+  assert (Sp00 : 0 <= inject_Z Sp) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; assumption).
+  assert (ip : inject_Z p - 1 <= inject_Z Sp <= inject_Z p).
+  { change 1 with (inject_Z 1). rewrite <- inject_sub. split; rewrite <- Zle_Qle; lia. }
+  assert (iP : inject_Z T1 <= inject_Z P) by (rewrite <- Zle_Qle; assumption).
+  assert (ione : inject_Z P <= inject_Z one /\ inject_Z p <= inject_Z one) by (split; rewrite <- Zle_Qle; lia).
+  assert (G0 : 0 <= inject_Z G) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; lia).
+  assert (Up_sum := up_sum p P Rp RP u v r0 r1 (conj R0 R1) Vu Vv l 0 ltac:(lia) A ltac:(fold Sp; lia)).
+  assert (Down_sum := down_sum p P Rp RP u v r0 r1 (conj R0 R1) Vu Vv l 0 ltac:(lia) A ltac:(fold Sp; lia)).
+  fold m0 old Sp T1 in Up_sum, Down_sum. change (inject_Z 0) with 0 in Up_sum, Down_sum.
+  assert (New : excess e (steps v 0 (ns ++ [m0])) [] <= inject_Z D).
+  { assert (ascends 0 (ns ++ [m0])).
+    { clear - A'. revert A'. generalize 0%Z. induction ns as [|a ns IH]; intros z H; simpl in *.
+      - split; [apply H|exact Logic.I].
+      - split; [apply H|]. apply IH, H. }
+    assert (X := steps_alone e v (ns ++ [m0]) 0 Asc H).
+    rewrite last_app in X. cbn [last] in X. assert (V00 : v 0%Z == 0) by apply V_0.
+    assert (Y := Vv m0 m00). assert (inject_Z m0 <= inject_Z D) by (rewrite <- Zle_Qle; assumption).
+    assert (0 <= inject_Z m0) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; assumption).
+    nra. }
+  assert (NewNonneg : nonnegative (steps v 0 (ns ++ [m0]))).
+  { apply steps_nonneg; [assumption|].
+    clear - A'. revert A'. generalize 0%Z. induction ns as [|a ns IH]; intros z H; simpl in *.
+    - split; [apply H|exact Logic.I].
+    - split; [apply H|]. apply IH, H. }
+  (* lists of probabilities are lists of units *)
+  assert (TL : forall (f : Z -> Q) c, length (map f (masses 0 c)) = length c).
+  { intros. rewrite map_length, masses_length. reflexivity. }
+  assert (Old := tokens_of i l q T). assert (All := tokens_of (S i) _ q' T'). fold u in Old. fold v in All.
+  assert (OldNonneg : nonnegative (map (fun m => q * frac m one) (masses 0 (cuts_of i)))).
+  { assert (X := row_at_law i q W). destruct X as [X _]. unfold row_at in X. inversion_clear X.
+    apply Forall_rev in H0. rewrite rev_involutive in H0. apply Forall_app in H0. apply H0. }
+  assert (AllNonneg : nonnegative (map (fun m => q' * frac m one) (masses 0 (cuts_of (S i))))).
+  { assert (X := row_at_law (S i) q' W'). destruct X as [X _]. unfold row_at in X. inversion_clear X.
+    apply Forall_rev in H0. rewrite rev_involutive in H0. apply Forall_app in H0. apply H0. }
+  assert (LenOld := cuts_length i l T). assert (LenAll := cuts_length (S i) _ T').
+  rewrite steps_app in All.
+  assert (LenA : length (steps v 0 (ns ++ [m0])) = length (repeat 0 grid)).
+  { rewrite steps_length, app_length, repeat_length. cbn [length]. lia. }
+  assert (AbsOld := absent i l q T). assert (AbsNew := absent (S i) _ q' T'). rewrite Hl in AbsNew. fold u Sp in AbsOld. fold v in AbsNew.
+  unfold row_at. cbn [excess]. split.
+  - (* from i to i + 1 *)
+    rewrite (positive_part_comp _ (unit * (inject_Z one - v T1 - e * (inject_Z one - u Sp))))
+      by (rewrite AbsOld, AbsNew; ring).
+    rewrite positive_part_scale by lra.
+    rewrite <- (TL (fun m => q' * frac m one) (cuts_of (S i))), <- (TL (fun m => q * frac m one) (cuts_of i)).
+    rewrite excess_up; [|lra|assumption|rewrite TL, LenOld; assumption|rewrite TL, LenAll; assumption].
+    rewrite (excess_ext e _ _ _ _ All (zeros_scaled grid _ _ Old)).
+    rewrite excess_scale by lra. rewrite excess_app by assumption.
+    rewrite <- (app_nil_l (repeat 0 grid)), excess_zeros_right.
+    assert (Absent : positive_part (inject_Z one - v T1 - e * (inject_Z one - u Sp)) <= inject_Z G + 1).
+    { apply positive_part_le; [lra|]. assert (u Sp <= inject_Z one) by nra.
+      assert (0 <= (e - 1) * (inject_Z one - u Sp)) by nra.
+      assert (u Sp <= inject_Z Sp) by nra. lra. }
+    assert (Sum : excess e (steps v 0 (ns ++ [m0])) [] + excess e (steps v m0 old) (steps u 0 l)
+            <= inject_Z D + inject_Z (Z.of_nat N) * (3 + 2 * e) + e * inject_Z G).
+    { assert (e * (1 - r0) * (inject_Z Sp - 0) <= e * inject_Z G) by nra.
+      assert (size l * (3 + e) <= inject_Z (Z.of_nat N) * (3 + 2 * e)) by nra. lra. }
+    rewrite <- Qmult_plus_distr_r. apply Qmult_le_l; [assumption|]. unfold bound. nra.
+  - (* from i + 1 to i *)
+    rewrite (positive_part_comp _ (unit * (inject_Z one - u Sp - e * (inject_Z one - v T1))))
+      by (rewrite AbsOld, AbsNew; ring).
+    rewrite positive_part_scale by lra.
+    rewrite <- (TL (fun m => q' * frac m one) (cuts_of (S i))), <- (TL (fun m => q * frac m one) (cuts_of i)).
+    rewrite excess_down; [|lra|assumption|rewrite TL, LenOld; assumption|rewrite TL, LenAll; assumption].
+    rewrite (excess_ext e _ _ _ _ (zeros_scaled grid _ _ Old) All).
+    rewrite excess_scale by lra. rewrite excess_app by (symmetry; assumption).
+    assert (Zeros : excess e (repeat 0 grid) (steps v 0 (ns ++ [m0])) == 0).
+    { apply (excess_zeros_left e grid [] (steps v 0 (ns ++ [m0]))); [lra|assumption]. }
+    rewrite Zeros.
+    assert (Both := lost_and_absent p P Rp RP St).
+    assert (Lp : lost p P (inject_Z Sp) <= lost p P (inject_Z p)) by (apply lost_ascending; lra).
+    destruct (lost_bounds p P 0) as [L0 _].
+    set (pp := positive_part (inject_Z (one - p) - e * inject_Z (one - P))) in *.
+    assert (Pp : inject_Z one - inject_Z p - e * (inject_Z one - inject_Z P) <= pp /\ 0 <= pp).
+    { destruct (positive_part_max (inject_Z (one - p) - e * inject_Z (one - P))) as [X Y]. fold pp in X, Y.
+      assert (Z := inject_sub one p). assert (Z' := inject_sub one P).
+      set (a := inject_Z (one - p)) in *. set (b := inject_Z (one - P)) in *. split; [rewrite <- Z, <- Z'; assumption|assumption]. }
+    assert (Absent : positive_part (inject_Z one - u Sp - e * (inject_Z one - v T1)) <= pp + inject_Z G + 2).
+    { apply positive_part_le; [lra|]. assert (v T1 <= inject_Z P) by nra.
+      assert (e * (inject_Z one - inject_Z P) <= e * (inject_Z one - v T1)) by nra. lra. }
+    assert (Sum : excess e (steps u 0 l) (steps v m0 old)
+            <= inject_Z (Z.of_nat N) * (3 + 2 * e) + lost p P (inject_Z p) + e * inject_Z G).
+    { assert (0 <= inject_Z m0) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; assumption).
+      assert ((1 - r1) * (inject_Z T1 - inject_Z m0) <= inject_Z G) by nra.
+      assert (e * (1 - r1) * (inject_Z T1 - inject_Z m0) <= e * inject_Z G) by nra.
+      assert (size l * (1 + 2 * e) <= inject_Z (Z.of_nat N) * (3 + 2 * e)) by nra. lra. }
+    rewrite Qplus_0_l, <- Qmult_plus_distr_r. apply Qmult_le_l; [assumption|]. unfold bound. nra.
+Qed.
+
+(** ** Theorem *)
+
+Theorem rounding_is_private : forall (delta : Q) (q : nat -> Q),
+  bound <= delta * inject_Z one -> (forall i, q_within i (q i)) ->
+  (forall i, law (row_at i (q i))) /\ private e delta (fun i => row_at i (q i)).
+Proof.
+  intros delta q B W. assert (Laws : forall i, law (row_at i (q i))) by (intros i; apply row_at_law, W).
+  split; [exact Laws|]. assert (He := e_least). destruct unit_spec as [U0 U1].
+  assert (X : unit * bound <= delta).
+  { apply Qle_trans with (unit * (delta * inject_Z one)); [apply Qmult_le_l; assumption|].
+    setoid_replace (unit * (delta * inject_Z one)) with (delta * (unit * inject_Z one)) by ring. rewrite U1. lra. }
+  apply private_iff_neighbouring_rows; [lra|exact Laws|]. intros i.
+  destruct (rows_spend i (q i) (q (S i)) (W i) (W (S i))). split; lra.
 Qed.
 Close Scope Q_scope.
 End Rounding.
