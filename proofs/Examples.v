@@ -3,6 +3,7 @@
 
 From Coq Require Import ZArith List.
 From DPSample Require Import Checker.
+From DPSample Require Rounding.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -39,4 +40,22 @@ Example tight : check (all_keys 3 [nothing; row [3 * one / 10]]) = true.
 Proof. vm_compute. reflexivity. Qed.
 
 Example one_unit_too_much : check (all_keys 3 [nothing; row [3 * one / 10 + 1]]) = false.
+Proof. vm_compute. reflexivity. Qed.
+
+(** The tails of Rounding.v are those of `scheme/integer.py`: for these keys, on a grid of 2, at the frequencies 1 to 3.
+    (tests/test_independent.py has the integers from there.) *)
+Definition E : Z := 17062931582690352517073033763910857342528359051737534093910.
+Definition I : Z := 2309216678590342932651346902585934177159290373933187757876.
+Definition R : Z := 2 ^ 192.
+Definition D : Z := 102084710076281448369575911132342360473.
+Definition pi (i : nat) : Z := match i with O => 0 | 1%nat => a | 2%nat => b | _ => one end.
+
+Definition c : Z := 51042355038140724184787955566171180236.
+Definition d : Z := 240832216258214375709671788506189656211.
+
+Example tails_1 : Rounding.tails E I R one D 2 pi 1 = [0; c; a].
+Proof. vm_compute. reflexivity. Qed.
+Example tails_2 : Rounding.tails E I R one D 2 pi 2 = [0; c; a; d; b].
+Proof. vm_compute. reflexivity. Qed.
+Example tails_3 : Rounding.tails E I R one D 2 pi 3 = [0; c; a; d; b; one].
 Proof. vm_compute. reflexivity. Qed.

@@ -930,9 +930,7 @@ Proof.
     rewrite Qplus_0_l, <- Qmult_plus_distr_r. apply Qmult_le_l; [assumption|]. unfold bound. nra.
 Qed.
 
-(** ** Theorem *)
-
-Theorem rounding_is_private : forall (delta : Q) (q : nat -> Q),
+Lemma rounding : forall (delta : Q) (q : nat -> Q),
   bound <= delta * inject_Z one -> (forall i, q_within i (q i)) ->
   (forall i, law (row_at i (q i))) /\ private e delta (fun i => row_at i (q i)).
 Proof.
@@ -946,3 +944,25 @@ Proof.
 Qed.
 Close Scope Q_scope.
 End Rounding.
+
+(** ** Theorem *)
+
+Theorem rounding_is_private :
+  forall (E I R one D : Z) (grid : nat) (pi low high : nat -> Z) (G : Z) (N : nat) (delta : Q) (q : nat -> Q),
+  (* the numbers: 1 <= e = E / R, and 1 / e <= I / R < 1 *)
+  0 < R -> R <= E -> 0 < I < R -> R * R <= E * I -> 2 <= D < one -> (1 <= grid)%nat /\ Z.of_nat grid <= D ->
+  (* pi takes private steps *)
+  pi 0%nat = 0 -> (forall i, pi i <= pi (S i) <= allowed E I R one D (pi i)) ->
+  (* and stays below the bounds of q, which are at most G units apart *)
+  (forall i, pi i <= low i /\ low i <= high i <= one /\ 1 <= high i /\ high i - low i <= G) ->
+  (forall i, frac (low i) one <= q i <= frac (high i) one)%Q ->
+  (* no row has more than N tokens *)
+  (forall i, (length (tails E I R one D grid pi i) <= N)%nat) ->
+  (inject_Z D + inject_Z (Z.of_nat N) * (3 + 2 * frac E R) + (frac E R + 1) * (inject_Z G + 5)
+     <= delta * inject_Z one)%Q ->
+  let rows := fun i => row_at E I R one D grid pi high i (q i) in
+  (forall i, law (rows i)) /\ private (frac E R) delta rows.
+Proof.
+  intros E I R one D grid pi low high G N delta q H1 H2 H3 H4 H5 H6 H7 H8 H9 H10 H11 H12 rows.
+  exact (rounding E I R one D grid pi low high H1 H2 H3 H4 H5 H6 H7 H8 G H9 N H11 delta q H12 H10).
+Qed.

@@ -16,8 +16,9 @@ import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling, SoftCap
 from dpsample.accounting.independent import PROGRAM, find_checker
 from dpsample.exact import exponential_floor
-from dpsample.scheme import certify
+from dpsample.scheme import certify, integer_laws
 from dpsample.scheme.certificate_text import certificate_lines, repeats
+from dpsample.scheme.reporting import Reporting
 from support import refused, run
 
 pytestmark = pytest.mark.chance("certain: the checker draws nothing, and terms decide what it says of a release")
@@ -261,6 +262,23 @@ def test_a_program_that_is_none_of_ours(releases: Path) -> None:
 def test_streams_and_tables_have_no_such_certificate() -> None:
     with refused("a certificate is written of the rows of a scheme"):
         list(certificate_lines(certify(dpsample.SampleAndHold("0.1"), Privacy(1, "1e-3"))))
+
+
+@pytest.mark.filterwarnings("ignore::dpsample.PrivacyWarning")
+def test_the_integers_in_the_examples_are_ours() -> None:
+    text = (ROOT / "proofs" / "Examples.v").read_text(encoding="utf-8")
+    numbers = {name: int(value) for name, value in re.findall(r"Definition (\w) : Z := (\d+)\.", text)}
+    privacy = Privacy(1, "0.3")
+    reporting = Reporting.of(KeepAll(), privacy)
+    numbers |= {"one": reporting.one, "0": 0}
+    assert (numbers["E"], numbers["I"], numbers["D"]) == (reporting.E, reporting.inverse, reporting.delta)
+    assert f"Definition R : Z := 2 ^ {reporting.ratio_bits}." in text
+    assert f"Definition one : Z := 2 ^ {reporting.bits}." in text
+    assert [reporting.pi(i) for i in range(5)] == [0, numbers["a"], numbers["b"], reporting.one, reporting.one]
+    rows = re.findall(r"Rounding.tails E I R one D 2 pi (\d) = \[([^]]*)\]", text)
+    assert [int(i) for i, _ in rows] == [1, 2, 3]
+    for (_, row), law in zip(rows, integer_laws(1, KeepAll(), privacy, grid=2), strict=False):
+        assert [numbers[name] for name in row.split("; ")] == [0, *law.cuts]
 
 
 def test_the_page_names_every_theorem() -> None:
