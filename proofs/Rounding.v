@@ -101,6 +101,10 @@ Proof.
   induction l as [|b l IH]; intros a H; [simpl; lia|]. destruct H as [H K]. rewrite last_next. specialize (IH b K). lia.
 Qed.
 
+Lemma new_tail_small : forall g k m d y, 0 < g -> 0 <= k <= g - 1 -> 0 <= m <= d -> g <= d -> g * y <= k * m ->
+  y <= m /\ y <= d - 1.
+Proof. clear. intros g k m d y Hg Hk Hm Hd H. assert (k * m <= (g - 1) * m) by nia. split; nia. Qed.
+
 Hypothesis R_pos : 0 < R.
 Hypothesis E_least : R <= E.
 Hypothesis I_range : 0 < I < R.
@@ -594,9 +598,7 @@ Proof.
   - intros k H. assert (X := M_new p P). unfold first.
     assert (Y := div_spec (Z.of_nat k * Z.min D P) (Z.of_nat grid) ltac:(lia)).
     set (y := Z.of_nat k * Z.min D P / Z.of_nat grid) in *.
-    assert (Z.of_nat grid * y <= Z.of_nat (grid - 1) * Z.min D P) by nia.
-    assert (y <= Z.min D P) by nia.
-    assert (y <= D - 1) by nia. lia.
+    destruct (new_tail_small (Z.of_nat grid) (Z.of_nat k) (Z.min D P) D y); lia.
   - exists ns. split; [|split; [assumption|]].
     + cbn [tails]. fold p P. rewrite T, N, old_tails_rest. reflexivity.
     + apply NA. apply old_rest_ascends; assumption.
@@ -804,6 +806,12 @@ Hypothesis few_tokens : forall i, (length (tails i) <= N)%nat.
 Definition bound : Q :=
   inject_Z D + inject_Z (Z.of_nat N) * (3 + 2 * e) + (e + 1) * (inject_Z G + 5).
 
+Lemma shrunk : forall r x : Q, 0 <= r <= 1 -> 0 <= x -> r * x <= x.
+Proof. intros r x H K. nra. Qed.
+
+Lemma times : forall a x y : Q, 0 <= a -> x <= y -> a * x <= a * y.
+Proof. intros a x y H K. nra. Qed.
+
 Lemma rows_spend : forall i q q', q_within i q -> q_within (S i) q' ->
   excess e (row_at (S i) q') (row_at i q) <= unit * bound /\
   excess e (row_at i q) (row_at (S i) q') <= unit * bound.
@@ -859,7 +867,7 @@ Proof.
     rewrite last_app in X. cbn [last] in X. assert (V00 : v 0%Z == 0) by apply V_0.
     assert (Y := Vv m0 m00). assert (inject_Z m0 <= inject_Z D) by (rewrite <- Zle_Qle; assumption).
     assert (0 <= inject_Z m0) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; assumption).
-    nra. }
+    assert (K := shrunk r1 (inject_Z m0) R1 ltac:(assumption)). lra. }
   assert (NewNonneg : nonnegative (steps v 0 (ns ++ [m0]))).
   { apply steps_nonneg; [assumption|].
     clear - A'. revert A'. generalize 0%Z. induction ns as [|a ns IH]; intros z H; simpl in *.
@@ -891,14 +899,13 @@ Proof.
     rewrite excess_scale by lra. rewrite excess_app by assumption.
     rewrite <- (app_nil_l (repeat 0 grid)), excess_zeros_right.
     assert (Absent : positive_part (inject_Z one - v T1 - e * (inject_Z one - u Sp)) <= inject_Z G + 1).
-    { apply positive_part_le; [lra|]. assert (u Sp <= inject_Z one) by nra.
-      assert (0 <= (e - 1) * (inject_Z one - u Sp)) by nra.
-      assert (u Sp <= inject_Z Sp) by nra. lra. }
+    { apply positive_part_le; [lra|]. assert (K := shrunk r0 (inject_Z Sp) R0 Sp00).
+      assert (J := times (e - 1) 0 (inject_Z one - u Sp) ltac:(lra) ltac:(lra)). lra. }
     assert (Sum : excess e (steps v 0 (ns ++ [m0])) [] + excess e (steps v m0 old) (steps u 0 l)
             <= inject_Z D + inject_Z (Z.of_nat N) * (3 + 2 * e) + e * inject_Z G).
-    { assert (e * (1 - r0) * (inject_Z Sp - 0) <= e * inject_Z G) by nra.
-      assert (size l * (3 + e) <= inject_Z (Z.of_nat N) * (3 + 2 * e)) by nra. lra. }
-    rewrite <- Qmult_plus_distr_r. apply Qmult_le_l; [assumption|]. unfold bound. nra.
+    { assert (K := times e _ _ ltac:(lra) gSp). assert (J := times (3 + e) _ _ ltac:(lra) SizeN).
+      assert (I0 := times e _ _ ltac:(lra) (Qle_trans _ _ _ Size0 SizeN)). lra. }
+    rewrite <- Qmult_plus_distr_r. apply Qmult_le_l; [assumption|]. unfold bound. lra.
   - (* from i + 1 to i *)
     rewrite (positive_part_comp _ (unit * (inject_Z one - u Sp - e * (inject_Z one - v T1))))
       by (rewrite AbsOld, AbsNew; ring).
@@ -919,15 +926,15 @@ Proof.
       assert (Z := inject_sub one p). assert (Z' := inject_sub one P).
       set (a := inject_Z (one - p)) in *. set (b := inject_Z (one - P)) in *. split; [rewrite <- Z, <- Z'; assumption|assumption]. }
     assert (Absent : positive_part (inject_Z one - u Sp - e * (inject_Z one - v T1)) <= pp + inject_Z G + 2).
-    { apply positive_part_le; [lra|]. assert (v T1 <= inject_Z P) by nra.
-      assert (e * (inject_Z one - inject_Z P) <= e * (inject_Z one - v T1)) by nra. lra. }
+    { apply positive_part_le; [lra|]. assert (K := shrunk r1 (inject_Z T1) R1 ltac:(lra)).
+      assert (J := times e (inject_Z one - inject_Z P) (inject_Z one - v T1) ltac:(lra) ltac:(lra)). lra. }
     assert (Sum : excess e (steps u 0 l) (steps v m0 old)
             <= inject_Z (Z.of_nat N) * (3 + 2 * e) + lost p P (inject_Z p) + e * inject_Z G).
     { assert (0 <= inject_Z m0) by (change 0 with (inject_Z 0); rewrite <- Zle_Qle; assumption).
-      assert ((1 - r1) * (inject_Z T1 - inject_Z m0) <= inject_Z G) by nra.
-      assert (e * (1 - r1) * (inject_Z T1 - inject_Z m0) <= e * inject_Z G) by nra.
-      assert (size l * (1 + 2 * e) <= inject_Z (Z.of_nat N) * (3 + 2 * e)) by nra. lra. }
-    rewrite Qplus_0_l, <- Qmult_plus_distr_r. apply Qmult_le_l; [assumption|]. unfold bound. nra.
+      assert (K := times e _ _ ltac:(lra) gT1). assert (J := times (1 + 2 * e) _ _ ltac:(lra) SizeN).
+      assert (I0 := times (e * (1 - r1)) 0 (inject_Z m0) (Qmult_le_0_compat e (1 - r1) ltac:(lra) ltac:(lra)) ltac:(assumption)).
+      lra. }
+    rewrite Qplus_0_l, <- Qmult_plus_distr_r. apply Qmult_le_l; [assumption|]. unfold bound. lra.
 Qed.
 
 Lemma rounding : forall (delta : Q) (q : nat -> Q),
