@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
-.PHONY: demo pageviews test audit docs package versions browser check format bench clean python
+COQ := coq libzarith-ocaml-dev
+
+.PHONY: demo pageviews test audit proofs docs package versions browser check format bench clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
@@ -33,6 +35,15 @@ package: .venv-package/ready
 # The fast tests, under each Python that is there
 versions:
 	$(PYTHON) tests/versions.py
+
+# The theorems of docs/proofs.md, checked by Coq, and the checker of certificates that they prove.
+proofs:
+	@command -v coqc >/dev/null && ocamlfind query zarith >/dev/null 2>&1 || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { \
+	    echo "Installing $(COQ)"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(COQ); } >/dev/null 2>&1; \
+	  } || { echo "Proofs are checked by Coq 8.16 or later, with OCaml and Zarith (Debian: $(COQ)); install them"; exit 1; }; }
+	$(MAKE) --directory proofs
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
 browser:
@@ -103,5 +114,5 @@ python:
 	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 
 clean:
-	rm -rf .venv .venv-audit .venv-package .venv-versions .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .venv-audit .venv-package proofs/build .venv-versions .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  build dist site dpsample-demo pageviews-output

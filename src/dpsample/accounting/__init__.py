@@ -22,4 +22,5 @@ rules         what releases may spend together, what they have spent, and what i
 charges       what one release spends, on what, and what became of it
 ledger_file   the lines of a ledger: chained, locked, replaced atomically
 proof         all that a release's privacy rests on, on one page
+independent   the certificate of a release, handed to a checker that is proved sound
 """

@@ -50,11 +50,33 @@ def info(files: tuple[str, ...], registry: bool, form: str) -> None:
     show(table.metadata, [repr(table)], form)
 
 
+_certificate = options.together(
+    click.option("--certificate", metavar="FILE", help="Write the rows that the proof is about, for other checkers."),
+    click.option("--force", is_flag=True, help="Replace a certificate that exists."),
+)
+
+
 @click.command()
 @click.argument("release")
 @click.option("--require-complete", is_flag=True, help="Exit with code 3 if the proof does not cover every frequency.")
+@click.option("--independent", is_flag=True, help="Ask a second program as well, whose answer is proved to be right.")
+@click.option(
+    "--checker",
+    envvar="DPSAMPLE_CHECKER",
+    metavar="PROGRAM",
+    help="The program for --independent, which `make proofs` builds.  [default: dpsample-checker on PATH]",
+)
+@_certificate
 @options.output_format
-def verify(release: str, require_complete: bool, form: str) -> None:
+def verify(
+    release: str,
+    require_complete: bool,
+    independent: bool,
+    checker: str | None,
+    certificate: str | None,
+    force: bool,
+    form: str,
+) -> None:
     """Check a release file, and prove all that its privacy rests on: its scheme, composition and totals.
 
     One page for a reviewer to sign. It names the file and its SHA-256. For CSV and Arrow this is the SHA-256 of the
@@ -64,17 +86,27 @@ def verify(release: str, require_complete: bool, form: str) -> None:
     Examples:
       dpsample verify queries.private.parquet
       dpsample verify queries.private.parquet --require-complete
+      dpsample verify queries.private.parquet --independent
     """
     from dpsample.accounting.charges import shown
+    from dpsample.accounting.independent import certificate_text, check_independently, find_checker
     from dpsample.accounting.ledger import release_sha256
     from dpsample.accounting.proof import prove_release
+    from dpsample.files import check_file, check_not_input, write_file
     from dpsample.presentation.explain import explain_part
     from dpsample.release.release import read_release
 
+    if certificate is not None:
+        check_not_input(certificate, [release])
+        check_file(certificate, force)
+    program = find_checker(checker) if independent else None
     checked = read_release(release)
     hashed, sha256 = release_sha256(release)
     terms = checked.terms
     proof = prove_release(terms)
+    check = None if program is None else check_independently(proof, program)
+    if certificate is not None:
+        write_file(certificate, certificate_text(proof).encode(), force)
     today = _today()
     lines = [
         f"Release:   {shown(release)}: {len(checked):,} keys; key: {shown(', '.join(terms.keys))}",
@@ -82,6 +114,7 @@ def verify(release: str, require_complete: bool, form: str) -> None:
         f"Made by:   dpsample {shown(terms.dpsample)}",
         f"Ledger:    {'entered as ' + shown(terms.ledger) if terms.ledger else 'none'}",
         f"Verified:  {today}, by dpsample {__version__}: the file is as it was written",
+        *([] if check is None else [str(check)]),
         *([] if terms.part is None else [f"Read:      {shown(explain_part(terms.part, terms.max_keys))}"]),
         str(proof),
     ]
@@ -95,6 +128,7 @@ def verify(release: str, require_complete: bool, form: str) -> None:
         "ledger": terms.ledger,
         **({} if terms.part is None else {"part": terms.part.to_json()}),
         "verified": {"date": today, "dpsample": __version__},
+        **({} if check is None else {"independent": check.to_json()}),
         **proof.to_json(),
     }
     show(result, lines, form)
@@ -112,8 +146,17 @@ def verify(release: str, require_complete: bool, form: str) -> None:
 @click.option("--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]")
 @click.option("--keys-only", is_flag=True, help="Keys without tokens and estimates.")
 @click.option("--dataset", help="Name of the dataset, for the page.")
+@_certificate
 @options.output_format
-def certify_command(grid: int | None, keys_only: bool, dataset: str | None, form: str, **given: Any) -> None:
+def certify_command(
+    grid: int | None,
+    keys_only: bool,
+    dataset: str | None,
+    certificate: str | None,
+    force: bool,
+    form: str,
+    **given: Any,
+) -> None:
     """Prove, in exact arithmetic, that a planned release is (epsilon, delta)-differentially private.
 
     One page for a reviewer to sign: the unit of privacy, what is spent on what, the scheme of each key, and the
@@ -128,11 +171,15 @@ def certify_command(grid: int | None, keys_only: bool, dataset: str | None, form
     """
     from dpsample.accounting.budget import Budget
     from dpsample.accounting.charges import shown
+    from dpsample.accounting.independent import certificate_text
     from dpsample.accounting.proof import prove
     from dpsample.accounting.totals import check_share
+    from dpsample.files import check_file, write_file
     from dpsample.planning.setting import kept_from
     from dpsample.scheme.sampling import KeepAll
 
+    if certificate is not None:
+        check_file(certificate, force)
     size = options.size_of(given)
     share = check_share(given["total_share"] if given["with_total"] else False, "the total")
     sampling = kept_from(given["at_least"], None if size else options.sampling_of(given), size)
@@ -145,6 +192,8 @@ def certify_command(grid: int | None, keys_only: bool, dataset: str | None, form
         keys_only=keys_only,
     )
     proof = prove(budget, None if size else sampling, grid)
+    if certificate is not None:
+        write_file(certificate, certificate_text(proof).encode(), force)
     today = _today()
     lines = [
         f"Plan for:  {shown(dataset) if dataset else '____________________'}",

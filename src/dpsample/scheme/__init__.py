@@ -19,6 +19,7 @@ coarsening      a scheme at every k-th frequency, for predictions
 integer         the same laws in integers: what a sanitizer draws from
 certify         an exact check of those integers against (epsilon, delta)
 certify_held    the same check for keys that were held along a stream
+certificate_text  those integers as text, for another program to check
 lemma           a bound of the delta that they spend, for every frequency at once
 likelihood      token -> the frequency under which it is likeliest
 ordinal         how well tokens keep the order of the frequencies

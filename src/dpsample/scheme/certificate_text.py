@@ -1,0 +1,105 @@
+"""A certificate as text: the integers that tokens are drawn from, for another program to check.
+
+docs/proofs.md describes the lines. The rows are those that `certify` checked. Probabilities of being sampled have the
+bounds that the rows were divided by, over 2**bits.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import islice
+
+from dpsample.errors import InvalidValue
+from dpsample.scheme.certify import Certificate
+from dpsample.scheme.holding import SampleAndHold
+from dpsample.scheme.integer import integer_laws
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import KeepAll
+
+FORMAT = "dpsample-certificate 1"
+
+
+def repeats(certificate: Certificate) -> bool:
+    """Return whether the rows that were checked are those of every frequency, of which the last one repeats."""
+    if len(certificate.checked) != 1 or certificate.shifts_from is None:
+        return False
+    [span] = certificate.checked
+    return span.start == 1 and span.stop == certificate.shifts_from + 1
+
+
+def certificate_lines(certificate: Certificate) -> Iterator[str]:
+    """Yield the lines of a certificate. All integers are hexadecimal.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> from dpsample.scheme import certify
+    >>> for line in certificate_lines(certify(KeepAll(), Privacy(8, "0.01"), grid=1)):
+    ...     print(" ".join(word if len(word) < 12 else f"{word[:8]}.." for word in line.split()))
+    dpsample.. 1
+    epsilon 8 1
+    delta 1 64
+    ratio ba4f53ea.. 10000000..
+    terms 48
+    grid 1
+    cut_one 10000000..
+    q_one 1
+    repeats 1
+    span 0 7
+    row 0 0
+    row 1 1 28f5c28f..
+    row 1 1 28f5c28f.. ffea746f..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    row 1 1 28f5c28f.. ffea746f.. 10000000..
+    end
+    """
+    sampling, privacy, grid = certificate.sampling, certificate.privacy, certificate.grid
+    if sampling is None or grid is None or isinstance(sampling, SampleAndHold):
+        raise InvalidValue(
+            "a certificate is written of the rows of a scheme that draws each key's token at once",
+            "a table" if sampling is None else "one of keys that are held along a stream",
+            "use `dpsample verify` without it",
+        )
+    scheme = sampling.sanitized_as
+    reporting = Reporting.of(scheme, privacy)
+    q_bits = 0 if isinstance(scheme, KeepAll) else reporting.bits
+    ratio = reporting.E >> (reporting.ratio_bits - reporting.bits)
+    yield FORMAT
+    yield _line("epsilon", *privacy.epsilon.as_integer_ratio())
+    yield _line("delta", *privacy.delta.as_integer_ratio())
+    yield _line("ratio", ratio, reporting.one)
+    yield _line("terms", _terms(privacy.epsilon, Fraction(ratio, reporting.one)))
+    yield _line("grid", grid)
+    yield _line("cut_one", reporting.one)
+    yield _line("q_one", 1 << q_bits)
+    yield _line("repeats", repeats(certificate))
+    for span in certificate.checked:
+        yield _line("span", span.start - 1, len(span) + 1)
+        if span.start == 1:
+            yield _line("row", 0, 0)
+        first = max(span.start - 1, 1)
+        for law in islice(integer_laws(first, scheme, privacy, grid), span.stop - first):
+            yield _line("row", *_bounds(law.frequency, reporting, q_bits), *law.cuts)
+    yield "end"
+
+
+def _bounds(frequency: int, reporting: Reporting, bits: int) -> tuple[int, int]:
+    """Bounds of q; from where the reporting probability is constant, of all larger frequencies too."""
+    low, high = reporting.sampling.bounds(frequency, bits)
+    if frequency >= reporting.constant_from:
+        high = reporting.sampling.bounds(reporting.sampling.largest, bits)[1]
+    return low, high
+
+
+def _terms(epsilon: Fraction, ratio: Fraction) -> int:
+    """The power up to which the series of exp(epsilon) reaches the ratio."""
+    n, term = 0, Fraction(1)
+    total = term
+    while total < ratio:
+        n += 1
+        term *= epsilon / n
+        total += term
+    return n
+
+
+def _line(word: str, *numbers: int) -> str:
+    return " ".join([word, *(f"{n:x}" for n in numbers)])
