@@ -21,7 +21,7 @@ audit: .venv-audit/ready
 
 # The theorems of docs/proofs.md, checked by Coq, and the checker of certificates that they prove.
 proofs:
-	@command -v coqc >/dev/null && ocamlfind query zarith >/dev/null 2>&1 || { \
+	@command -v coqc >/dev/null && [ -f "$$(ocamlfind query zarith)/zarith.cmxa" ] || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { \
 	    echo "Installing $(COQ)"; \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(COQ); } >/dev/null 2>&1; \
