@@ -25,7 +25,7 @@ proofs:
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { \
 	    echo "Installing $(COQ)"; \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(COQ); } >/dev/null 2>&1; \
-	  } || { echo "Proofs are checked by Coq 8.16 or later, with OCaml and Zarith (Debian: $(COQ)); install them"; exit 1; }; }
+	  } || { echo "Proofs are checked by Coq 8.16, with OCaml and Zarith (Debian: $(COQ)); install them"; exit 1; }; }
 	$(MAKE) --directory proofs
 
 # Pages are tested in Chromium. Without it, and where it cannot be installed, those tests are skipped and say so; in CI they fail.
