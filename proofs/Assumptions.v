@@ -7,6 +7,7 @@ Print Assumptions Rows.private_iff_neighbouring_rows.
 Print Assumptions Reporting.no_private_scheme_reports_more.
 Print Assumptions Reporting.reporting_pi_is_private.
 Print Assumptions TailMap.tail_map_is_private.
+Print Assumptions TailMap.no_private_scheme_separates_more.
 Print Assumptions TailMap.a_grid_is_a_coarsening.
 Print Assumptions Coarsening.coarsen_prob.
 Print Assumptions Coarsening.coarsening_is_private.

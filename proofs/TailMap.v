@@ -13,6 +13,10 @@
     (E, delta)-private, and it reports each frequency i with probability pi_i
     [tail_map_is_private]: as often as any private scheme can.
 
+    In every private scheme that reports as often, the probability of any set of
+    tokens is, from one frequency to the next, at most what this map makes of it
+    [no_private_scheme_separates_more]: no tokens tell frequencies apart better.
+
     The rows of a grid are those of any finer grid, with tokens rounded up
     [a_grid_is_a_coarsening]; Coarsening.v has the theorem that what is rounded
     stays private. *)
@@ -338,6 +342,45 @@ Proof.
   - apply private_iff_neighbouring_rows; [lra|exact Laws|]. apply rows_private; assumption.
   - intros i. assert (H := Laws i). destruct H as [_ H]. unfold reported, prob, tail_map in *. cbn [mean Nat.eqb negb] in *.
     lra.
+Qed.
+
+(** A set, and what is left of a larger one. *)
+Lemma prob_without : forall r A B, (forall j, A j = true -> B j = true) ->
+  prob r (fun j => andb (B j) (negb (A j))) == prob r B - prob r A.
+Proof.
+  unfold prob. induction r as [|x r IH]; intros A B H; cbn [mean]; [ring|].
+  rewrite (IH (fun j => A (Datatypes.S j)) (fun j => B (Datatypes.S j))) by (intros j; apply H).
+  specialize (H 0%nat). destruct (A 0%nat), (B 0%nat); cbn [andb negb]; try ring. discriminate (H eq_refl).
+Qed.
+
+Theorem no_private_scheme_separates_more : forall P : scheme,
+  (forall i, law (P i)) -> private E delta P -> (forall i, reported (P i) == pi i) ->
+  forall (A : nat -> bool), A 0%nat = false ->
+  forall i, prob (P (Datatypes.S i)) A <= F (pi i) (pi (Datatypes.S i)) (prob (P i) A).
+Proof.
+  intros P L H R A A0 i. assert (HE : 0 <= E) by lra.
+  destruct (proj1 (private_iff_neighbouring_rows E delta P HE L) H i) as [Up Down].
+  assert (U := proj2 (every_set_iff_excess E delta _ _ HE (proj1 (L i))) Up).
+  assert (D := proj2 (every_set_iff_excess E delta _ _ HE (proj1 (L (Datatypes.S i)))) Down).
+  assert (Sub : forall j, A j = true -> negb (j =? 0)%nat = true).
+  { intros [|j] K; [congruence|reflexivity]. }
+  assert (All : forall j, prob (P j) (fun _ => true) == 1) by (intros j; apply (L j)).
+  assert (X1 := U A). assert (X2 := D (fun j => andb true (negb (A j)))).
+  assert (X3 := D (fun j => andb (negb (j =? 0)%nat) (negb (A j)))).
+  assert (X4 : 0 <= prob (P (Datatypes.S i)) (fun j => andb (negb (j =? 0)%nat) (negb (A j)))).
+  { unfold prob. rewrite <- (mean_0 (P (Datatypes.S i))). apply mean_le; [apply L|]. intros j.
+    destruct (andb (negb (j =? 0)%nat) (negb (A j))); lra. }
+  rewrite !(prob_without _ A (fun _ => true)), !All in X2 by (intros; reflexivity).
+  rewrite !(prob_without _ A (fun j => negb (j =? 0)%nat)) in X3 by assumption.
+  rewrite (prob_without _ A (fun j => negb (j =? 0)%nat)) in X4 by assumption.
+  fold (reported (P i)) in X3. fold (reported (P (Datatypes.S i))) in X3, X4. rewrite !R in X3. rewrite R in X4.
+  set (a := prob (P i) A) in *. set (b := prob (P (Datatypes.S i)) A) in *.
+  assert (IR := I_range). assert (IE := I_E).
+  apply F_glb; [lra|lra| |].
+  - assert (I * (1 - a) <= I * (E * (1 - b) + delta)) by nra.
+    assert (I * (E * (1 - b)) == 1 - b) by (rewrite Qmult_assoc, IE; ring). lra.
+  - assert (I * (pi i - a) <= I * (E * (pi (Datatypes.S i) - b) + delta)) by nra.
+    assert (I * (E * (pi (Datatypes.S i) - b)) == pi (Datatypes.S i) - b) by (rewrite Qmult_assoc, IE; ring). lra.
 Qed.
 
 (** Tails on a grid are tails on a finer one, at the points that both have. *)

@@ -1,4 +1,4 @@
-"""A second opinion: a release's certificate, handed to a program whose answer is proved to be right.
+"""A second opinion: a release's certificate, handed to a program whose yes is proved to be right.
 
 The program is `dpsample-checker`, which `make proofs` builds from a proof in Coq (docs/proofs.md). It shares no code
 with this package. It reads the integers that tokens are drawn from, and accepts them or not.

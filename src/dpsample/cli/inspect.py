@@ -59,7 +59,7 @@ _certificate = options.together(
 @click.command()
 @click.argument("release")
 @click.option("--require-complete", is_flag=True, help="Exit with code 3 if the proof does not cover every frequency.")
-@click.option("--independent", is_flag=True, help="Ask a second program as well, whose answer is proved to be right.")
+@click.option("--independent", is_flag=True, help="Ask a second program as well, whose yes is proved to be right.")
 @click.option(
     "--checker",
     envvar="DPSAMPLE_CHECKER",
