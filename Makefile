@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
-.PHONY: demo test audit browser check format bench clean python
+.PHONY: demo test audit browser check format bench peers comparison clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
@@ -52,7 +52,17 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/answer_coverage.py --releases 20
 	$(BIN)/python benchmarks/weeks.py --quick
 	$(BIN)/python benchmarks/tuning.py --quick
+	$(BIN)/python benchmarks/scaling.py --quick
 	$(BIN)/python benchmarks/spark.py
+
+# Other libraries on the same data, each in an environment of its own under .venv-peers: under an hour on two processors.
+# What benchmarks/peers/results.jsonl has is not run again. make peers PEERS="opendp pydp"
+peers: .venv/ready
+	$(BIN)/python benchmarks/peers/run.py $(if $(PEERS),--peers $(PEERS)) $(if $(RESULTS),--results $(RESULTS))
+
+# docs/comparison.md and its charts, from the stored results
+comparison: .venv/ready
+	$(BIN)/python benchmarks/peers/page.py
 
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -80,4 +90,4 @@ python:
 	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 
 clean:
-	rm -rf .venv .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis build dpsample-demo
+	rm -rf .venv .venv-audit .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dpsample-demo

@@ -14,7 +14,6 @@ from importlib.metadata import version
 from typing import Any
 
 
-
 @dataclass(frozen=True)
 class Task:
     """One release to make.

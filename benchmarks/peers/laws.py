@@ -78,7 +78,7 @@ def certificate(peer: str, stated: dict[str, Any]) -> dict[str, Any] | None:
         a, threshold = math.exp(-1 / stated["scale"]), stated["threshold"]
         noise = geometric_threshold(stated["scale"], -40)
         found = spent(selected(lambda r: _geometric_tail(a, threshold - r), noise), 0.5)
-        law = f"selected by discrete Laplace noise from {threshold} on, then counted with the same, scale {stated['scale']:g}"
+        law = f"discrete Laplace, scale {stated['scale']:g}, twice: selected from {threshold} on, then counted"
     else:
         return None
     return {"law": law, "epsilon": epsilon, "delta": delta, "found": found}

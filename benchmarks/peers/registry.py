@@ -44,13 +44,15 @@ PEERS = {
         "dpsample", OWN, "dpsample_duckdb", ELEMENTS + USERS, {"few-keys": (None, 4), "many-keys": (None, 20)}
     ),
     "dpsample-keys": Peer("dpsample, keys only", OWN, "dpsample_keys_only", USERS, counts=False),
-    "dpsample-spark": Peer("dpsample on Spark", OWN, "dpsample_spark", ("start", "raw-6", "raw-7", *USERS)),
+    "dpsample-spark": Peer("dpsample on Spark", OWN, "dpsample_spark", ("start", "raw-6", "raw-7", "few-keys")),
     "opendp": Peer("OpenDP, dict", "opendp", "opendp_dict", ELEMENTS),
     "opendp-polars": Peer("OpenDP, Polars", "opendp", "opendp_polars", RAW + USERS, LAPLACE),
     "pydp": Peer("PyDP", "pydp", "pydp", ELEMENTS, note="counted by hand; half of epsilon selects keys"),
     "pipelinedp": Peer("PipelineDP, local", "pipelinedp", "pipelinedp", RAW + USERS, LAPLACE),
     "tumult-core": Peer("Tumult Core", "tumult", "tumult_core", RAW),
-    "tumult-analytics": Peer("Tumult Analytics", "tumult", "tumult_analytics", RAW + USERS, LAPLACE),
+    "tumult-analytics": Peer(
+        "Tumult Analytics", "tumult", "tumult_analytics", RAW + USERS, {"few-keys": (3,), "many-keys": (5,)}
+    ),
     "smartnoise": Peer("SmartNoise SQL", "smartnoise", "smartnoise", RAW + USERS, LAPLACE),
     "smartnoise-set-union": Peer(
         "Policy Laplace (SmartNoise)", "smartnoise", "smartnoise_set_union", USERS, SET_UNION, counts=False

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from laws import certificate
 from numpy.typing import NDArray
+
+from laws import certificate
 from registry import OWN, PEERS, Peer
 from score import scores
 from tasks import TASKS, frequencies, generate
@@ -33,7 +34,7 @@ from tasks import TASKS, frequencies, generate
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ENVIRONMENTS = ROOT / ".venv-peers"
-LIMIT = 120.0  # CPU seconds of one release: with it, all peers take less than an hour on two processors
+LIMIT = 100.0  # CPU seconds of one release: with it, all peers take less than an hour on two processors
 INSTALL_LIMIT = 900.0  # seconds
 FEATURE_LIMIT = 200.0
 LIGHT = 60.0  # CPU seconds: what is likely to take less does not wait for the lock
@@ -94,7 +95,9 @@ def install(environment: str, results: Results) -> Path | None:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, capture_output=True, text=True)
         subprocess.run(pip, check=True, capture_output=True, text=True, timeout=INSTALL_LIMIT)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        results.add({"kind": "install", "environment": environment, "status": "failed", "error": last_line(error.stderr)})
+        results.add(
+            {"kind": "install", "environment": environment, "status": "failed", "error": last_line(error.stderr)}
+        )
         return None
     ready.write_text(requirements.read_text())
     seconds = time.perf_counter() - started
@@ -147,7 +150,9 @@ def likely_seconds(peer: str, task: str, bound: int | None, results: Results) ->
     return seconds
 
 
-def run_one(name: str, peer: Peer, task: str, bound: int | None, python: Path | None, results: Results, options: Any) -> None:
+def run_one(
+    name: str, peer: Peer, task: str, bound: int | None, python: Path | None, results: Results, options: Any
+) -> None:
     """Make one release, or say why not, and add the line."""
     line: Line = {"kind": "run", "peer": name, "task": task, "bound": bound}
     likely = likely_seconds(name, task, bound, results)

@@ -15,7 +15,7 @@ def scores(file: Path, frequencies: NDArray[np.int64]) -> dict[str, Any]:
     table = pq.read_table(file, columns=["key", "estimate"])
     keys = table["key"].to_numpy()
     estimates = table["estimate"].cast("float64").to_numpy()
-    if len(np.unique(keys)) != len(keys):
+    if np.bincount(keys, minlength=1).max() > 1:
         raise ValueError("a release reports each key once")
     true = frequencies[keys].astype(np.float64)
     error = np.abs(estimates - true)
@@ -36,8 +36,10 @@ def _by_frequency(
     power = np.frexp(np.maximum(frequencies, 1))[1] - 1
     here = np.bincount(power[frequencies > 0])
     reported = np.bincount(power[keys], minlength=len(here))
-    relative = None if error is None else np.bincount(
-        power[keys], weights=error / np.maximum(frequencies[keys], 1), minlength=len(here)
+    relative = (
+        None
+        if error is None
+        else np.bincount(power[keys], weights=error / np.maximum(frequencies[keys], 1), minlength=len(here))
     )
     return [
         {

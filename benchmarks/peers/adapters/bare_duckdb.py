@@ -1,6 +1,7 @@
 """The bare aggregation by DuckDB: NOT private, for scale."""
 
 import duckdb
+
 from contract import Task, run
 
 

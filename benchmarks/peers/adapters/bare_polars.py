@@ -1,6 +1,7 @@
 """The bare aggregation by Polars: NOT private, for scale."""
 
 import polars as pl
+
 from contract import Task, run
 
 

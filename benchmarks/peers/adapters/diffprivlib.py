@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from contract import Task, run
 
 
@@ -13,9 +14,7 @@ def release(task: Task) -> dict[str, object]:
     keys = table["key"].to_numpy()
     weights = table["frequency"].to_numpy() if task.kind == "aggregated" else None
     largest = int(keys.max())
-    counts, _ = histogram(
-        keys, epsilon=task.epsilon, bins=largest + 1, range=(-0.5, largest + 0.5), weights=weights
-    )
+    counts, _ = histogram(keys, epsilon=task.epsilon, bins=largest + 1, range=(-0.5, largest + 0.5), weights=weights)
     pq.write_table(pa.table({"key": np.arange(largest + 1), "estimate": np.asarray(counts, np.float64)}), task.out)
     return {"epsilon": task.epsilon, "delta": 0.0}
 

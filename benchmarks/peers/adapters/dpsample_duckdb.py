@@ -1,8 +1,7 @@
 """dpsample on one machine."""
 
-from contract import Task, run
-
 import dpsample
+from contract import Task, run
 
 
 def release(task: Task) -> dict[str, object]:
@@ -12,9 +11,7 @@ def release(task: Task) -> dict[str, object]:
     elif task.kind == "raw":
         dpsample.release_to_file(task.out, task.path, "key", privacy=privacy)
     else:
-        dpsample.release_to_file(
-            task.out, task.path, "key", user="user", privacy=privacy, max_keys_per_user=task.bound
-        )
+        dpsample.release_to_file(task.out, task.path, "key", user="user", privacy=privacy, max_keys_per_user=task.bound)
     return {"epsilon": task.epsilon, "delta": task.delta}
 
 

@@ -1,8 +1,7 @@
 """dpsample, users' keys without counts: to compare with methods of set union."""
 
-from contract import Task, run
-
 import dpsample
+from contract import Task, run
 
 
 def release(task: Task) -> dict[str, object]:

@@ -4,6 +4,7 @@ The threshold is the smallest integer whose privacy map states the delta of the 
 """
 
 import polars as pl
+
 from contract import Task, run
 
 

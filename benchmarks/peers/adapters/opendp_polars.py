@@ -6,6 +6,7 @@
 import warnings
 
 import polars as pl
+
 from contract import Task, run
 
 
@@ -25,7 +26,9 @@ def release(task: Task) -> dict[str, object]:
     )
     query = context.query()
     if users:
-        query = query.truncate_num_groups(task.keys_per_user, by=["key"], keep="first").truncate_per_group(1, by=["key"])
+        query = query.truncate_num_groups(task.keys_per_user, by=["key"], keep="first").truncate_per_group(
+            1, by=["key"]
+        )
     query = query.group_by("key").agg(dp.len())
     summary = query.summarize()
     query.release().collect().rename({"len": "estimate"}).write_parquet(task.out)

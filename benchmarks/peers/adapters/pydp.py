@@ -4,6 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from contract import Task, run
 
 

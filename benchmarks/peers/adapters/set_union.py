@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from contract import Task, run
 
+from contract import Task, run
 from dpsample import Privacy
 from dpsample.comparison.baselines.set_union import DpSips, PolicyGaussian, WeightedGaussian
 

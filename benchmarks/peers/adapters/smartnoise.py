@@ -3,6 +3,7 @@
 import warnings
 
 import pandas as pd
+
 from contract import Task, run
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from diffprivlib import BudgetAccountant, tools
 from diffprivlib.models import GaussianNB
+
 from snippets import run
 
 VALUES = np.random.default_rng(0).uniform(0, 10, 1000)

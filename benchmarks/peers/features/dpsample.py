@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from snippets import run
 
 import dpsample
 from dpsample import Ppswor, Privacy, Source
+from snippets import run
 
 PRIVACY = Privacy(1, "1e-6")
 ROWS = pa.table(

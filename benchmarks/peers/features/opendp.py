@@ -2,6 +2,7 @@
 
 import opendp.prelude as dp
 import polars as pl
+
 from snippets import run
 
 dp.enable_features("contrib")
@@ -78,9 +79,8 @@ def variance() -> None:
 
 def models() -> None:
     dp.enable_features("honest-but-curious")
-    from opendp.extras.sklearn.decomposition import PCA
-
     import numpy as np
+    from opendp.extras.sklearn.decomposition import PCA
 
     data = np.random.default_rng(0).normal(size=(1000, 3))
     model = PCA(epsilon=1.0, row_norm=5.0, n_samples=1000, n_features=3, n_components=1)

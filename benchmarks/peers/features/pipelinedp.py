@@ -3,6 +3,7 @@
 from typing import Any
 
 import pipeline_dp
+
 from snippets import run
 
 ROWS = [(n // 2, n % 4, float(n % 10)) for n in range(4000)]
@@ -13,7 +14,9 @@ COLUMNS = pipeline_dp.DataExtractors(
 )
 
 
-def aggregate(metric: Any, public: list[int] | None = None, accountant: Any = None, rows: Any = ROWS, **more: Any) -> Any:
+def aggregate(
+    metric: Any, public: list[int] | None = None, accountant: Any = None, rows: Any = ROWS, **more: Any
+) -> Any:
     accountant = accountant or pipeline_dp.NaiveBudgetAccountant(total_epsilon=1, total_delta=1e-6)
     engine = pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
     parameters = pipeline_dp.AggregateParams(

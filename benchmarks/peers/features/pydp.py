@@ -3,6 +3,7 @@
 from pydp.algorithms.laplacian import BoundedMean, BoundedSum, BoundedVariance, Count, Percentile
 from pydp.algorithms.numerical_mechanisms import GaussianMechanism, LaplaceMechanism
 from pydp.algorithms.partition_selection import create_partition_strategy
+
 from snippets import run
 
 VALUES = [float(n % 10) for n in range(1000)]

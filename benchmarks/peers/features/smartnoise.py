@@ -2,6 +2,7 @@
 
 import pandas as pd
 import snsql
+
 from snippets import run
 
 DATA = pd.DataFrame(
