@@ -77,13 +77,13 @@ def _by_frequency(done: list[Line], field: str, title: str, scale: str) -> dict[
             enough = field == "share" or cell["reported"] >= LEAST
             if value is not None and enough and 8 <= cell["from"] <= 2**14:
                 data.append({"library": PEERS[line["peer"]].title, "frequency": cell["from"], "value": value})
+    powers = "frequency, from each power of two to the next"
     encoding = {
-        "x": {"field": "frequency", "type": "quantitative", "scale": {"type": "log", "base": 2}},
+        "x": {"field": "frequency", "type": "quantitative", "title": powers, "scale": {"type": "log", "base": 2}},
         "y": {"field": "value", "type": "quantitative", "title": title, "scale": {"type": scale}},
         "color": {"field": "library", "type": "nominal", "title": None},
         "strokeDash": {"field": "library", "type": "nominal", "title": None},
     }
-    encoding["x"]["title"] = "frequency, from each power of two to the next"
     return _chart(data, {"type": "line", "point": True}, encoding, f"{title.capitalize()}: {TASKS[ERROR_TASK].title}")
 
 

@@ -312,7 +312,7 @@ def fitted(lines: list[Line]) -> float | None:
         return None
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
     over = sum((x - mean_x) ** 2 for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / over
+    return float(sum((x - mean_x) * (y - mean_y) for x, y in points) / over)
 
 
 def _scaling(lines: list[Line]) -> str:
@@ -321,8 +321,8 @@ def _scaling(lines: list[Line]) -> str:
         _prose(
             "One release each, of generated data (`benchmarks/scaling.py`): rows of 10^5 keys, (0.5, 1e-6); aggregated",
             "keys; 10^6 aggregated keys at several ε; and users with 4 keys each, without a bound, (1, 1e-6). 10^9",
-            "rows are ten links to one file. The exponent of a step is that of the CPU seconds beyond those of a release of",
-            "ten rows: 1 is linear, and less is better than linear. A dash stands where these are lost in the time to",
+            "rows are ten links to one file. The exponent of a step is that of the CPU seconds beyond those of a",
+            "release of ten rows: 1 is linear, and less is better than linear. A dash stands where these are lost in the time to",
             "start.",
         ),
         "![CPU seconds by size](images/comparison-scaling.svg)",

@@ -1,5 +1,6 @@
 """The peers: which environment and adapter each has, and which tasks it can do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 OWN = "dpsample"  # runs in the environment of developers
@@ -24,7 +25,7 @@ class Peer:
     environment: str
     adapter: str
     tasks: tuple[str, ...]
-    bounds: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     private: bool = True
     counts: bool = True

@@ -78,7 +78,7 @@ def generate(name: str, folder: Path) -> Path:
 def _weights(work: Work) -> NDArray[np.float64]:
     """Return the shares of keys, by rank."""
     weights = np.arange(1, work.keys + 1) ** -EXPONENT
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
 def _element_frequencies(work: Work) -> NDArray[np.int64]:

@@ -17,9 +17,9 @@ def release(task: Task) -> dict[str, object]:
     noise = LaplaceMechanism(epsilon=half, sensitivity=1.0)
     if task.kind == "aggregated":
         table = pq.read_table(task.path)
-        counts = zip(table["key"].to_pylist(), table["frequency"].to_pylist(), strict=True)
+        counts = list(zip(table["key"].to_pylist(), table["frequency"].to_pylist(), strict=True))
     else:
-        counts = Counter(pq.read_table(task.path, columns=["key"])["key"].to_pylist()).items()
+        counts = list(Counter(pq.read_table(task.path, columns=["key"])["key"].to_pylist()).items())
     kept = [(key, noise.add_noise(n)) for key, n in counts if strategy.should_keep(n)]
     keys, estimates = zip(*kept, strict=True) if kept else ((), ())
     pq.write_table(pa.table({"key": pa.array(keys, pa.int64()), "estimate": pa.array(estimates)}), task.out)
