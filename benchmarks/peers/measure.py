@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-WALL_FACTOR = 4  # of the limit on CPU seconds: a command that sleeps, or a busy machine
+WALL_FACTOR = 12  # of the limit on CPU seconds: a command that sleeps, or a busy machine
 PATIENCE = 20.0  # seconds that what a command leaves behind has to end
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _TICK = os.sysconf("SC_CLK_TCK")

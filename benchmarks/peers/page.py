@@ -112,6 +112,8 @@ def _comparison(runs: list[Line], task: str, counts: bool = True) -> str:
         rows.append(row)
     head = ["", *(["*k*"] if users else []), *columns, "CPU, of dpsample's"]
     out = [f"### {TASKS[task].title}", table(head, rows)]
+    if not here:
+        return "\n\n".join([out[0], "No library has finished this task yet."])
     others = [line for line in runs if line["task"] == task and line["status"] != "done"]
     others = [line for line in others if PEERS[line["peer"]].counts == counts]
     if others:
@@ -147,9 +149,9 @@ page again.
 
 - **Machine**: {"; ".join(machines)}. From {dates[0]} to {dates[-1]} UTC.
 - **One run each.** All times and ratios are of one run, of one release in a process of its own, with imports and the
-  start of the interpreter. Keys and errors are of one draw. The machine was shared with other work during the
-  measurements: **CPU seconds** of the whole tree of processes are the measure to trust, to about a third.
-  Wall seconds are in the results file.
+  start of the interpreter. Keys and errors are of one draw. The machine was shared with much other work during the
+  measurements. Only **CPU seconds**, of the whole tree of processes, are therefore shown, and small differences mean
+  nothing. Wall seconds are in the results file.
 - **GB** is the peak memory of the tree of processes.
 - **keys** is the number of reported keys. **missing** is the share of elements whose key is not reported. **Errors**
   are of counts, over reported keys: absolute ones on average, and the median of relative ones. A library that reports
@@ -234,8 +236,8 @@ point, and no contribution bound."""
         text += f"""
 
 OpenDP publishes counts from the threshold on, and its privacy map counts those above the threshold only. The δ of one
-element is therefore exp(ε) = {math.exp(0.5):.2f} times what it states: {ratio:.2f} times, measured. Its authors know
-(opendp issue 2922). A threshold that is larger by one mends it."""
+element is therefore exp(ε) = {math.exp(0.5):.2f} times what it states; the certifier finds {ratio:.2f} times. This is
+reported as issue 2922 of OpenDP. A threshold that is larger by one mends it."""
     smartnoise = next((line for line in lines if line["peer"] == "smartnoise"), None)
     if smartnoise and smartnoise["delta"] > asked:
         text += f"""
@@ -322,8 +324,8 @@ def _scaling(lines: list[Line]) -> str:
             "One release each, of generated data (`benchmarks/scaling.py`): rows of 10^5 keys, (0.5, 1e-6); aggregated",
             "keys; 10^6 aggregated keys at several ε; and users with 4 keys each, without a bound, (1, 1e-6). 10^9",
             "rows are ten links to one file. The exponent of a step is that of the CPU seconds beyond those of a",
-            "release of ten rows: 1 is linear, and less is better than linear. A dash stands where these are lost in the time to",
-            "start.",
+            "release of ten rows: 1 is linear, and less is better than linear. A dash stands where these are lost",
+            "in the time to start.",
         ),
         "![CPU seconds by size](images/comparison-scaling.svg)",
     ]
