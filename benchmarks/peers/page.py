@@ -117,7 +117,7 @@ def _comparison(runs: list[Line], task: str, counts: bool = True) -> str:
     others = [line for line in runs if line["task"] == task and line["status"] != "done"]
     others = [line for line in others if PEERS[line["peer"]].counts == counts]
     if others:
-        out.append("\n".join(f"- {_outcome(line)}" for line in others))
+        out.append("\n".join(_item(_outcome(line)) for line in others))
     return "\n\n".join(out)
 
 
@@ -132,7 +132,12 @@ def _outcome(line: Line) -> str:
         return f"{title}: stopped after {_figure(line['cpu'], '{:.0f}')} CPU seconds."
     if line["status"] == "not installed":
         return f"{title}: could not be installed."
-    return f"{title}: failed: `{line['error'][:90].replace('|', '/')}`"
+    return f"{title}: failed: {line['error'][:150].replace('|', '/').replace('<', '&lt;')}"
+
+
+def _item(text: str) -> str:
+    """An item of a list, in lines of at most 120 characters."""
+    return textwrap.fill(f"- {text}", 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _introduction(runs: list[Line]) -> str:
@@ -264,13 +269,13 @@ def _features(lines: list[Line]) -> str:
         for feature, text in FEATURES.items()
     ]
     lacks = [
-        f"- {text}: {', '.join(title for name, title in asked.items() if outcomes[name].get(feature) == 'yes')}"
+        _item(f"{text}: {', '.join(title for name, title in asked.items() if outcomes[name].get(feature) == 'yes')}")
         for feature, text in FEATURES.items()
         if outcomes.get("dpsample", {}).get(feature) != "yes"
         and any(outcomes[name].get(feature) == "yes" for name in asked)
     ]
     tried = [
-        f"- {asked[name]}, {FEATURES[feature]}: `{outcome[:100].replace('|', '/')}`"
+        _item(f"{asked[name]}, {FEATURES[feature]}: {outcome[:100].replace('|', '/').replace('<', '&lt;')}")
         for name in asked
         for feature, outcome in outcomes[name].items()
         if outcome != "yes"
@@ -349,7 +354,7 @@ def _scaling(lines: list[Line]) -> str:
 def _absent(results: list[Line]) -> str:
     failed = [line for line in results if line["kind"] == "install" and line["status"] == "failed"]
     text = "## What is not here\n"
-    text += "\n".join(f"- {line['environment']} could not be installed: `{line['error'][:90]}`" for line in failed)
+    text += "\n".join(_item(f"{line['environment']} could not be installed: {line['error'][:150]}") for line in failed)
     return (
         text
         + """
