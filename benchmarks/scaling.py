@@ -86,17 +86,18 @@ def measured(axis: str, engine: str, size: float, folder: Path, lock: Path | Non
     """Make one release in a process of its own."""
     path = generate(folder, axis, size)
     epsilon = {"users": "1", "1/epsilon": f"{1 / size:g}"}.get(axis, "0.5")
+    out = str(folder / "out") + (".parquet" if engine == "duckdb" else "")
     task = {
         "engine": engine,
         "path": str(path),
         "epsilon": epsilon,
         "user": "user" if axis == "users" else None,
         "frequency": "frequency" if axis in ("keys", "1/epsilon") else None,
-        "out": str(folder / "out") + (".parquet" if engine == "duckdb" else ""),
+        "out": out,
     }
     command = [
         sys.executable,
-        HERE / "peers" / "measure.py",
+        str(HERE / "peers" / "measure.py"),
         str(LIMIT),
         sys.executable,
         "-c",
@@ -112,7 +113,7 @@ def measured(axis: str, engine: str, size: float, folder: Path, lock: Path | Non
     said = found.pop("out"), found.pop("err")
     if found["status"] == "failed":
         found["error"] = said[1].strip().splitlines()[-1][:300]
-    subprocess.run(["rm", "-rf", task["out"]], check=True)
+    subprocess.run(["rm", "-rf", out], check=True)
     if axis == "rows" and size > 10**8:
         subprocess.run(["rm", "-rf", path], check=True)
     return found
@@ -143,7 +144,8 @@ def main() -> None:
         if options.quick and engine == "spark":
             continue
         print(f"{axis}, {engine}")
-        start, before = 0.0, None
+        start = 0.0
+        before: dict[str, Any] | None = None
         with tempfile.TemporaryDirectory() as folder:
             for size in sizes:
                 if size > most:

@@ -1,5 +1,7 @@
 """What OpenDP can do, each by a snippet that runs."""
 
+from typing import Any
+
 import opendp.prelude as dp
 import polars as pl
 
@@ -13,6 +15,7 @@ DATA = pl.DataFrame(
         "value": [float(n % 10) for n in range(4000)],
     }
 )
+VALUE: Any = pl.col("value").fill_nan(0.0).fill_null(0.0)
 KEYS = pl.LazyFrame({"key": [0, 1, 2, 3, 99]})
 
 
@@ -48,12 +51,12 @@ def users() -> None:
 
 
 def sums() -> None:
-    value = pl.col("value").fill_nan(0.0).fill_null(0.0).dp.sum((0.0, 10.0))
+    value = VALUE.dp.sum((0.0, 10.0))
     assert context().query().group_by("key").agg(value).with_keys(KEYS).release().collect().height == 5
 
 
 def means() -> None:
-    value = pl.col("value").fill_nan(0.0).fill_null(0.0).dp.mean((0.0, 10.0))
+    value = VALUE.dp.mean((0.0, 10.0))
     margin = dp.polars.Margin(max_length=10**5, invariant="lengths")
     private = dp.Context.compositor(
         data=DATA.lazy(),
@@ -66,7 +69,7 @@ def means() -> None:
 
 
 def quantiles() -> None:
-    value = pl.col("value").fill_nan(0.0).fill_null(0.0).dp.quantile(0.5, [float(n) for n in range(10)])
+    value = VALUE.dp.quantile(0.5, [float(n) for n in range(10)])
     assert context(epsilon=1.0).query().select(value).release().collect().height == 1
 
 
