@@ -5,12 +5,12 @@ Every number on the page comes from results.jsonl or ../scaling.jsonl. A test ma
 
 import json
 import math
-import textwrap
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from charts import charts
+from growth import growth
+from pieces import figure, item, prose, table
 from registry import PEERS
 from snippets import FEATURES
 from tasks import TASKS
@@ -46,19 +46,14 @@ def page(results: list[Line], scaling: list[Line]) -> str:
         _introduction(runs),
         _elements(runs),
         _users(runs),
+        _behind(runs),
         _certificates([line for line in results if line["kind"] == "certificate"]),
         _starts(runs),
         _features([line for line in results if line["kind"] == "features"]),
-        _scaling(scaling),
+        growth(scaling),
         _absent(results),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table; all columns but the first are to the right."""
-    rule = ["---"] + ["---:"] * (len(head) - 1)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
 
 
 def _title(line: Line) -> str:
@@ -69,12 +64,6 @@ def _title(line: Line) -> str:
 def _comparable(line: Line) -> bool:
     """Whether a line is of a private method that finds keys itself."""
     return PEERS[line["peer"]].private and "public" not in PEERS[line["peer"]].note
-
-
-def _figure(value: float | None, form: str = "{:.3g}") -> str:
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else form.format(value)
 
 
 COLUMNS: dict[str, tuple[str, str, bool]] = {
@@ -106,9 +95,9 @@ def _comparison(runs: list[Line], task: str, counts: bool = True) -> str:
     for line in here:
         row = [_title(line)] + ([str(line["bound"] or "–")] if users else [])
         for name, (field, form, _) in columns.items():
-            text = _figure(line[field], form)
+            text = figure(line[field], form)
             row.append(f"**{text}**" if _comparable(line) and line[field] == best[name] and text != "–" else text)
-        row.append(_figure(line["cpu"] / own["cpu"]) if own else "–")
+        row.append(figure(line["cpu"] / own["cpu"]) if own else "–")
         rows.append(row)
     head = ["", *(["*k*"] if users else []), *columns, "CPU, of dpsample's"]
     out = [f"### {TASKS[task].title}", table(head, rows)]
@@ -117,7 +106,7 @@ def _comparison(runs: list[Line], task: str, counts: bool = True) -> str:
     others = [line for line in runs if line["task"] == task and line["status"] != "done"]
     others = [line for line in others if PEERS[line["peer"]].counts == counts]
     if others:
-        out.append("\n".join(_item(_outcome(line)) for line in others))
+        out.append("\n".join(item(_outcome(line)) for line in others))
     return "\n\n".join(out)
 
 
@@ -125,19 +114,14 @@ def _outcome(line: Line) -> str:
     """Why a line has no numbers, as a sentence."""
     title = PEERS[line["peer"]].title + (f", *k* = {line['bound']}" if line["bound"] else "")
     if line["status"] == "not run" and line.get("likely"):
-        return f"{title}: not run; would take about {_figure(line['likely'], '{:.0f}')} CPU seconds."
+        return f"{title}: not run; would take about {figure(line['likely'], '{:.0f}')} CPU seconds."
     if line["status"] == "not run":
         return f"{title}: not run, since the smaller task did not finish."
     if line["status"] == "time limit":
-        return f"{title}: stopped after {_figure(line['cpu'], '{:.0f}')} CPU seconds."
+        return f"{title}: stopped after {figure(line['cpu'], '{:.0f}')} CPU seconds."
     if line["status"] == "not installed":
         return f"{title}: could not be installed."
     return f"{title}: failed: {line['error'][:150].replace('|', '/').replace('<', '&lt;')}"
-
-
-def _item(text: str) -> str:
-    """An item of a list, in lines of at most 120 characters."""
-    return textwrap.fill(f"- {text}", 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _introduction(runs: list[Line]) -> str:
@@ -165,13 +149,7 @@ page again.
 - Data are generated with a seed. There are ten elements for each key on average, with frequencies
   1 + Poisson(C *i*^−1.1).
 - **Versions**:
-{_prose(versions_text, indent="  ")}"""
-
-
-def _prose(*sentences: str, indent: str = "") -> str:
-    """A paragraph in lines of at most 120 characters."""
-    text = " ".join(sentences)
-    return textwrap.fill(text, 120, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+{prose(versions_text, indent="  ")}"""
 
 
 def _elements(runs: list[Line]) -> str:
@@ -179,7 +157,7 @@ def _elements(runs: list[Line]) -> str:
     return "\n\n".join(
         [
             "## One element for each user",
-            _prose(
+            prose(
                 "Privacy is (0.5, 1e-6). Each user has one element, so that no library needs a contribution bound.",
                 "Tasks come in sizes. A library takes the next size if it is likely to stay within the time limit.",
             ),
@@ -195,7 +173,7 @@ def _users(runs: list[Line]) -> str:
     return "\n\n".join(
         [
             "## Users with several keys",
-            _prose(
+            prose(
                 "Privacy is (1, 1e-6) for one user with all of their keys. *k* is the bound on the keys of each user.",
                 "Libraries were run with one or two bounds, chosen by us to suit their noise; dpsample also without a",
                 "bound, which is its default. Errors are to the true number of users, so they include what a bound",
@@ -203,12 +181,50 @@ def _users(runs: list[Line]) -> str:
             ),
             *(_comparison(runs, task) for task in ("few-keys", "many-keys")),
             "## Keys of users without counts",
-            _prose(
+            prose(
                 "Methods of set union find keys and count nothing. Policy Laplace is the code of SmartNoise. Weighted",
                 "Gaussian, DP-SIPS and Policy Gaussian are dpsample's own baselines, since we found no code of their",
                 "authors in the package index. Their noise is in floating point, so none is certified.",
             ),
             *(_comparison(runs, task, counts=False) for task in ("few-keys", "many-keys")),
+        ]
+    )
+
+
+def _bound(line: Line) -> str:
+    return f"(*k* = {line['bound']}) " if line["bound"] else ""
+
+
+def _behind(runs: list[Line]) -> str:
+    """Where another private library that finds keys is better than dpsample, by task and column."""
+    items = []
+    for task, work in TASKS.items():
+        here = [line for line in runs if line["task"] == task and line["status"] == "done" and _comparable(line)]
+        for name, (field, form, more) in COLUMNS.items():
+            counted = [
+                line for line in here if line[field] is not None and (PEERS[line["peer"]].counts or name == "keys")
+            ]
+            own = [line[field] for line in counted if line["peer"] in ("dpsample", "dpsample-keys")]
+            if not own or task == "start":
+                continue
+            best = max(own) if more else min(own)
+            others = [line for line in counted if not line["peer"].startswith("dpsample")]
+            better = [line for line in others if (line[field] > best if more else line[field] < best)]
+            better.sort(key=lambda line: line[field], reverse=more)
+            if better:
+                said = ", ".join(
+                    f"{PEERS[line['peer']].title} {_bound(line)}{figure(line[field], form)}" for line in better[:3]
+                )
+                items.append(item(f"{work.title}: {name}: {said}; dpsample {figure(best, form)}."))
+    return "\n\n".join(
+        [
+            "## Where dpsample is not the best",
+            prose(
+                "Every column of every task above in which a private library that finds keys itself has a better",
+                "number than the best line of dpsample; at most three of them. A small median error may",
+                "come with few keys.",
+            ),
+            "\n".join(items) or "None.",
         ]
     )
 
@@ -255,7 +271,7 @@ charges more than the law spends."""
 def _starts(runs: list[Line]) -> str:
     done = [line for line in runs if line["task"] == "start" and line["status"] == "done"]
     rows = [
-        [PEERS[line["peer"]].title, _figure(line["cpu"]), f"{line['memory']:.2f}"]
+        [PEERS[line["peer"]].title, figure(line["cpu"]), f"{line['memory']:.2f}"]
         for line in sorted(done, key=lambda line: line["cpu"])
     ]
     return "## What it takes to start\nA release of 1,000 rows, with imports.\n\n" + table(["", "CPU s", "GB"], rows)
@@ -269,18 +285,18 @@ def _features(lines: list[Line]) -> str:
         for feature, text in FEATURES.items()
     ]
     lacks = [
-        _item(f"{text}: {', '.join(title for name, title in asked.items() if outcomes[name].get(feature) == 'yes')}")
+        item(f"{text}: {', '.join(title for name, title in asked.items() if outcomes[name].get(feature) == 'yes')}")
         for feature, text in FEATURES.items()
         if outcomes.get("dpsample", {}).get(feature) != "yes"
         and any(outcomes[name].get(feature) == "yes" for name in asked)
     ]
     tried = [
-        _item(f"{asked[name]}, {FEATURES[feature]}: {outcome[:100].replace('|', '/').replace('<', '&lt;')}")
+        item(f"{asked[name]}, {FEATURES[feature]}: {outcome[:100].replace('|', '/').replace('<', '&lt;')}")
         for name in asked
         for feature, outcome in outcomes[name].items()
         if outcome != "yes"
     ]
-    head = "## What each can do\n" + _prose(
+    head = "## What each can do\n" + prose(
         "Each *yes* is a snippet in `benchmarks/peers/features` that ran. A dash means that we found no way, or that",
         "the snippet ended with an error. Our knowledge of a library may end there: correct us with a snippet.",
     )
@@ -289,7 +305,7 @@ def _features(lines: list[Line]) -> str:
             head,
             table(["", *asked.values()], rows),
             "### What others have and dpsample lacks\n" + "\n".join(lacks),
-            _prose(
+            prose(
                 "dpsample makes one kind of release: keys with counts, and rows and sums of their users. Sums need",
                 "`user`. For general queries of a table, statistics of values without keys, SQL, joins and models,",
                 "take one of the others. OpenDP and Tumult also let you compose mechanisms of your own with a proof;",
@@ -300,61 +316,10 @@ def _features(lines: list[Line]) -> str:
     ).rstrip()
 
 
-def exponents(lines: list[Line]) -> list[float | None]:
-    """The exponent of each step, of CPU seconds beyond those of a release of ten rows; None if lost in them."""
-    start = next((line["cpu"] for line in lines if line["size"] == 10), 0.0)
-    steps: list[float | None] = [None]
-    for before, now in pairwise(lines):
-        worth = min(before["cpu"], now["cpu"]) - start >= 0.2 * start and min(before["cpu"], now["cpu"]) > start
-        ratio = math.log((now["cpu"] - start) / (before["cpu"] - start)) if worth else 0.0
-        steps.append(ratio / math.log(now["size"] / before["size"]) if worth else None)
-    return steps
-
-
-def fitted(lines: list[Line]) -> float | None:
-    """The exponent by least squares over all sizes whose CPU seconds are twice those of the start, or more."""
-    start = next((line["cpu"] for line in lines if line["size"] == 10), 0.0)
-    points = [(math.log(line["size"]), math.log(line["cpu"] - start)) for line in lines if line["cpu"] > 2 * start]
-    if len(points) < 2 or not start:
-        return None
-    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
-    over = sum((x - mean_x) ** 2 for x, _ in points)
-    return float(sum((x - mean_x) * (y - mean_y) for x, y in points) / over)
-
-
-def _scaling(lines: list[Line]) -> str:
-    text = [
-        "## How dpsample grows",
-        _prose(
-            "One release each, of generated data (`benchmarks/scaling.py`): rows of 10^5 keys, (0.5, 1e-6); aggregated",
-            "keys; 10^6 aggregated keys at several ε; and users with 4 keys each, without a bound, (1, 1e-6). 10^9",
-            "rows are ten links to one file. The exponent of a step is that of the CPU seconds beyond those of a",
-            "release of ten rows: 1 is linear, and less is better than linear. A dash stands where these are lost",
-            "in the time to start.",
-        ),
-        "![CPU seconds by size](images/comparison-scaling.svg)",
-    ]
-    titles = {"rows": "rows", "keys": "aggregated keys", "1/epsilon": "1/ε", "users": "users"}
-    for axis, engine in dict.fromkeys((line["axis"], line["engine"]) for line in lines):
-        here = [line for line in lines if (line["axis"], line["engine"]) == (axis, engine)]
-        done = sorted((line for line in here if line["status"] == "done"), key=lambda line: line["size"])
-        rows = [
-            [f"{line['size']:,.10g}", _figure(line["cpu"]), f"{line['memory']:.2f}", _figure(step, "{:.2f}")]
-            for line, step in zip(done, exponents(done), strict=True)
-        ]
-        slope = fitted(done) if axis != "1/epsilon" else None
-        head = f"### By {titles[axis]}, on {'DuckDB' if engine == 'duckdb' else 'Spark'}"
-        text += [head, table([titles[axis], "CPU s", "GB", "exponent"], rows)]
-        if slope is not None:
-            text.append(f"Fitted exponent: {slope:.2f}.")
-        text += [f"- {line['size']:g}: {line['status']} {line.get('error', '')}" for line in here if line not in done]
-    return "\n\n".join(text)
-
-
 def _absent(results: list[Line]) -> str:
     failed = [line for line in results if line["kind"] == "install" and line["status"] == "failed"]
     text = "## What is not here\n"
-    text += "\n".join(_item(f"{line['environment']} could not be installed: {line['error'][:150]}") for line in failed)
+    text += "\n".join(item(f"{line['environment']} could not be installed: {line['error'][:150]}") for line in failed)
     return (
         text
         + """
