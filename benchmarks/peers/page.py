@@ -118,7 +118,8 @@ def _outcome(line: Line) -> str:
     if line["status"] == "not run":
         return f"{title}: not run, since the smaller task did not finish."
     if line["status"] == "time limit":
-        return f"{title}: stopped after {figure(line['cpu'], '{:.0f}')} CPU seconds."
+        spent = f"{figure(line['cpu'], '{:.0f}')} CPU seconds and {figure(line['wall'], '{:.0f}')} wall seconds"
+        return f"{title}: stopped after {spent}."
     if line["status"] == "not installed":
         return f"{title}: could not be installed."
     return f"{title}: failed: {line['error'][:150].replace('|', '/').replace('<', '&lt;')}"
@@ -177,7 +178,8 @@ def _users(runs: list[Line]) -> str:
                 "Privacy is (1, 1e-6) for one user with all of their keys. *k* is the bound on the keys of each user.",
                 "Libraries were run with one or two bounds, chosen by us to suit their noise; dpsample also without a",
                 "bound, which is its default. Errors are to the true number of users, so they include what a bound",
-                "takes away.",
+                "takes away. `truncate_num_groups(k)` of OpenDP keeps *k* − 1 keys of each user in this version: of",
+                "1,000 users with the same four keys, *k* = 1 keeps none, and *k* = 2 one.",
             ),
             *(_comparison(runs, task) for task in ("few-keys", "many-keys")),
             "## Keys of users without counts",
