@@ -45,7 +45,7 @@ def growth(lines: list[Line]) -> str:
         prose(
             "One release each, of generated data (`benchmarks/scaling.py`): rows of 10^5 keys, (0.5, 1e-6); aggregated",
             "keys; 10^6 aggregated keys at several ε; and users with 4 keys each, without a bound, (1, 1e-6). 10^9",
-            "rows are ten links to one file. The exponent of a step is that of the CPU seconds beyond those of a",
+            "rows are ten copies of one file. The exponent of a step is that of the CPU seconds beyond those of a",
             "release of ten rows: 1 is linear, and less is better than linear. A dash stands where these are lost",
             "in the time to start. A step whose lower end is close to it is uncertain. The exponent of 1/ε is of all",
             "CPU seconds.",

@@ -90,7 +90,7 @@ def install(environment: str, results: Results) -> Path | None:
     print(f"  installing {environment}", flush=True)
     started = time.perf_counter()
     python = folder / "bin" / "python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
     try:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, capture_output=True, text=True)
         subprocess.run(pip, check=True, capture_output=True, text=True, timeout=INSTALL_LIMIT)
@@ -206,7 +206,7 @@ def certify(name: str, results: Results) -> None:
     """Check the law that a peer publishes, with the parameters that it stated."""
     if results.find(kind="certificate", peer=name):
         return
-    for task in ("aggregated-6", "raw-6"):
+    for task in ("aggregated-6", "raw-6", "start"):
         line = results.find(kind="run", peer=name, task=task, status="done")
         found = certificate(name, line["stated"]) if line else None
         if found:

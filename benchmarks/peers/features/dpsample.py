@@ -54,7 +54,7 @@ def sums() -> None:
 
 
 def means() -> None:
-    assert release(user="user", rows=2, sums={"value": 10}).mean(of="sum_value", per="rows").value > 0
+    assert release(user="user", rows=2, sums={"value": 10}).ratio("sum_value", per="rows").value > 0
 
 
 def intervals() -> None:
