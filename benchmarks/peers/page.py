@@ -323,16 +323,27 @@ def _features(lines: list[Line]) -> str:
 
 
 def _absent(results: list[Line]) -> str:
-    failed = [line for line in results if line["kind"] == "install" and line["status"] == "failed"]
-    text = "## What is not here\n"
-    text += "\n".join(item(f"{line['environment']} could not be installed: {line['error'][:150]}") for line in failed)
-    return (
-        text
-        + """
-- The greedy method of set union: no code in the package index, and no baseline of ours.
-- Clusters: Spark ran on the processors of one machine.
-- What a library does on data of another shape. Rows here are integers, and frequencies have a heavy tail."""
-    )
+    known = {(line["kind"], line.get("peer"), line.get("task")) for line in results}
+    items = [
+        f"{line['environment']} could not be installed: {line['error'][:150]}"
+        for line in results
+        if line["kind"] == "install" and line["status"] == "failed"
+    ]
+    for name, peer in PEERS.items():
+        left = [task for task in peer.tasks if ("run", name, task) not in known]
+        if left:
+            items.append(f"{peer.title}: not run yet: {', '.join(left)}. `make peers PEERS={name}` runs them.")
+    for name, title in ASKED.items():
+        if ("features", name, None) not in known:
+            items.append(
+                f"{title}: the snippets of features have not been run yet. `make peers PEERS={name}` runs them."
+            )
+    items += [
+        "The greedy method of set union: no code in the package index, and no baseline of ours.",
+        "Clusters: Spark runs on the processors of one machine.",
+        "What a library does on data of another shape. Keys here are integers, and frequencies have a heavy tail.",
+    ]
+    return "\n".join(["## What is not here", *map(item, items)])
 
 
 def write() -> None:

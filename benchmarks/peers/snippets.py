@@ -20,15 +20,15 @@ FEATURES = {
     "sql": "SQL queries",
     "joins": "joins of two private tables",
     "models": "private machine learning",
-    "intervals": "an interval beside each count",
+    "intervals": "an interval, or an error, for each count",
     "sample": "a weighted sample of keys",
     "zcdp": "zCDP or Gaussian budgets",
     "ledger": "refuses a release beyond a budget",
     "ledger_file": "keeps the budget in a file, over processes",
-    "reads_files": "reads Parquet files larger than memory",
+    "reads_files": "reads Parquet files itself",
     "spark": "runs on Spark",
-    "stream": "one pass over a stream, in bounded memory",
-    "certificate": "a machine-checked proof for the released file",
+    "stream": "counts along a stream, in one pass",
+    "certificate": "verifies the privacy of a released file",
 }
 
 
