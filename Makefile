@@ -5,14 +5,14 @@ PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -t
 
 COQ := coq libzarith-ocaml-dev
 
-.PHONY: demo pageviews test audit proofs docs package versions browser check format bench clean python
+.PHONY: demo pageviews test audit proofs docs package versions browser check format bench peers comparison clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
 
 # a week of page views, released as a large public project does and with private discovery: examples/pageviews/README.md
 pageviews: .venv/demo
-	$(BIN)/python examples/pageviews/run.py
+	$(BIN)/python examples/pageviews/week.py
 
 # one worker more than processors: workers often wait, for Spark, a browser or a process of their own
 test: check browser
@@ -80,7 +80,17 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/answer_coverage.py --releases 20
 	$(BIN)/python benchmarks/weeks.py --quick
 	$(BIN)/python benchmarks/tuning.py --quick
+	$(BIN)/python benchmarks/scaling.py --quick
 	$(BIN)/python benchmarks/spark.py
+
+# Other libraries on the same data, each in an environment of its own under .venv-peers: under an hour on two processors.
+# What benchmarks/peers/results.jsonl has is not run again. make peers PEERS="opendp pydp"
+peers: .venv/ready
+	$(BIN)/python benchmarks/peers/run.py $(if $(PEERS),--peers $(PEERS)) $(if $(RESULTS),--results $(RESULTS))
+
+# docs/comparison.md and its charts, from the stored results
+comparison: .venv/ready
+	$(BIN)/python benchmarks/peers/page.py
 
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -114,5 +124,5 @@ python:
 	  echo "dpsample needs Python 3.11 or later; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 
 clean:
-	rm -rf .venv .venv-audit .venv-package proofs/build .venv-versions .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  build dist site dpsample-demo pageviews-output
+	rm -rf .venv .venv-audit .venv-package .venv-peers .venv-versions .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  build dist site proofs/build dpsample-demo pageviews-output

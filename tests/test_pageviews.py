@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import run
+import week
 from dpsample import InvalidValue, read_ledger, read_release
 from world import MOST_VIEWS, World
 
@@ -26,11 +26,11 @@ def test_devices_report_ten_pages_at_most_and_none_twice() -> None:
 
 
 def test_measures_by_hand() -> None:
-    truth = run.Truth(np.array([1, 2, 3, 4]), np.array([100, 90, 200, 10]), np.array([1, 3, 4, 9]))
-    published = run.Published(
+    truth = week.Truth(np.array([1, 2, 3, 4]), np.array([100, 90, 200, 10]), np.array([1, 3, 4, 9]))
+    published = week.Published(
         *(np.array(column) for column in ([3, 4, 9], [180, 12, 95], [150, 11, 60], [190, 20, 130]))
     )
-    quality = run.quality_of([published], [truth])
+    quality = week.quality_of([published], [truth])
     assert quality.published == 3
     assert quality.dropped_listed == pytest.approx(1 / 2)  # of 1 and 3, which have 90 or more
     assert quality.dropped == pytest.approx(2 / 3)  # of 1, 2 and 3
@@ -42,8 +42,8 @@ def test_measures_by_hand() -> None:
 
 def test_the_list_has_the_stated_noise() -> None:
     listed = np.arange(100_000)
-    truth = run.Truth(listed, np.full(len(listed), 1000), listed)
-    counts = run.publish_listed(truth, 1).counts
+    truth = week.Truth(listed, np.full(len(listed), 1000), listed)
+    counts = week.publish_listed(truth, 1).counts
     assert np.std(counts - 1000) == pytest.approx((10 / 0.03) ** 0.5, rel=0.02)
     assert np.abs(np.mean(counts - 1000)) < 0.5
 
@@ -51,15 +51,15 @@ def test_the_list_has_the_stated_noise() -> None:
 @pytest.mark.chance("certain: what is said is compared with the releases; pages of 300 devices exceed any noise")
 def test_a_small_week(tmp_path: Path) -> None:
     folder, lines = tmp_path / "week", list[str]()
-    measured = run.run(SMALL, folder, lines.append)
+    measured = week.run(SMALL, folder, lines.append)
     days = sorted(path.name[:10] for path in folder.glob("*.zcdp.private.parquet"))
     assert days == [f"2026-11-{day:02d}" for day in range(9, 16)]
     releases = [read_release(folder / f"{day}.zcdp.private.parquet") for day in days]
-    assert measured[run.PRIVATE].published == sum(map(len, releases)) > 0
-    assert all(measured[way].spurious == 0 for way in (run.PRIVATE, run.STATED))
-    assert all(release.privacy == run.ZCDP and release.unit == "user" for release in releases)
-    assert read_ledger(folder / "zcdp.ledger").spent[:2] == (run.ZCDP.epsilon, run.ZCDP.delta)
+    assert measured[week.PRIVATE].published == sum(map(len, releases)) > 0
+    assert all(measured[way].spurious == 0 for way in (week.PRIVATE, week.STATED))
+    assert all(release.privacy == week.ZCDP and release.unit == "user" for release in releases)
+    assert read_ledger(folder / "zcdp.ledger").spent[:2] == (week.ZCDP.epsilon, week.ZCDP.delta)
     assert (folder / "pageviews.svg").read_text(encoding="utf-8").startswith("<svg")
-    assert f"{measured[run.PRIVATE].published:,}" in "\n".join(lines)
+    assert f"{measured[week.PRIVATE].published:,}" in "\n".join(lines)
     with pytest.raises(InvalidValue, match="results go to a new folder"):
-        run.run(SMALL, folder, lines.append)
+        week.run(SMALL, folder, lines.append)

@@ -1,6 +1,6 @@
 """A week of page views, released in three ways, and what each of them got right.
 
-    python examples/pageviews/run.py
+    python examples/pageviews/week.py
 
 README.md in this folder tells the story. The data are generated, so that the truth can be shown.
 """
