@@ -118,7 +118,7 @@ def _outcome(line: Line) -> str:
     if line["status"] == "not run" and line.get("likely"):
         return f"{title}: not run; would take about {figure(line['likely'], '{:.0f}')} CPU seconds."
     if line["status"] == "not run":
-        return f"{title}: not run, since the smaller task did not finish."
+        return f"{title}: not run, since the smaller task has no result."
     if line["status"] == "time limit":
         spent = f"{figure(line['cpu'], '{:.0f}')} CPU seconds and {figure(line['wall'], '{:.0f}')} wall seconds"
         return f"{title}: stopped after {spent}."
