@@ -119,7 +119,7 @@ def _outcome(line: Line) -> str:
     if line["status"] == "not run" and line.get("likely"):
         return f"{title}: not run; would take about {figure(line['likely'], '{:.0f}')} CPU seconds."
     if line["status"] == "not run":
-        return f"{title}: not run, since the smaller task did not finish."
+        return f"{title}: not run, since the smaller task has no result."
     if line["status"] == "time limit":
         spent = f"{figure(line['cpu'], '{:.0f}')} CPU seconds and {figure(line['wall'], '{:.0f}')} wall seconds"
         return f"{title}: stopped after {spent}."
@@ -181,9 +181,8 @@ def _users(runs: list[Line]) -> str:
                 "Privacy is (1, 1e-6) for one user with all of their keys. *k* is the bound on the keys of each user.",
                 "Libraries were run with one or two bounds, chosen by us to suit their noise; dpsample also without a",
                 "bound, which is its default. Errors are to the true number of users, so they include what a bound",
-                "takes away. `truncate_num_groups(k)` of OpenDP keeps *k* − 1 keys of each user in this version: of",
-                "1,000 users with the same four keys, *k* = 1 keeps none, and *k* = 2 one. It keeps the first ones in",
-                "the order of keys, since its default, a random choice, ended with an error.",
+                "takes away. OpenDP bounds them by `truncate_num_groups(k)`, with the first ones in the order of keys. With",
+                "*k* = 1 nothing is reported in this version: it seems to keep fewer than *k*.",
             ),
             *(_comparison(runs, task) for task in ("few-keys", "many-keys")),
             "## Keys of users without counts",
