@@ -181,7 +181,7 @@ def _users(runs: list[Line]) -> str:
                 "Privacy is (1, 1e-6) for one user with all of their keys. *k* is the bound on the keys of each user.",
                 "Libraries were run with one or two bounds, chosen by us to suit their noise; dpsample also without a",
                 "bound, which is its default. Errors are to the true number of users, so they include what a bound",
-                "takes away. OpenDP bounds them by `truncate_num_groups(k)`, with the first ones in the order of keys. With",
+                "takes away. OpenDP bounds them by `truncate_num_groups(k)`, in the order of keys. With",
                 "*k* = 1 nothing is reported in this version: it seems to keep fewer than *k*.",
             ),
             *(_comparison(runs, task) for task in ("few-keys", "many-keys")),
