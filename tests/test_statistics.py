@@ -249,13 +249,10 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def linear(tallies: list[Tally], *terms: Any) -> list[Estimate]:
-    """An estimator that is known: each key's share is g of its token."""
+    """An estimator that is known: each key's share is g of its token, and the number of keys has no error."""
     of, _, level, least = terms[3:]
     values = [float(tally.weights @ of.from_frequency(least)(tally.cells)) for tally in tallies]
-    return [
-        Estimate(v, 1.0, 0.0, math.inf, level, keys=t.total, at_least=least)
-        for v, t in zip(values, tallies, strict=True)
-    ]
+    return [Estimate(v, 1.0, v, v, level, keys=t.total, at_least=least) for v, t in zip(values, tallies, strict=True)]
 
 
 class Squared(Deviations):

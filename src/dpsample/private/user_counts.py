@@ -215,7 +215,7 @@ class _Stage:
         share_error = self._share_error(square, longest, tail)
         groups = int(np.clip(_SHARE_ERROR / max(share_error, 1e-9), 1, _GROUPS))
         clip = Clip(square, longest, most_lost(square, longest), groups)
-        if len(users) == rows:
+        if len(users) >= rows:  # all users were looked at
             return clip
         length = min(1.5 * longest, float(weights.sum()))  # of the next row: too few users to tell them from noise
         return replace(clip, unseen=clip.beyond(length, int(noisy[len(users)]), deviation, tail))

@@ -149,7 +149,8 @@ def mean_answer(
     """
     assert keys.at_least is not None
     low, high = ends
-    low = min(low, value - rise * (1 - keys.value / keys.high))
+    if keys.high > 0:
+        low = min(low, value - rise * (1 - keys.value / keys.high))
     if keys.low > 0:
         high = max(high, value + rise * (keys.value / keys.low - 1))
     high += overcount[1] * rise / keys.value
