@@ -1,6 +1,6 @@
 (** Every theorem of docs/proofs.md, and what it rests on: nothing but Coq's logic.  `make proofs` fails otherwise. *)
 
-From DPSample Require Rows Reporting TailMap Coarsening Assignment Checker Rounding.
+From DPSample Require Rows Reporting TailMap Coarsening Assignment Checker Rounding Supports.
 
 Print Assumptions Rows.every_set_iff_excess.
 Print Assumptions Rows.private_iff_neighbouring_rows.
@@ -16,3 +16,5 @@ Print Assumptions Assignment.units_are_private_for_users.
 Print Assumptions Checker.checked_pairs_are_private.
 Print Assumptions Checker.complete_certificates_are_private.
 Print Assumptions Rounding.rounding_is_private.
+Print Assumptions Supports.supports_are_short.
+Print Assumptions Supports.rounding_with_short_supports_is_private.

@@ -14,8 +14,8 @@
     and N a number of tokens that no row exceeds.  If that is at most delta, the
     whole scheme is (e, delta)-private [rounding_is_private].
 
-    Not proved here: the bound of N that section 5 derives (part c of its proof),
-    and that pi takes such steps, which `scheme/lemma.py` checks. *)
+    Supports.v has the bound of N that section 5 derives (part c of its proof).  Not
+    proved: that pi takes such steps, which `scheme/lemma.py` checks. *)
 
 From Coq Require Import ZArith QArith Qminmax Lqa Lia List Arith Bool.
 From DPSample Require Import Rows Checker.
