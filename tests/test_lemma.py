@@ -97,6 +97,15 @@ def test_no_token_has_a_longer_support_than_the_bound(seed: int) -> None:
         assert longest <= bound
 
 
+@pytest.mark.parametrize("privacy", [("0.05", "1e-6"), ("0.3", "1e-12"), (1, "1e-6"), (5, "0.01"), (9, "1e-30")])
+def test_the_steps_from_0_to_1_are_enough_in_exact_arithmetic(privacy: tuple[str, str]) -> None:
+    """Of the number n that the bound has, one less would be too few: it is the least."""
+    reporting = Reporting(KeepAll(), Privacy(*privacy))
+    ratio, n = Fraction(reporting.E, 1 << reporting.ratio_bits), (support_bound(reporting) - 1) // 5
+    least = 1 + 2 * (ratio - 1) * reporting.one / reporting.delta
+    assert ratio ** (n - 1) < least <= ratio**n
+
+
 @settings(max_examples=25)
 @given(
     st.one_of(schemes(length=200), staircases(200), slopes(200)),

@@ -20,14 +20,28 @@ from dpsample.scheme.sampling import MAX_WIDTH
 
 
 def support_bound(reporting: Reporting) -> int:
-    """Return a bound of the number of rows in which a token has positive probability: 5 n + 1.
+    """Return a bound of the number of rows, after its first, in which a token has positive probability: 5 n + 1.
 
-    n bounds ``ln(1 + 2 (E - 1) / delta) / epsilon``, the number of steps from 0 to 1 if half of delta is lost.
+    n is at least ``ln(1 + 2 (E - 1) / delta) / epsilon``, the number of steps from 0 to 1 if half of delta is lost.
+    Floats propose it, and integers decide.
     """
     epsilon = min(float(reporting.privacy.epsilon), 64.0)
     odds = math.log(math.expm1(epsilon)) + math.log(2 * reporting.one) - math.log(reporting.delta)
-    steps = (max(odds, 0) + math.log1p(math.exp(-abs(odds)))) / epsilon
-    return 5 * (math.floor(steps * (1 + 1e-9)) + 1) + 1
+    n = math.floor((max(odds, 0) + math.log1p(math.exp(-abs(odds)))) / epsilon) + 1
+    while not _reaches_one(reporting, n):
+        n += 1
+    return 5 * n + 1
+
+
+def _reaches_one(reporting: Reporting, n: int) -> bool:
+    """Whether ``E**n``, rounded down, is at least ``1 + 2 (E - 1) / delta``."""
+    bits, one = reporting.ratio_bits, 1 << reporting.ratio_bits
+    power = one
+    for digit in f"{n:b}":
+        power = power * power >> bits
+        if digit == "1":
+            power = power * reporting.E >> bits
+    return power * reporting.delta >= one * reporting.delta + 2 * (reporting.E - one) * reporting.one
 
 
 def delta_bound(reporting: Reporting, grid: int) -> int | None:
