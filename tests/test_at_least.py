@@ -162,8 +162,8 @@ def test_keys_of_users_need_so_many_more() -> None:
     budget = UserBudget(Privacy(1, 1e-6), counts=COUNT_SHARE)
     each = budget.one_key()
     assert capacity_cap(each, KeepAll(50)) == capacity_cap(each) + 49
-    # a user gives 1 of 4 keys, or 4: where a key needs 1,000 users anyway, many keys reach it more often
-    users = Look((0, 20_000, 0, 0, 0, 0, 0), Fraction(1, 50))
+    # a user gives 1 of 16 keys, or 16: where a key needs 1,000 users anyway, many keys reach it more often
+    users = Look((0, 0, 20_000, 0, 0, 0, 0), Fraction(1, 50))
     assert choose_method(budget, users)[0] == "one-key"
     assert choose_method(budget, users, None, KeepAll(1000))[0] == "many-keys"
 

@@ -38,9 +38,7 @@ ALL = KeepAll()
 LOOK_SHARE = Fraction(1, 50)  # of epsilon
 COUNT_SHARE = Fraction(1, 4)  # of mu**2
 FULL = 0.999  # a key is full with so many users that it is reported with this probability
-# many keys are looked for if that has more than so many times the capacity of one key: in the middle of where they
-# found more in generated and real data, from 1.6 to 3.5
-TIMES = 2.4
+TIMES = 3  # many keys are looked for if that has more than so many times the capacity of one key
 _ASIDE = Fraction(1, 50)  # of delta
 _PAST = 0.7  # of the largest capacity: with more keys it only falls further
 _FIGURES = 6
