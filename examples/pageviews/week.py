@@ -180,7 +180,8 @@ def change_lines(world: World, releases: Sequence[Release], truths: Sequence[Tru
     wanted = (EVENT_COUNTRY, EVENT_PROJECT, EVENT_PAGE)
     group = np.array([world.group(*wanted)])
     before, after = (int(truths[day][group][0]) for day in (WEDNESDAY, THURSDAY))
-    lines = [f"  {changed.table.num_rows:,} groups changed from Wednesday to Thursday for certain"]
+    listed = f"{changed.table.num_rows:,} groups"
+    lines = [f"  {listed} changed from Wednesday to Thursday, at a rate of false discoveries of 5 %"]
     for place, row in enumerate(changed.table.to_pylist(), 1):
         if tuple(row[name] for name in KEY) == wanted:
             lines.append(
