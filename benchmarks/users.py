@@ -45,6 +45,7 @@ from dpsample.comparison.baselines.set_union import (
     Bools,
     DpSips,
     PolicyGaussian,
+    PolicyGreedy,
     WeightedGaussian,
 )
 from dpsample.exact import figures_below
@@ -271,7 +272,7 @@ def with_baseline(
     privacy: Privacy,
     generator: np.random.Generator,
     *,
-    kind: Callable[[Privacy], WeightedGaussian | DpSips | PolicyGaussian],
+    kind: Callable[[Privacy], WeightedGaussian | DpSips | PolicyGaussian | PolicyGreedy],
 ) -> Outcome:
     return Outcome(kind(privacy).draw(pairs.users, pairs.keys, pairs.number, generator).found)
 
@@ -298,6 +299,7 @@ BASELINES: dict[str, Method] = {
     )
     for cap in (20, 1000)
 }
+BASELINES["greedy policy"] = partial(with_baseline, kind=PolicyGreedy)
 BASELINES |= {f"weighted Gaussian, cap {cap}, counts paid": partial(paid_baseline, cap=cap) for cap in (20, 1000)}
 METHODS = RELEASES | BASELINES
 

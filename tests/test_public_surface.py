@@ -109,7 +109,15 @@ PLANNING = [
     "settings",
     "smallest_epsilon",
 ]
-BASELINES = ["DpSips", "NonPrivate", "PolicyGaussian", "SampleAndThreshold", "StabilityHistogram", "WeightedGaussian"]
+BASELINES = [
+    "DpSips",
+    "NonPrivate",
+    "PolicyGaussian",
+    "PolicyGreedy",
+    "SampleAndThreshold",
+    "StabilityHistogram",
+    "WeightedGaussian",
+]
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
 REPORT = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
 PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]

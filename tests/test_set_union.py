@@ -5,20 +5,24 @@ All randomness is that of seeded generators, so no test fails by chance.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import partial
 
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import laplace, norm
 
 from dpsample import Privacy
 from dpsample.comparison.baselines.set_union import (
     DpSips,
     PolicyGaussian,
+    PolicyGreedy,
     WeightedGaussian,
     distinct_pairs,
     equal_weights,
+    greedy_weights,
     kept_pairs,
     noise_deviation,
     policy_weights,
@@ -36,6 +40,13 @@ PRIVACIES = [
     Privacy(3, "0.01"),
 ]
 CAPS = [1, 2, 10, 1000]
+Method = WeightedGaussian | DpSips | PolicyGaussian | PolicyGreedy
+METHODS: dict[str, Callable[[Privacy], Method]] = {
+    "weighted Gaussian": partial(WeightedGaussian, cap=6),
+    "DP-SIPS": partial(DpSips, cap=6),
+    "Policy Gaussian": partial(PolicyGaussian, cap=6),
+    "greedy": partial(PolicyGreedy, margin=40.0),  # so that a full key is found in every draw
+}
 Lists = list[list[int]]  # the keys of each user, in the order of users
 
 
@@ -70,6 +81,18 @@ def slow_policy(lists: Lists, cutoff: float) -> dict[int, float]:
     return weights
 
 
+def slow_greedy(lists: Lists, cutoff: float) -> dict[int, Fraction]:
+    """The greedy policy in fractions, one key after another."""
+    weights: dict[int, Fraction] = defaultdict(Fraction)
+    for own in lists:
+        left = Fraction(1)
+        for key in own:
+            cost = Fraction(cutoff) - weights[key]
+            weights[key] += min(cost, left)
+            left -= min(cost, left)
+    return weights
+
+
 # ---- formulas
 
 
@@ -97,6 +120,16 @@ def test_the_policy_stops_above_the_threshold_by_the_margin() -> None:
     for margin in (0.0, 2.5, 5.0):
         method = PolicyGaussian(Privacy(1, "1e-6"), 7, margin)
         assert method.cutoff == pytest.approx(method.threshold + margin * method.deviation, rel=1e-14)
+
+
+@pytest.mark.parametrize("privacy", PRIVACIES, ids=str)
+def test_a_key_of_one_user_alone_spends_the_delta_of_the_greedy_policy(privacy: Privacy) -> None:
+    """A weight of 1, and Laplace noise: exp(-epsilon x) / 2 is the probability of more than x from 0 on."""
+    method = PolicyGreedy(privacy)
+    shown = mpmath.exp(-number(privacy.epsilon) * (mpmath.mpf(method.threshold) - 1)) / 2
+    assert shown < number(privacy.delta) * (1 + mpmath.mpf("1e-12"))
+    assert shown > number(privacy.delta) * (1 - mpmath.mpf("1e-12"))
+    assert method.cutoff == pytest.approx(method.threshold + 3 / float(privacy.epsilon), rel=1e-14)
 
 
 @pytest.mark.parametrize(("rounds", "growth"), [(1, 3.0), (3, 3.0), (5, 2.0), (4, 1.0)])
@@ -176,6 +209,24 @@ def test_one_user_changes_policy_weights_by_one() -> None:
     assert full > 1000
 
 
+def test_one_user_changes_greedy_weights_by_one_in_all() -> None:
+    """The sum of all changes is at most 1, and so is the weight of keys of that user alone. Keys fill up often."""
+    generator, largest, full = np.random.default_rng(3), 0.0, 0
+    for lists, without, own in neighbours(generator, 6000):
+        cutoff = float(generator.uniform(1, 4))
+        more, less = (greedy_weights(*pairs_of(each), 8, cutoff) for each in (lists, without))
+        distance = float(np.abs(more - less).sum())
+        assert distance <= 1 + 1e-12
+        largest = max(largest, distance)
+        alone = sorted(set(own) - {key for other in without for key in other})
+        assert more[alone].sum() <= 1 + 1e-12
+        full += bool((more >= cutoff - 1e-12).any())
+        slow = slow_greedy(lists, cutoff)
+        assert more == pytest.approx([float(slow.get(key, 0)) for key in range(8)], abs=1e-12)
+    assert largest > 1 - 1e-12
+    assert full > 1000
+
+
 # ---- pairs
 
 
@@ -184,14 +235,14 @@ def test_pairs_are_counted_once() -> None:
     assert list(zip(users.tolist(), keys.tolist(), strict=True)) == [(0, 3), (1, 0), (1, 1)]
 
 
-@pytest.mark.parametrize("method", [WeightedGaussian, DpSips, PolicyGaussian])
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_repeated_pairs_and_their_order_do_not_matter(
-    method: type[WeightedGaussian] | type[DpSips] | type[PolicyGaussian],
+    method: Callable[[Privacy], Method],
 ) -> None:
     generator = np.random.default_rng(3)
     users, keys = generator.integers(0, 200, 4000), generator.integers(0, 30, 4000)
     again = np.concatenate([generator.permutation(users.size), np.arange(500)])
-    made = method(Privacy(1, "1e-3"), 6)
+    made = method(Privacy(1, "1e-3"))
     first, second = (
         made.draw(u, k, 30, np.random.default_rng(9)) for u, k in ((users, keys), (users[again], keys[again]))
     )
@@ -219,11 +270,11 @@ def test_users_come_in_a_random_order() -> None:
     assert (np.abs(np.bincount(firsts) - 1000) < 6 * math.sqrt(3000 * 2 / 9)).all()
 
 
-@pytest.mark.parametrize("method", [WeightedGaussian, DpSips, PolicyGaussian])
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_only_keys_of_the_data_are_found(
-    method: type[WeightedGaussian] | type[DpSips] | type[PolicyGaussian],
+    method: Callable[[Privacy], Method],
 ) -> None:
-    made = method(Privacy(1, "0.01"), 2)
+    made = method(Privacy(1, "0.01"))
     nothing = made.draw([], [], 3, np.random.default_rng(1))
     assert not nothing.found.any()
     for seed in range(200):
@@ -258,6 +309,16 @@ def test_found_keys_leave_the_lists() -> None:
         missed *= norm.cdf((rho - weight) / sigma)
     assert 0.05 < missed < 0.95
     assert abs(result.found[1:].sum() - others * (1 - missed)) < 6 * math.sqrt(others * missed * (1 - missed))
+
+
+def test_the_greedy_policy_finds_by_its_law() -> None:
+    """3,000 keys of 9 users each, who have no other key: binomial, 6 standard deviations."""
+    method = PolicyGreedy(Privacy(1, "1e-4"))
+    keys = np.repeat(np.arange(3000), 9)
+    found = method.draw(np.arange(keys.size), keys, 3000, np.random.default_rng(1)).found.sum()
+    p = laplace.sf((method.threshold - 9) / method.scale)
+    assert 0.1 < p < 0.9
+    assert abs(found - 3000 * p) < 6 * math.sqrt(3000 * p * (1 - p))
 
 
 @pytest.fixture(scope="module")
@@ -310,6 +371,8 @@ def test_bad_input_is_refused() -> None:
     for margin in (-1.0, math.inf, math.nan):
         with refused("the margin"):
             PolicyGaussian(privacy, 1, margin)
+        with refused("the margin"):
+            PolicyGreedy(privacy, margin)
     with pytest.warns(UserWarning, match="above 20"):
         strong = Privacy(501, "1e-6")
     with refused("epsilon is at most"):

@@ -36,8 +36,8 @@ class Peer:
         return self.bounds.get(task, (None,))
 
 
-def _set_union(title: str, method: str) -> Peer:
-    return Peer(title, OWN, "set_union", USERS, SET_UNION, (method,), counts=False, note="dpsample's baseline")
+def _set_union(title: str, method: str, bounds: Mapping[str, tuple[int | None, ...]] = SET_UNION) -> Peer:
+    return Peer(title, OWN, "set_union", USERS, bounds, (method,), counts=False, note="dpsample's baseline")
 
 
 PEERS = {
@@ -62,6 +62,7 @@ PEERS = {
     "weighted-gaussian": _set_union("weighted Gaussian", "weighted-gaussian"),
     "dp-sips": _set_union("DP-SIPS", "dp-sips"),
     "policy-gaussian": _set_union("Policy Gaussian", "policy-gaussian"),
+    "greedy": _set_union("greedy policy", "greedy", {}),
     "duckdb": Peer("bare DuckDB", "duckdb", "bare_duckdb", ELEMENTS + USERS, private=False, note="not private"),
     "polars": Peer("bare Polars", "polars", "bare_polars", ELEMENTS + USERS, private=False, note="not private"),
 }

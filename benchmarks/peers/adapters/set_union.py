@@ -8,13 +8,14 @@ import pyarrow.parquet as pq
 
 from contract import Task, run
 from dpsample import Privacy
-from dpsample.comparison.baselines.set_union import DpSips, PolicyGaussian, WeightedGaussian
+from dpsample.comparison.baselines.set_union import DpSips, PolicyGaussian, PolicyGreedy, WeightedGaussian
 
-METHODS = {"weighted-gaussian": WeightedGaussian, "dp-sips": DpSips, "policy-gaussian": PolicyGaussian}
+CAPPED = {"weighted-gaussian": WeightedGaussian, "dp-sips": DpSips, "policy-gaussian": PolicyGaussian}
 
 
 def release(task: Task) -> dict[str, object]:
-    method = METHODS[sys.argv[2]](Privacy(str(task.epsilon), str(task.delta)), task.keys_per_user)
+    privacy, name = Privacy(str(task.epsilon), str(task.delta)), sys.argv[2]
+    method = PolicyGreedy(privacy) if name == "greedy" else CAPPED[name](privacy, task.keys_per_user)
     table = pq.read_table(task.path)
     users, keys = table["user"].to_numpy(), table["key"].to_numpy()
     found = method.draw(users, keys, int(keys.max()) + 1, np.random.default_rng(1)).found

@@ -7,12 +7,20 @@ certified: do not publish what they return. Those for elements state `reported` 
     stability   stability-based histogram (SbH), and the sampled one: Laplace noise and a cutoff
     threshold   sample-and-threshold: a sample of elements and a threshold, no noise
     nonprivate  weighted sampling without privacy
-    set_union   set union of users' keys: weighted Gaussian, DP-SIPS, Policy Gaussian
+    set_union   set union of users' keys: weighted Gaussian, DP-SIPS, Policy Gaussian, greedy
 """
 
 from dpsample.comparison.baselines.nonprivate import NonPrivate
-from dpsample.comparison.baselines.set_union import DpSips, PolicyGaussian, WeightedGaussian
+from dpsample.comparison.baselines.set_union import DpSips, PolicyGaussian, PolicyGreedy, WeightedGaussian
 from dpsample.comparison.baselines.stability import StabilityHistogram
 from dpsample.comparison.baselines.threshold import SampleAndThreshold
 
-__all__ = ["DpSips", "NonPrivate", "PolicyGaussian", "SampleAndThreshold", "StabilityHistogram", "WeightedGaussian"]
+__all__ = [
+    "DpSips",
+    "NonPrivate",
+    "PolicyGaussian",
+    "PolicyGreedy",
+    "SampleAndThreshold",
+    "StabilityHistogram",
+    "WeightedGaussian",
+]

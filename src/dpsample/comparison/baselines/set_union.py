@@ -17,6 +17,9 @@ The first line is the analytic Gaussian mechanism (Balle and Wang, 2018). The me
     PolicyGaussian    one user after another takes a step of length 1 toward the point where all of their keys have
                       reached rho + margin sigma (Gopi et al., 2020)
 
+PolicyGreedy is another mechanism, with Laplace noise and without a cap: weights change by at most 1 in their sum
+(Carvalho, Wang, Gondara and Miao, 2022, Incorporating Item Frequency for Differentially Private Set Union).
+
 All is in floating point, and randomness comes from the caller: not certified, for comparison only.
 """
 
@@ -83,7 +86,8 @@ class WeightedGaussian:
     def draw(self, users: ArrayLike, keys: ArrayLike, number: int, generator: Generator) -> KeySet:
         """Draw the found keys of pairs of a user and a key; key codes are below `number`."""
         pairs = kept_pairs(*distinct_pairs(users, keys, number), self.cap, generator)
-        return _noisy(pairs[1], equal_weights(*pairs, number), self.deviation, self.threshold, generator)
+        noise = generator.normal(scale=self.deviation, size=number)
+        return _noisy(pairs[1], equal_weights(*pairs, number), noise, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ class DpSips:
         result = KeySet(np.zeros(number, np.bool_), np.full(number, np.nan))
         for _, deviation, threshold in self.plan:
             pairs = kept_pairs(*left, self.cap, generator)
-            new = _noisy(pairs[1], equal_weights(*pairs, number), deviation, threshold, generator)
+            noise = generator.normal(scale=deviation, size=number)
+            new = _noisy(pairs[1], equal_weights(*pairs, number), noise, threshold)
             result = KeySet(result.found | new.found, np.where(new.found, new.weights, result.weights))
             others = ~new.found[left[1]]
             left = left[0][others], left[1][others]
@@ -170,7 +175,54 @@ class PolicyGaussian:
     def draw(self, users: ArrayLike, keys: ArrayLike, number: int, generator: Generator) -> KeySet:
         """Draw the found keys of pairs of a user and a key; key codes are below `number`."""
         pairs = kept_pairs(*distinct_pairs(users, keys, number), self.cap, generator)
-        return _noisy(pairs[1], policy_weights(*pairs, number, self.cutoff), self.deviation, self.threshold, generator)
+        noise = generator.normal(scale=self.deviation, size=number)
+        return _noisy(pairs[1], policy_weights(*pairs, number, self.cutoff), noise, self.threshold)
+
+
+@dataclass(frozen=True)
+class PolicyGreedy:
+    """One user after another fills up their keys, in their own order, with a weight of 1 in all. Not certified.
+
+    A key is full at rho + margin / epsilon, and what is left goes to the user's next key. One user more or less changes
+    the weights by at most 1 in their sum, at keys of any number, so that there is no cap. Where keys count once for
+    each user, as here, the order of a user's keys is random; the authors order them by the user's own counts.
+
+    >>> from dpsample import Privacy
+    >>> method = PolicyGreedy(Privacy(1, 1e-6))
+    >>> round(method.threshold, 3), round(method.cutoff, 3)
+    (14.122, 17.122)
+    >>> users, keys = np.arange(100), np.repeat([0, 1], [99, 1])
+    >>> method.draw(users, keys, 3, np.random.default_rng(1)).found
+    array([ True, False, False])
+    """
+
+    privacy: Privacy
+    margin: float = 3.0
+
+    def __post_init__(self) -> None:
+        _check_setting(self.privacy, cap=1)
+        _check_size(self.margin, "the margin", above=-1)
+
+    @property
+    def scale(self) -> float:
+        """The scale of the Laplace noise."""
+        return 1 / float(self.privacy.epsilon)
+
+    @property
+    def threshold(self) -> float:
+        """rho: a key that one user alone has, with a weight of at most 1, reaches it with probability delta."""
+        return 1 + self.scale * max(-math.log(2 * float(self.privacy.delta)), 0.0)
+
+    @property
+    def cutoff(self) -> float:
+        """The weight at which a key is full; at least 1, so that a user fills no key alone."""
+        return max(self.threshold + self.margin * self.scale, 1.0)
+
+    def draw(self, users: ArrayLike, keys: ArrayLike, number: int, generator: Generator) -> KeySet:
+        """Draw the found keys of pairs of a user and a key; key codes are below `number`."""
+        pairs = kept_pairs(*distinct_pairs(users, keys, number), number, generator)
+        weights = greedy_weights(*pairs, number, self.cutoff)
+        return _noisy(pairs[1], weights, generator.laplace(scale=self.scale, size=number), self.threshold)
 
 
 def noise_deviation(privacy: Privacy) -> float:
@@ -243,11 +295,23 @@ def policy_weights(users: Ints, keys: Ints, number: int, cutoff: float) -> Float
     return weights
 
 
-def _noisy(keys: Ints, weights: Floats, deviation: float, threshold: float, generator: Generator) -> KeySet:
+def greedy_weights(users: Ints, keys: Ints, number: int, cutoff: float) -> Floats:
+    """Return the weights of keys if users, in the order of the pairs, fill up their keys to `cutoff`, with 1 in all."""
+    weights, last, left = [0.0] * number, -1, 0.0
+    for user, key in zip(users.tolist(), keys.tolist(), strict=True):
+        if user != last:
+            last, left = user, 1.0
+        given = min(left, cutoff - weights[key])
+        weights[key] += given
+        left -= given
+    return np.array(weights)
+
+
+def _noisy(keys: Ints, weights: Floats, noise: Floats, threshold: float) -> KeySet:
     """Find the keys, of those that somebody has, whose noisy weight reaches the threshold."""
     here = np.zeros(weights.size, np.bool_)
     here[keys] = True
-    noisy = weights + generator.normal(scale=deviation, size=weights.size)
+    noisy = weights + noise
     found = here & (noisy >= threshold)
     return KeySet(found, np.where(found, noisy, np.nan))
 
