@@ -2,10 +2,11 @@
 
     python benchmarks/answer_coverage.py [--releases 300] [--order]
 
-Nine shapes of data, and three schemes. Questions are those of a release with its default least frequency: the sum and
-the number of keys, the mean, and the sum over a selection of one key in 26, as by a first letter. Prints for each
-scheme, shape and question the coverage of 95 % intervals that were guaranteed, the share of intervals that were, and
-how many keys were reported on average. Tokens are drawn from their laws, without files.
+Nine shapes of data, and five schemes, of which the last two are for users with a contribution bound. Questions are
+those of a release with its default least frequency: the sum and the number of keys, the mean, and the sum over a
+selection of one key in 26, as by a first letter. Prints for each scheme, shape and question the coverage of 95 %
+intervals that were guaranteed, and the share of intervals that were. Tokens are drawn from their laws, without files.
+With a bound, frequencies are larger by as much as the detection threshold is.
 
 With `--order`, questions are those that depend on the order of keys: quantiles, the interval of each reported key, of
 the ten keys of a top list, and the rank of some keys that were reported. These take longer.
@@ -13,7 +14,7 @@ the ten keys of a top list, and the rank of some keys that were reported. These 
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 import numpy as np
@@ -21,14 +22,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling
+from dpsample.accounting.budget import Budget
 from dpsample.estimators import Tally
 from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate, estimates, least_frequency
 from dpsample.estimators.measures import Measure
+from dpsample.private.prepare import terms_of
 from dpsample.questions.sums import mean_answer
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints
 
 sibling = import_module("interval_coverage")  # of this folder
@@ -38,10 +42,18 @@ LEVEL = 0.95
 LETTERS = 26
 SHARES = (0.1, 0.5, 0.9)
 RANKS = (3, 30, 150)
-SCHEMES: list[tuple[Sampling, str]] = [(KeepAll(), "1"), (KeepAll(), "0.2"), (Ppswor("0.01"), "1")]
+# sampling, epsilon, and the contribution bound if there is one
+SCHEMES: list[tuple[Sampling, str, int | None]] = [
+    (KeepAll(), "1", None),
+    (KeepAll(), "0.2", None),
+    (Ppswor("0.01"), "1", None),
+    (KeepAll(), "1", 10),
+    (KeepAll(), "1", 100),
+]
+THRESHOLD = 14  # for which shapes are made
 
 
-def shapes() -> dict[str, Ints]:
+def shapes(scale: float = 1.0) -> dict[str, Ints]:
     """Return frequencies of keys; in each shape most are below the thresholds of the schemes."""
     generator, rank = np.random.default_rng(3), np.arange(1.0, 40_001.0)
     two_points = np.where(rank % 10 > 0, 5.0, 120.0)
@@ -56,12 +68,22 @@ def shapes() -> dict[str, Ints]:
         "Pareto 2": generator.pareto(2, len(rank)) * 6 + 1,
         "two points": two_points,
     }
-    return {name: np.maximum(np.rint(values), 1).astype(np.int64) for name, values in numbers.items()}
+    return {name: np.maximum(np.rint(scale * values), 1).astype(np.int64) for name, values in numbers.items()}
 
 
-def measure(sampling: Sampling, privacy: Privacy, frequencies: Ints, releases: int) -> dict[str, tuple[float, float]]:
+def cases(bounded: bool) -> Iterator[tuple[Terms, dict[str, Ints]]]:
+    """Yield the terms of schemes with a bound, or without, each with shapes of data."""
+    for sampling, epsilon, bound in SCHEMES:
+        if (bound is not None) == bounded:
+            terms = terms_of(Budget(Privacy(epsilon, "1e-6"), bound), sampling, ["key"])
+            threshold = terms.detection_threshold
+            assert threshold is not None
+            yield terms, shapes(threshold / THRESHOLD if bound else 1.0)
+
+
+def measure(terms: Terms, frequencies: Ints, releases: int) -> dict[str, tuple[float, float]]:
     """Return, for each question, the coverage of guaranteed intervals and their share."""
-    generator = np.random.default_rng(5)
+    sampling, privacy, generator = terms.sampling, terms.per_key, np.random.default_rng(5)
     tallies = list(draw_tallies(frequencies, sampling, privacy, releases, generator))
     chosen = frequencies[generator.permutation(len(frequencies))[: len(frequencies) // LETTERS]]
     few = [tally for tally in draw_tallies(chosen, sampling, privacy, releases, generator) if tally.total]
@@ -82,21 +104,26 @@ def measure(sampling: Sampling, privacy: Privacy, frequencies: Ints, releases: i
     return results
 
 
-def answered(tallies: Sequence[Tally], sampling: Sampling, privacy: Privacy, of: Measure, least: int) -> list[Estimate]:
+def answered(tallies: Sequence[Tally], sampling: Sampling, privacy: PerKey, of: Measure, least: int) -> list[Estimate]:
     """Return the answers of releases, by token values for as many keys as one of them has."""
-    keys = round(np.mean([tally.total for tally in tallies]))
-    return estimates(tallies, sampling, privacy, default_grid(privacy), of, level=LEVEL, least=least, keys=keys)
+    grid, keys = default_grid(privacy), typical(tallies)
+    return estimates(tallies, sampling, privacy, grid, of, level=LEVEL, least=least, keys=keys)
+
+
+def typical(tallies: Sequence[Tally]) -> int:
+    """Return how many keys a release has, about."""
+    return round(np.mean([tally.total for tally in tallies] or [0]))
 
 
 def measure_mean(
-    tallies: Sequence[Tally], sampling: Sampling, privacy: Privacy, frequencies: Ints
+    tallies: Sequence[Tally], sampling: Sampling, privacy: PerKey, frequencies: Ints
 ) -> tuple[float, float]:
     """The same for the mean of the frequencies."""
     least, grid = least_frequency(sampling, privacy, each_key_alike=True), default_grid(privacy)
     summed, counted = (Measure.of(of).from_frequency(least) for of in ("frequency", "keys"))
     sums, numbers = (answered(tallies, sampling, privacy, of, least) for of in (summed, counted))
     means = np.array([s.value / n.value if n.value > 0 else 0.0 for s, n in zip(sums, numbers, strict=True)])
-    keys = round(np.mean([tally.total for tally in tallies]))
+    keys = typical(tallies)
     deviations = Deviations(tallies, sampling, privacy, grid, summed, counted, keys)
     ends = deviations.intervals(means, np.array([max(n.value, 1e-9) for n in numbers]), LEVEL)
     overcounts = [n.overcount(LEVEL) for n in estimate_sums(tallies, sampling, privacy, grid, counted, keys=keys)]
@@ -114,17 +141,15 @@ def measure_mean(
     return covered(np.array([answer.low <= truth <= answer.high for answer in answers]), known)
 
 
-def measure_order(
-    sampling: Sampling, privacy: Privacy, frequencies: Ints, releases: int
-) -> dict[str, tuple[float, float]]:
+def measure_order(terms: Terms, frequencies: Ints, releases: int) -> dict[str, tuple[float, float]]:
     """The same for questions about the order of keys; the share of the last ones is that of keys that were reported."""
-    generator, grid = np.random.default_rng(6), default_grid(privacy)
+    sampling, privacy, grid, generator = terms.sampling, terms.per_key, terms.grid, np.random.default_rng(6)
+    assert grid is not None
     least = least_frequency(sampling, privacy, each_key_alike=True)
     ranks = 1 + len(frequencies) - np.searchsorted(np.sort(frequencies), frequencies, side="right")
     ordered = np.sort(frequencies[frequencies >= least])
     truth = ordered[np.ceil(np.array(SHARES) * len(ordered)).astype(int) - 1]
     asked = [int(np.argmin(np.abs(ranks - rank))) for rank in RANKS]
-    terms = Terms(privacy, sampling, ("key",), grid=grid)
     names = [*(f"quantile {share}" for share in SHARES), "each", "top 10", "rank"]
     held: dict[str, list[bool]] = {name: [] for name in names}
     known: dict[str, list[bool]] = {name: [] for name in names}
@@ -158,15 +183,18 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--releases", type=int, default=300)
     options.add_argument("--order", action="store_true", help="questions about the order of keys")
+    options.add_argument("--bounds", action="store_true", help="only schemes with a contribution bound")
     arguments = options.parse_args()
     releases, measured = arguments.releases, measure_order if arguments.order else measure
-    for sampling, epsilon in SCHEMES:
-        privacy = Privacy(epsilon, "1e-6")
-        for shape, frequencies in shapes().items():
-            results = measured(sampling, privacy, frequencies, releases)
-            below = (frequencies < least_frequency(sampling, privacy)).mean()
-            columns = " | ".join(f"{100 * c:.1f} of {100 * share:.0f}" for c, share in results.values())
-            print(f"| {sampling} | {epsilon} | {shape} | {100 * below:.0f} | {columns} |", flush=True)
+    for bounded in (True,) if arguments.bounds else (False, True):
+        for terms, by_shape in cases(bounded):
+            scheme = f"`{terms.sampling}`" + (f", {terms.max_keys} keys" if bounded else "")
+            least = least_frequency(terms.sampling, terms.per_key)
+            for shape, frequencies in by_shape.items():
+                results = measured(terms, frequencies, releases)
+                columns = " | ".join(f"{100 * c:.1f} of {100 * share:.0f}" for c, share in results.values())
+                below = 100 * (frequencies < least).mean()
+                print(f"| {scheme} | {terms.privacy.epsilon} | {shape} | {below:.0f} | {columns} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,11 @@ import numpy as np
 from scipy.stats import beta
 
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
+from dpsample.accounting.budget import Budget
 from dpsample.estimators import Tally
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.cumulative import narrow_quantile_intervals
+from dpsample.estimators.estimate import least_frequency
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
@@ -34,6 +36,7 @@ from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.questions.quantiles import estimate_quantiles
 from dpsample.questions.ranking import listed
 from dpsample.scheme import default_grid, frequency_reaching, token_laws
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints
 
 SUMMARY = Path(__file__).parent.parent / "tests" / "vectors" / "coverage.json"
@@ -89,11 +92,17 @@ class Setting:
     frequencies: Population
     questions: tuple[str, ...] = ("frequency", "keys")
     releases: int = 6000
+    bound: int | None = None  # the contribution bound
 
     @property
-    def privacy(self) -> Privacy:
+    def privacy(self) -> PerKey:
         """The privacy of one key."""
-        return Privacy(self.epsilon, "1e-6")
+        return Budget(Privacy(self.epsilon, "1e-6"), self.bound).per_key
+
+    @property
+    def scheme(self) -> str:
+        """The sampling, and the bound if there is one."""
+        return str(self.sampling) + (f", {self.bound} keys" if self.bound else "")
 
     @property
     def threshold(self) -> int:
@@ -120,11 +129,15 @@ def settings() -> list[Setting]:
         privacy = Privacy(epsilon, "1e-6")
         least = (frequency_reaching(0.5, sampling, privacy) or 0) + round(2 / float(epsilon))
         below.append(Setting(sampling, epsilon, "mostly below", mostly_below, (f"at-least:{least}",)))
+    for keys in (3, 30):
+        least = least_frequency(KeepAll(), Budget(Privacy(1, "1e-6"), keys).per_key, each_key_alike=True)
+        question = (f"at-least:{least}",)
+        below.append(Setting(KeepAll(), "1", "mostly below", mostly_below, question, bound=keys))
     return plain + far + below
 
 
 def draw_tallies(
-    frequencies: Ints, sampling: Sampling, privacy: Privacy, releases: int, generator: np.random.Generator
+    frequencies: Ints, sampling: Sampling, privacy: PerKey, releases: int, generator: np.random.Generator
 ) -> Iterator[Tally]:
     """Yield tallies of simulated releases."""
     for cells in draw_tokens(frequencies, sampling, privacy, releases, generator):
@@ -132,7 +145,7 @@ def draw_tallies(
 
 
 def draw_tokens(
-    frequencies: Ints, sampling: Sampling, privacy: Privacy, releases: int, generator: np.random.Generator
+    frequencies: Ints, sampling: Sampling, privacy: PerKey, releases: int, generator: np.random.Generator
 ) -> Iterator[Ints]:
     """Yield the tokens of simulated releases, in units of 1/grid, drawn from their laws by inversion; 0 is none."""
     distinct, owner = np.unique(frequencies, return_inverse=True)
@@ -176,7 +189,7 @@ def measure(setting: Setting, releases: int, tuning: Tuning = TUNING) -> list[di
             held[k, n], guaranteed[k, n] = low <= truths[k] <= high, is_guaranteed(estimate)
     return [
         {
-            "scheme": str(setting.sampling),
+            "scheme": setting.scheme,
             "epsilon": setting.epsilon,
             "population": setting.population,
             "question": of.name,
@@ -217,7 +230,7 @@ def measure_quantiles(setting: Setting, releases: int) -> list[dict[str, Any]]:
     held = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
     return [
         {
-            "scheme": str(sampling),
+            "scheme": setting.scheme,
             "epsilon": setting.epsilon,
             "population": setting.population,
             "interval": interval,
@@ -257,7 +270,7 @@ def measure_top_list(setting: Setting, releases: int) -> dict[str, Any]:
         *ends[:, n], rivals = listed(estimated, tally.cells, tally.keys, top, LEVEL)
         assert rivals > 0.9 * tally.total
     return {
-        "scheme": str(setting.sampling),
+        "scheme": setting.scheme,
         "epsilon": setting.epsilon,
         "frequency": truth,
         "listed": releases * LISTED,

@@ -10,6 +10,7 @@ sums        error: NRMSE of sums and numbers of keys over that of the default, g
 quantiles   error: mean width of the intervals of quantiles over that of the default; coverage likewise.
 answers     error: mean width of the intervals of sums and numbers of keys from the least frequency on, where most keys
             are below it (shapes of `answer_coverage.py`), over that of the default; coverage likewise.
+bounded     the same for users with a contribution bound.
 predictions error: predicted NRMSE over that of the default, geometric mean and the farthest from 1.
 
 Shares close to 1 and multiples of 1 are halved and doubled in their distance from 1. Standard errors of a coverage are
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.estimators.calibrated import estimate_sum
+from dpsample.estimators.calibrated import estimate_sum, estimate_sums
 from dpsample.estimators.estimate import least_frequency
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tuning import TUNING, Tuning
@@ -46,6 +47,8 @@ QUANTILES += ["cumulative_variance_floor", "least_quantile_keys"]
 PREDICTIONS = [field.name for field in fields(Tuning) if field.name.startswith(("quick_", "quadrature_", "mle_"))]
 PREDICTIONS += ["longest_exact_support"]
 ANSWERS = ["least_margin", "least_margin_scale"]
+BOUNDED = [field.name for field in fields(Tuning) if field.name.startswith(("balanced_", "unbalanced_"))]
+BOUNDED += ["least_margin_of_noise"]
 RANKS = ["ranking_margin"]  # questions.ranking takes it from TUNING: a larger one costs time and changes no answer
 LEVEL = 0.95
 LEAST_ERROR = 1e-3  # relative; where nearly all keys are reported, ratios of smaller errors mean nothing
@@ -131,24 +134,31 @@ def quantiles(tuning: Tuning, releases: int) -> Outcome:
     return Outcome(tuple(widths), tuple(held), tuple(guaranteed))
 
 
-def answers(tuning: Tuning, releases: int) -> Outcome:
+def answers(tuning: Tuning, releases: int, bounded: bool = False) -> Outcome:
     """Return widths of intervals of sums and numbers of keys from the least frequency on, and their coverage."""
     widths: list[float] = []
     held: list[bool] = []
     guaranteed: list[bool] = []
-    for sampling, epsilon in shaped.SCHEMES:
-        privacy = Privacy(epsilon, "1e-6")
-        for frequencies in shaped.shapes().values():
+    for terms, shapes in shaped.cases(bounded=bounded):
+        sampling, privacy = terms.sampling, terms.per_key
+        for frequencies in shapes.values():
             generator = np.random.default_rng(5)
             tallies = list(sibling.draw_tallies(frequencies, sampling, privacy, releases, generator))
             for of in ("frequency", "keys"):
                 least = least_frequency(sampling, privacy, of == "keys", tuning)
-                truth = float(Measure.of(of).from_frequency(least)(frequencies).sum())
-                found = shaped.answered(tallies, sampling, privacy, Measure.of(of), least)
-                widths.append(float(np.mean([answer.high - answer.low for answer in found])))
-                held += [answer.low <= truth <= answer.high for answer in found]
-                guaranteed += [answer.guaranteed for answer in found]
+                measure = Measure.of(of).from_frequency(least)
+                truth = float(measure(frequencies).sum())
+                found = estimate_sums(tallies, sampling, privacy, terms.grid, measure, tuning, shaped.typical(tallies))
+                ends = [estimate.interval(LEVEL) for estimate in found]
+                widths.append(float(np.mean([high - low for low, high in ends])))
+                held += [low <= truth <= high for low, high in ends]
+                guaranteed += [estimate.extrapolation_is_negligible for estimate in found]
     return Outcome(tuple(widths), tuple(held), tuple(guaranteed))
+
+
+def bounded(tuning: Tuning, releases: int) -> Outcome:
+    """Return the same with a contribution bound."""
+    return answers(tuning, releases, bounded=True)
 
 
 def predictions(tuning: Tuning, releases: int) -> Outcome:
@@ -171,7 +181,9 @@ def scaled(name: str, factor: float) -> Tuning:
         parts = [1 + factor * (part - 1) for part in (value if isinstance(value, tuple) else (value,))]
         changed: Any = tuple(parts) if isinstance(value, tuple) else parts[0]
     else:
-        changed = max(1, round(factor * value)) if isinstance(value, int) else factor * value
+        parts = [factor * part for part in (value if isinstance(value, tuple) else (value,))]
+        changed = tuple(parts) if isinstance(value, tuple) else parts[0]
+        changed = max(1, round(changed)) if isinstance(value, int) else changed
     return replace(TUNING, **{name: changed})
 
 
@@ -182,7 +194,7 @@ def outcome(name: str, factor: float, releases: int) -> Outcome:
 
 def kind_of(name: str) -> Callable[[Tuning, int], Outcome]:
     """Return what a number matters to."""
-    kinds = {quantiles: QUANTILES, answers: ANSWERS, predictions: PREDICTIONS}
+    kinds = {quantiles: QUANTILES, answers: ANSWERS, bounded: BOUNDED, predictions: PREDICTIONS}
     return next((kind for kind, names in kinds.items() if name in names), sums)
 
 
@@ -202,12 +214,12 @@ def main() -> None:
     """Print two lines for each tuned number."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="30 releases of each setting instead of 100")
-    options.add_argument("--only", help="one number")
+    options.add_argument("--only", nargs="+", help="some numbers")
     options.add_argument("--markdown", action="store_true", help="as the table of docs/tuning.md")
     arguments = options.parse_args()
     releases = 30 if arguments.quick else 100
     names = [field.name for field in fields(Tuning) if field.name not in RANKS]
-    names = [name for name in names if arguments.only in (None, name)]
+    names = [name for name in names if arguments.only is None or name in arguments.only]
     row = "| `{}` | {} | {} | {} | {} | {} | {} | {} |" if arguments.markdown else "{:27} {:>18} {:>6}" + " {:>9}" * 5
     heads = ("number", "value", "factor", "error", "farthest", "covered", "guar.cov.", "guar.")
     print(row.format(*heads))

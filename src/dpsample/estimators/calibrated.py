@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsample.estimators.calibration import Calibration, Function, calibration
+from dpsample.estimators.calibration import Calibration, Function, calibration, calibration_for
 from dpsample.estimators.extrapolation import extrapolate
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.sum_functionals import SumFunctionals, round_up_key_count, sum_functionals
@@ -159,7 +159,8 @@ def functionals_of(
     """Return the functionals of a sum over groups."""
     largest = 1 << (int(groups.cells.max()) // grid + 2 * support_length(privacy)).bit_length()
     keys = round_up_key_count(int(groups.keys.sum()) if keys is None else keys, tuning)
-    return sum_functionals(calibration(sampling, privacy, grid, tuning), of, keys, largest)
+    scheme = calibration_for(of, calibration(sampling, privacy, grid, tuning))
+    return sum_functionals(scheme, of, keys, largest)
 
 
 def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ frequencies apart: there are values ``a(token)`` with ``E[a] = h(i)`` at every f
 the frequencies.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -20,6 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.coordinated import MixedReporting
+from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling
@@ -39,12 +41,17 @@ class _Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The token laws of a scheme at the frequencies up to which pi changes: the table."""
+    """The token laws of a scheme at the frequencies up to which pi changes: the table.
+
+    Biases are removed from the calibration threshold on. With `balanced`, for sums that count no key below the
+    threshold, they are made small from the first frequency on, and cancel out over keys.
+    """
 
     sampling: Sampling
     privacy: PerKey
     grid: int
     tuning: Tuning = TUNING
+    balanced: bool = False
 
     @cached_property
     def reporting(self) -> Reporting:
@@ -105,6 +112,16 @@ class Calibration:
         """The calibration threshold: the lowest frequency that tokens tell from others."""
         return self._extent.threshold
 
+    @property
+    def last_corrected(self) -> int:
+        """The last frequency whose tokens are corrected."""
+        return self._extent.last_corrected
+
+    @property
+    def _unbiased_from(self) -> int:
+        """The frequency from which on biases are removed."""
+        return self.before + 1 if self.balanced else self.calibration_threshold
+
     @cached_property
     def frequencies(self) -> Ints:
         """The table's frequencies; each stands for `spacing` of them."""
@@ -113,8 +130,8 @@ class Calibration:
 
     @cached_property
     def below(self) -> Any:
-        """Which of the table's frequencies are below the calibration threshold."""
-        return self.frequencies < self.calibration_threshold
+        """Which of the table's frequencies are below the one from which on biases are removed."""
+        return self.frequencies < self._unbiased_from
 
     @property
     def table_tokens(self) -> int:
@@ -142,18 +159,20 @@ class Calibration:
 
     @cached_property
     def _supports(self) -> tuple[Floats, Floats, Floats]:
-        """Of each of the table's tokens, over its support: its probability, and this over pi from the threshold on;
-        and the sum of its probabilities from there on.
+        """Of each of the table's tokens, over its support: its probability, and this over pi where biases are removed;
+        and the sum of its probabilities there.
         """
         cells = self.before * self.grid + np.arange(1, self.table_tokens + 1, dtype=np.int64)
         frequencies, mass = supports(cells, self.reporting, self.grid)
         pi = self.reporting.probabilities(frequencies)
-        above = (mass > 0) & (frequencies >= self.calibration_threshold)
+        above = (mass > 0) & (frequencies >= self._unbiased_from)
         return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=above), mass.sum(1, where=above)
 
     @cached_property
     def laws(self) -> Floats:
         """The probability of each token at each of the table's frequencies: [frequency, token]."""
+        if self.balanced:
+            return _kept(replace(self, balanced=False)).laws
         table = np.zeros((len(self.frequencies), self.table_tokens))
         mass, _, _ = self._supports
         i = self.frequencies - self.before
@@ -188,7 +207,7 @@ class Calibration:
 
     @cached_property
     def binned_laws(self) -> Floats:
-        """The laws of the frequencies from the threshold on, by bin."""
+        """The laws of the frequencies that are not `below`, by bin."""
         starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
         return np.add.reduceat(self.laws[~self.below, : len(self.bins)], starts, axis=1)
 
@@ -208,7 +227,7 @@ class Calibration:
         return np.divide(sums.reshape(-1), total, out=np.zeros(self.table_tokens), where=total > 0)
 
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
-        """E[h / pi | token] under a uniform prior on the frequencies from the threshold on: [token, function]."""
+        """E[h / pi | token] under a uniform prior on the frequencies where biases are removed: [token, function]."""
         # tokens of frequencies at which pi is constant are shifts of the first such ones
         shift = np.maximum(first_frequency(cells, self.grid) - self.reporting.constant_from, 0)
         walked, place = np.unique(cells - shift * self.grid, return_inverse=True)
@@ -240,12 +259,12 @@ class Calibration:
 
     def _walked_weights(self, cells: Ints) -> Floats:
         frequencies, mass = supports(cells, self.reporting, self.grid)
-        mass = np.where(frequencies >= self.calibration_threshold, mass, 0.0)
+        mass = np.where(frequencies >= self._unbiased_from, mass, 0.0)
         pi = self.reporting.probabilities(frequencies) * np.maximum(mass.sum(1, keepdims=True), 1e-300)
         return np.asarray(np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0))
 
     def bias_correction(self, bias: Floats, penalty: float) -> Floats:
-        """Return what to add to token values, by bin, to remove a bias at the frequencies from the threshold on.
+        """Return what to add to token values, by bin, to remove a bias at the frequencies that are not `below`.
 
         Minimises ``sum over i of w_i (penalty * bias_i**2 + E_i[correction**2])``, with w the `frequency_weights`. For
         several biases, in rows, there are as many rows.
@@ -256,11 +275,32 @@ class Calibration:
         correction += (target - correction @ A) @ inverse  # one step of iterative refinement
         correction *= -scale
         correction[..., empty] = 0
+        if self.balanced:
+            correction += self._balance(bias + correction @ self.binned_laws.T, inverse, scale)
         return correction
+
+    def _balance(self, bias: Floats, inverse: Floats, scale: Floats) -> Floats:
+        """Return what to add to a correction so that a bias cancels out.
+
+        Over keys whose numbers fall with a power of the frequency; and over the keys of some low frequencies that
+        happen to be reported, whatever their number.
+        """
+        deviation = math.sqrt(2) / float(self.privacy.epsilon)
+        rare = self.calibration_threshold - np.array(self.tuning.balanced_deviations) * deviation
+        places = np.searchsorted(self.frequencies, np.maximum(rare, self.before + 1))
+        single = np.eye(len(self.frequencies))[places] / self.reporting.probabilities(self.frequencies)[places, None]
+        relative = (self.frequencies - self.before) / (self.calibration_threshold - self.before)
+        numbers = np.vstack([relative ** -np.array(self.tuning.balanced_powers)[:, None], single])  # of keys
+        moments = numbers @ self.binned_laws
+        spread = (scale * moments) @ inverse * scale
+        size = 1 / np.sqrt((spread * moments).sum(1))
+        # low frequencies may be the same one: then the least of all solutions
+        solved = np.linalg.lstsq(spread @ moments.T * size * size[:, None], size * (numbers @ bias), rcond=1e-9)[0]
+        return np.asarray(-(size * solved) @ spread)
 
     @cached_property
     def frequency_weights(self) -> Floats:
-        """Weights of the frequencies from the threshold on, by which all of them count alike."""
+        """Weights of the frequencies that are not `below`, by which all of them count alike."""
         i = self.frequencies[~self.below]
         pi, i = self.reporting.probabilities(i), i - self.before
         deviation = self.tuning.token_deviation / float(self.privacy.epsilon)
@@ -294,6 +334,22 @@ def _normal_equations(scheme: Calibration, penalty: float) -> tuple[Floats, Floa
 def calibration(sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Calibration:
     """Return the calibration of a scheme, which is costly the first time that it is used."""
     return _kept(Calibration(sampling, privacy, grid, tuning))
+
+
+def calibration_for(of: Function, scheme: Calibration) -> Calibration:
+    """Return the calibration by which a function is summed.
+
+    Where pi grows as fast as privacy allows, keys below the threshold have the tokens of keys at it: values without
+    bias at the threshold have none below. Bounded noise has another token law at each frequency, and is bell-shaped: no
+    values of a moderate size tell keys below a frequency from those at it. If keys below the threshold count 0, biases
+    are balanced instead, as far as the table goes; beyond it, intervals allow for all of them.
+    """
+    if not isinstance(scheme.privacy, KeyNoise):
+        return scheme
+    counted = scheme.frequencies[of(scheme.frequencies) > 0]
+    if len(counted) and scheme.calibration_threshold <= counted[0] <= scheme.last_corrected:
+        return _kept(replace(scheme, balanced=True))
+    return scheme
 
 
 @lru_cache(maxsize=16)

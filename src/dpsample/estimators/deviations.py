@@ -117,5 +117,5 @@ def _combined(parts: Sequence[Floats], v: Floats) -> Floats:
 @lru_cache(maxsize=64)
 def _covariance(top: SumFunctionals, bottom: SumFunctionals) -> Functional:
     """The functional of the covariance of two sums."""
-    covariance = top.total.covariance(bottom.total, top.largest)
+    covariance = top.total.error_product(bottom.total, top.largest)
     return Functional(top.scheme, covariance, top.scheme.tuning.variance_penalty_factor * top.keys)

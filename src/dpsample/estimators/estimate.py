@@ -20,6 +20,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.estimators.unbiased import unbiased
 from dpsample.exact import shown_number
+from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Sampling
@@ -146,7 +147,8 @@ def least_frequency(sampling: Sampling, privacy: PerKey, each_key_alike: bool = 
     threshold = calibration(sampling, privacy, 1).calibration_threshold
     if each_key_alike:
         threshold = max(threshold, frequency_reaching(0.5, sampling, privacy) or 0)
-    margin = max(tuning.least_margin, math.ceil(tuning.least_margin_scale / float(privacy.epsilon)))
+    scale = tuning.least_margin_of_noise if isinstance(privacy, KeyNoise) else tuning.least_margin_scale
+    margin = max(tuning.least_margin, math.ceil(scale / float(privacy.epsilon)))
     return min(threshold + margin, sampling.largest)
 
 

@@ -64,9 +64,23 @@ class Functional:
             covariances = np.append(covariances, [_covariance(law, ours, others) for law in laws])
         return lambda frequencies: np.interp(frequencies, i, covariances)
 
+    def error_product(self, other: "Functional", largest: int) -> Function:
+        """Return the mean product of one key's two errors as a function of its frequency.
+
+        It is their covariance. Balanced biases cancel out over keys, as errors do, so their product is added.
+        """
+        covariance, scheme = self.covariance(other, largest), self.scheme
+        if not scheme.balanced:
+            return covariance
+        products = scheme.tuning.unbalanced_variance * self.bias * other.bias
+        return lambda i: covariance(i) + np.interp(i, scheme.frequencies, products, right=0.0)
+
     def residual_bias(self, largest: int) -> Function:
         """Return the size of the bias that one key's value has left, as a function of its frequency."""
         i, bias = self.scheme.frequencies, np.where(self.scheme.below, 0.0, np.abs(self.bias))
+        if self.scheme.balanced:  # from the threshold on, biases mostly cancel out
+            above = i >= self.scheme.calibration_threshold
+            bias = np.where(above, self.scheme.tuning.unbalanced_share * bias, bias)
         beyond, laws, values = self._beyond_table(largest)
         if laws:
             means = np.array([law.probabilities @ values(law.cells) for law in laws])

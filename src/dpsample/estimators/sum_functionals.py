@@ -49,7 +49,7 @@ class SumFunctionals:
     @cached_property
     def variance(self) -> Functional:
         """The variance of the sum."""
-        variance_at = self.total.covariance(self.total, self.largest)
+        variance_at = self.total.error_product(self.total, self.largest)
         return Functional(self.scheme, lambda i: np.maximum(variance_at(i), 0.0), self._variance_keys)
 
     @cached_property
@@ -59,6 +59,8 @@ class SumFunctionals:
 
     @property
     def _variance_keys(self) -> float:
+        if self.scheme.balanced:
+            return self.scheme.tuning.balanced_keys
         return self.scheme.tuning.variance_penalty_factor * self.keys
 
     @cached_property
@@ -85,11 +87,13 @@ def sum_functionals(scheme: Calibration, of: Function, keys: int, largest: int) 
 
 
 def _least_error(scheme: Calibration, of: Function, keys: int) -> Functional:
-    """The functional of a sum. For bounded noise, which is nearly normal, it trades bias for variance.
+    """The functional of a sum. For bounded noise, which is nearly normal, biases are balanced, or traded for variance.
 
     To undo normal noise costs ever more variance the sharper the function is, so there the bias that is left in is
     chosen by the width of the interval, of which it is a part, for keys that are distributed by Zipf's law.
     """
+    if scheme.balanced:
+        return Functional(scheme, of, scheme.tuning.balanced_keys)
     if not isinstance(scheme.privacy, KeyNoise):
         return Functional(scheme, of, keys)
     above = ~scheme.below
