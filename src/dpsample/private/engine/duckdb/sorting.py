@@ -4,6 +4,7 @@ Pairs are divided by the hashes of their users, in a file, until a part fits int
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -11,6 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dpsample.accounting.amounts import Amount
 from dpsample.private.assignment import Flags
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
 _T = TypeVar("_T")
+Numbers = NDArray[np.uint64]
 
 _MOST_PARTS = 1024  # of keys
 _HELD = 24 << 20  # bytes of pairs that are sorted at once; to sort them takes about four times as many
@@ -74,106 +77,212 @@ def sorted_pairs(
     follow.
     """
     hashed = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
-    for pairs, known in _parts(engine, engine.stream(hashed, objects, _ROWS), 0):
+    batches = map(_Rows.of, _gathered(engine.stream(hashed, objects, _ROWS)))
+    for part, known in _parts(engine, batches, 0):
+        order, begins = _user_order(part, known)
+        bits = codes.bit_length()
+        numbers = np.cumsum(begins, dtype=np.int64) << bits | part.codes[order]
         if amounts:
-            yield cut_off(summed_rows(*_sorted_amounts(pairs, known, codes), len(amounts)), amounts)
+            numbers, places = _sorted_with_places(numbers, order, len(order).bit_length())
+            marks = (part.hashes[places] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+            sorted_rows = _changes(numbers >> bits), numbers & (1 << bits) - 1, marks, *part.amounts(places)
+            yield cut_off(summed_rows(_changes(numbers), sorted_rows, len(amounts)), amounts)
         else:
-            numbers, code = _numbered(pairs, known, codes)[0], codes.bit_length()
             numbers.sort(kind="stable")  # users ascend already: three times as fast
             numbers = numbers[_changes(numbers)]
-            yield _changes(numbers >> code), numbers & (1 << code) - 1
+            yield _changes(numbers >> bits), numbers & (1 << bits) - 1
 
 
-def _sorted_amounts(pairs: pa.Table, known: int, codes: int) -> tuple[Flags, Batch]:
-    """Sort rows, not pairs: whether they begin a pair; whether they begin a user, codes, marks and amounts."""
-    numbers, order = _numbered(pairs, known, codes)
-    code, by = codes.bit_length(), np.argsort(numbers, kind="stable")  # users ascend already
-    numbers, rows = numbers[by], np.asarray(order)[by]
-    marks = (pairs["h"].to_numpy()[rows] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    values = (column.to_numpy()[rows] for column in pairs.columns[3:])
-    return _changes(numbers), (_changes(numbers >> code), numbers & (1 << code) - 1, marks, *values)
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows in memory: hashes of users, codes, amounts, and users that are integers, as 64 bits each: [row, column].
 
-
-def _numbered(pairs: pa.Table, known: int, codes: int) -> tuple[Ints, Any]:
-    """Number pairs in memory: rows by the hashes of users, of which the first `known` bits are equal, then codes.
-
-    Both are integers: what is left of a hash and the number of a row, then the number of a user and a code.
+    Users of other types are in an Arrow array.
     """
-    hashes = pairs["h"].to_numpy()
-    row, code = len(hashes).bit_length(), codes.bit_length()  # bits
-    packed = hashes << known >> row << row | np.arange(len(hashes), dtype=np.uint64)
+
+    numbers: Numbers
+    users: Any = None
+
+    @staticmethod
+    def of(batches: list[pa.RecordBatch]) -> "_Rows":
+        """Take rows of h, u, code and amounts."""
+        table = pa.Table.from_batches(batches)
+        users, columns = table["u"], [table[0], *table.columns[2:]]
+        whole = pa.types.is_integer(users.type)
+        columns += [users] if whole else []
+        numbers = np.empty((len(table), len(columns)), np.uint64)
+        for n, column in enumerate(columns):
+            numbers[:, n] = column.to_numpy().astype(np.int64, copy=False).view(np.uint64)
+        return _Rows(numbers, None if whole else users.combine_chunks())
+
+    @staticmethod
+    def joined(parts: "list[_Rows]") -> "_Rows":
+        """Return several as one."""
+        if len(parts) == 1:
+            return parts[0]
+        users = None if parts[0].users is None else pa.concat_arrays([part.users for part in parts])
+        return _Rows(np.concatenate([part.numbers for part in parts]), users)
+
+    @property
+    def hashes(self) -> Numbers:
+        """The hashes of users."""
+        return self.numbers[:, 0]
+
+    @property
+    def codes(self) -> Ints:
+        """The codes of keys."""
+        return self.numbers[:, 1].view(np.int64)
+
+    def amounts(self, places: Ints) -> Iterator[Ints]:
+        """Return the amounts of some rows."""
+        columns = self.numbers.shape[1] - (self.users is None)
+        return (self.numbers[:, n][places].view(np.int64) for n in range(2, columns))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes."""
+        return self.numbers.nbytes + (0 if self.users is None else self.users.nbytes)
+
+    def taken(self, order: Ints) -> "_Rows":
+        """Return the rows in an order."""
+        return _Rows(self.numbers.take(order, axis=0), None if self.users is None else self.users.take(pa.array(order)))
+
+    def begins(self, order: Ints) -> Flags:
+        """Whether each row, in an order, has another user than the one before."""
+        if self.users is None:
+            return _changes(self.numbers[:, -1][order])
+        users = self.users.take(pa.array(order))
+        return np.append(True, pc.not_equal(users[1:], users[:-1]).to_numpy(zero_copy_only=False))
+
+    def exact_order(self) -> Ints:
+        """Return the rows by hash, and users with equal hashes by themselves."""
+        if self.users is None:
+            return np.lexsort((self.numbers[:, -1].view(np.int64), self.hashes))
+        keys = pa.table({"h": self.hashes, "u": self.users})
+        order: Ints = pc.sort_indices(keys, sort_keys=[("h", "ascending"), ("u", "ascending")]).to_numpy()
+        return order.astype(np.int64)
+
+    def each_pair_once(self) -> "_Rows":
+        """Return each pair once, with the sums of its amounts."""
+        own = ["u"] if self.users is None else []
+        names = ["h", "code", *(f"a{n}" for n in range(self.numbers.shape[1] - 2 - len(own))), *own]
+        table = pa.table({name: self.numbers[:, n].view(np.int64) for n, name in enumerate(names)})
+        if self.users is not None:
+            table = table.append_column("u", self.users)
+        sums = [(name, "sum") for name in names if name.startswith("a")]
+        grouped = table.group_by(["h", "u", "code"]).aggregate(sums)
+        grouped = grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names])
+        return _Rows.of(grouped.select(["h", "u", "code", *(name for name, _ in sums)]).to_batches())
+
+
+def _user_order(rows: _Rows, known: int) -> tuple[Ints, Flags]:
+    """The order of rows by the hashes of users, of which the first `known` bits are equal; and where users begin.
+
+    What is left of a hash and the number of a row are sorted as one integer.
+    """
+    row = len(rows.hashes).bit_length()  # bits
+    packed = rows.hashes << known >> row << row | np.arange(len(rows.hashes), dtype=np.uint64)
     packed.sort()
-    order: Any = (packed & (1 << row) - 1).astype(np.int64)
-    begins = _begins(pairs, order)
-    if np.count_nonzero(begins) != np.count_nonzero(
-        _changes(packed >> row)
-    ):  # two users, and one hash, or what is left
-        order = pc.sort_indices(pairs, sort_keys=[("h", "ascending"), ("u", "ascending")])
-        begins = _begins(pairs, order)
-    return np.cumsum(begins, dtype=np.int64) << code | pairs["code"].to_numpy()[order], order
+    order = (packed & (1 << row) - 1).astype(np.int64)
+    begins = rows.begins(order)
+    if np.count_nonzero(begins) != np.count_nonzero(_changes(packed >> row)):
+        order = rows.exact_order()  # two users, and one hash, or what is left
+        begins = rows.begins(order)
+    return order, begins
 
 
-def _begins(pairs: pa.Table, order: Any) -> Flags:
-    """Whether each row, in this order, has another user than the one before."""
-    users = pairs["u"].take(pa.array(order))
-    return np.append(True, pc.not_equal(users[1:], users[:-1]).to_numpy())
+def _sorted_with_places(numbers: Ints, places: Ints, bits: int) -> tuple[Ints, Ints]:
+    """Sort numbers, and sort places, of so many bits, along with them: as one integer, if they fit."""
+    if int(numbers[-1]) >> 63 - bits:
+        by = np.argsort(numbers, kind="stable")
+        return numbers[by], places[by]
+    packed = numbers << bits | places
+    packed.sort()
+    return packed >> bits, packed & (1 << bits) - 1
 
 
 def _changes(values: Any) -> Flags:
     return np.append(True, values[1:] != values[:-1])
 
 
-def _parts(engine: "DuckDB", batches: Iterator[pa.RecordBatch], divided: int) -> Iterator[tuple[pa.Table, int]]:
-    """Divide pairs into parts by hash, ascending; yield each with the number of bits that its hashes have in common."""
-    held, size, most = list[pa.RecordBatch](), 0, _HELD
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
+def _parts(engine: "DuckDB", pieces: Iterator[_Rows], divided: int) -> Iterator[tuple[_Rows, int]]:
+    """Divide rows into parts by hash, ascending; yield each with the number of bits that its hashes have in common."""
+    held, size, most = list[_Rows](), 0, _HELD
+    for rows in pieces:
+        held.append(rows)
+        size += rows.nbytes
         if size <= most:
             continue
         if divided < _DIVISIONS:
-            yield from _divided(engine, chain(held, batches), divided)
+            yield from _divided(engine, chain(held, pieces), divided)
             return
-        table = pa.Table.from_batches(held)
-        names, amounts = table.column_names, [(name, "sum") for name in table.column_names[3:]]
-        grouped = table.group_by(names[:3]).aggregate(amounts)  # each pair once
-        held = grouped.select([*names[:3], *(f"{name}_sum" for name, _ in amounts)]).rename_columns(names).to_batches()
-        size = sum(batch.nbytes for batch in held)
+        held = [_Rows.joined(held).each_pair_once()]
+        size = held[0].nbytes
         most = max(most, 2 * size)
     if held:
-        yield pa.Table.from_batches(held).combine_chunks(), divided * _BITS
+        yield _Rows.joined(held), divided * _BITS
 
 
-def _divided(engine: "DuckDB", batches: Iterable[pa.RecordBatch], divided: int) -> Iterator[tuple[pa.Table, int]]:
-    """Write pairs to a file, divided by the next bits of their hashes; read them part by part."""
+def _divided(engine: "DuckDB", pieces: Iterable[_Rows], divided: int) -> Iterator[tuple[_Rows, int]]:
+    """Write rows to a file, divided by the next bits of their hashes; read them part by part."""
     path = engine.file()
     with path.open("w+b") as file:
         path.unlink()  # what is in it lives as long as it is open
-        messages = [list[tuple[int, int]]() for _ in range(1 << _BITS)]  # of each part: where, and how long
-        for batch in _gathered(batches):
-            part = (batch.column(0).to_numpy() << divided * _BITS >> 64 - _BITS).astype(np.uint8)
-            ordered = batch.take(pa.array(np.argsort(part, kind="stable")))
-            ends = np.cumsum(np.bincount(part, minlength=1 << _BITS)).tolist()
-            for own, (start, end) in zip(messages, pairwise([0, *ends]), strict=True):
-                if start < end:
-                    own.append((file.tell(), file.write(ordered.slice(start, end - start).serialize())))
-        for own in messages:
-            yield from _parts(engine, _read(file, own, batch.schema), divided + 1)
+        written = list[_Written]()
+        for rows in pieces:
+            part = (rows.hashes << divided * _BITS >> 64 - _BITS).astype(np.uint8)
+            ordered = rows.taken(np.argsort(part, kind="stable"))
+            ends = [0, *np.cumsum(np.bincount(part, minlength=1 << _BITS)).tolist()]
+            written.append(_Written.to(file, ordered, ends))
+        for n in range(1 << _BITS):
+            pieces = (piece for one in written for piece in one.read(file, n))
+            yield from _parts(engine, pieces, divided + 1)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True)
+class _Written:
+    """Where rows are in a file: the start of their numbers, the places of their parts, and messages of their users."""
+
+    start: int
+    columns: int
+    ends: list[int]
+    users: list[tuple[int, int]]
+    kind: Any  # of users
+
+    @staticmethod
+    def to(file: BinaryIO, rows: _Rows, ends: list[int]) -> "_Written":
+        """Write rows that are in the order of their parts."""
+        start, messages = file.tell(), []
+        file.write(rows.numbers.data)
+        if rows.users is not None:
+            users = pa.record_batch({"u": rows.users})
+            messages = [(file.tell(), file.write(users.slice(a, b - a).serialize())) for a, b in pairwise(ends)]
+        kind = None if rows.users is None else rows.users.type
+        return _Written(start, rows.numbers.shape[1], ends, messages, kind)
+
+    def read(self, file: BinaryIO, part: int) -> Iterator[_Rows]:
+        """Read a part, if there is anything in it."""
+        first, end = self.ends[part : part + 2]
+        if first == end:
+            return
+        file.seek(self.start + 8 * self.columns * first)
+        numbers = np.frombuffer(file.read(8 * self.columns * (end - first)), np.uint64).reshape(-1, self.columns)
+        users = None
+        if self.users:
+            place, length = self.users[part]
+            file.seek(place)
+            message = pa.py_buffer(file.read(length))
+            users = pa.ipc.read_record_batch(message, pa.schema([("u", self.kind)])).column(0)
+        yield _Rows(numbers, users)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
     held, rows = list[pa.RecordBatch](), 0
     for batch in batches:
         held.append(batch)
         rows += batch.num_rows
         if rows >= _ROWS:
-            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+            yield held
             held, rows = [], 0
     if held:
-        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-
-
-def _read(file: BinaryIO, messages: list[tuple[int, int]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for start, length in messages:
-        file.seek(start)
-        yield pa.ipc.read_record_batch(pa.py_buffer(file.read(length)), schema)
+        yield held
