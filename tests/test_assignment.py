@@ -260,8 +260,10 @@ class Assigning:
         names = [f"c{i}" for i in range(len(rows[0]))]
         table = pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
         if self.session is None:
-            from dpsample.private.engine.duckdb.sorting import order_sql
+            from dpsample.private.engine.duckdb.sorting import mixed, order_sql
 
+            if place == 0 and isinstance(rows[0][0], int):
+                return sorted((u for (u,) in rows), key=lambda u: int(mixed(np.array([u]), int(SALTS._words[0]))[0]))
             order = order_sql(names, int(SALTS._words[place]))
             ordered = duckdb.from_arrow(table).order(f"{order}, {', '.join(names)}").fetchall()
         else:
@@ -297,6 +299,7 @@ def tied(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (dpsample.private.engine.duckdb.assignment, dpsample.private.engine.duckdb.sorting):
         monkeypatch.setattr(module, "order_sql", lambda columns, salt: "7::UBIGINT")
+    monkeypatch.setattr(dpsample.private.engine.duckdb.sorting, "mixed", lambda users, salt: users.view(np.uint64))
     from pyspark.sql import functions as F  # noqa: N812
 
     import dpsample.private.engine.spark.sorting
@@ -347,15 +350,13 @@ def test_integers(assigning: Assigning) -> None:
 
 
 def ordered_integers(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """The orders of 32-bit integers in DuckDB, whose hash may depend on the width of a type."""
-    from dpsample.private.engine.duckdb.sorting import order_sql
+    """The orders of 32-bit integers in DuckDB. The hash of a key may depend on the width of its type."""
+    from dpsample.private.engine.duckdb.sorting import mixed, order_sql
 
-    orders = []
-    for place in (0, 1):
-        values = pa.table({"x": pa.array(sorted({pair[place] for pair in pairs}), pa.int32())})
-        found = duckdb.from_arrow(values).order(f"{order_sql(['x'], int(SALTS._words[place]))}, x")
-        orders.append([x for (x,) in found.fetchall()])
-    return orders[0], orders[1]
+    users = np.array(sorted({u for u, _ in pairs}))
+    values = pa.table({"x": pa.array(sorted({k for _, k in pairs}), pa.int32())})
+    found = duckdb.from_arrow(values).order(f"{order_sql(['x'], int(SALTS._words[1]))}, x")
+    return users[np.argsort(mixed(users, int(SALTS._words[0])))].tolist(), [x for (x,) in found.fetchall()]
 
 
 @pytest.mark.usefixtures("tied")

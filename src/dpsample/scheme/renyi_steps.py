@@ -10,6 +10,7 @@ Each step is decided in ball arithmetic: p has 32 significant bits, and one unit
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -173,7 +174,7 @@ class RenyiReporting(StepReporting):
         with np.errstate(divide="ignore", invalid="ignore"):
             now, before = np.log(high) - np.log(high_absent), np.log(low) - np.log(low_absent)
             limits = float(self._renyi.order), float(self._renyi.divergence) / 2
-            far = _diverges(np.minimum(now, 1e4), np.maximum(before, -1e4), *limits)
+            far = _from(np.maximum(before, -1e4), *limits)(np.minimum(now, 1e4))
         return (high > low) & ((low <= 0) | (high_absent <= 0) | far)
 
 
@@ -198,9 +199,10 @@ def next_logits(
 ) -> Floats:
     """Return ln(p / (1 - p)) of the largest next p, about, for many logits; no step is longer than `most`."""
     low, high = logits, logits + most
+    diverges = _from(logits, order, divergence)
     for _ in range(halvings):
         middle = (low + high) / 2
-        far = _diverges(middle, logits, order, divergence)
+        far = diverges(middle)
         low, high = np.where(far, low, middle), np.where(far, middle, high)
     return low
 
@@ -244,10 +246,17 @@ def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
     return np.where(logits < 0, np.inf, steps)
 
 
-def _diverges(now: Floats, before: Floats, order: Floats | float, divergence: Floats | float) -> Any:
-    """Whether two coins, given by their logits, diverge by more than this, in floats."""
-    p, q = -np.logaddexp(0, -now), -np.logaddexp(0, -before)
-    p_not, q_not = -np.logaddexp(0, now), -np.logaddexp(0, before)
-    there = np.logaddexp(order * p + (1 - order) * q, order * p_not + (1 - order) * q_not)
-    back = np.logaddexp(order * q + (1 - order) * p, order * q_not + (1 - order) * p_not)
-    return np.maximum(there, back) > (order - 1) * divergence
+def _from(before: Floats, order: Floats | float, divergence: Floats | float) -> Callable[[Floats], Any]:
+    """Return whether a coin diverges from these by more than this, in floats; coins are given by their logits."""
+    q, q_not = -np.logaddexp(0, -before), -np.logaddexp(0, before)
+    less = 1 - order
+    there, there_not, back, back_not = less * q, less * q_not, order * q, order * q_not
+    limit = (order - 1) * divergence
+
+    def diverges(now: Floats) -> Any:
+        p_not = -np.logaddexp(0, now)
+        p = now + p_not
+        up = np.logaddexp(order * p + there, order * p_not + there_not)
+        return np.maximum(up, np.logaddexp(back + less * p, back_not + less * p_not)) > limit
+
+    return diverges

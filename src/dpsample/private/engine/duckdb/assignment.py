@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,14 +61,15 @@ def assigned(
 
 def _placed(pairs: Iterator[Batch], keys: int, cap: int, every: AllPairs | None) -> tuple[Ints, Ints]:
     """The units of each key, and the sizes of users, from sorted pairs, which are put aside on the way."""
-    room, sizes, assignment = np.full(keys, cap, np.int64), Sizes(), Assignment()
+    # as short as it can be: it is looked up for every pair
+    room, sizes, assignment = np.full(keys, cap, np.min_scalar_type(-cap - 1)), Sizes(), Assignment()
     with nullcontext() if every is None else every.path.open("wb") as file:
         for begins, codes, *more in pairs:
             sizes.add(begins)
             assignment.place(begins, codes, room)
             if file is not None:
                 write_pairs(file, begins, codes, keys, *more)
-    return cap - room, sizes.counts()
+    return cap - room.astype(np.int64), sizes.counts()
 
 
 def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> int:
@@ -75,14 +77,18 @@ def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: p
 
     The keys of the prior order come first, then all others by hash.
     """
-    keys = f"SELECT DISTINCT {table.names} FROM ({table.all_pairs})"
-    hashed = f"SELECT *, {order_sql(_names(table), salt)} AS kh FROM ({keys}) LEFT JOIN prior USING ({table.names})"
+    # rows without a user are refused, or left out, when pairs are sorted: a key that only they have gets no unit
+    keys = f"SELECT DISTINCT {table.names} FROM ({replace(table, user=None).rows})"
+    hashed = f"SELECT *, {order_sql(_names(table), salt)} AS kh FROM ({keys})"
+    order = f"kh, {table.names}"
+    if len(prior):
+        hashed, order = f"{hashed} LEFT JOIN prior USING ({table.names})", f"position NULLS LAST, {order}"
     objects = {**table.objects, "prior": lambda: prior}
 
     def make(parts: int) -> int:
         number, into = 0, f"CREATE OR REPLACE TABLE {codes} AS"
-        for condition in _conditions(parts):
-            code = f"{number} + row_number() OVER (ORDER BY position NULLS LAST, kh, {table.names}) - 1 AS code"
+        for condition in _conditions(parts, len(prior) > 0):
+            code = f"{number} + row_number() OVER (ORDER BY {order}) - 1 AS code"
             engine.run(f"{into} SELECT {table.names}, {code} FROM ({hashed}) WHERE {condition}", objects)
             [(number,)] = engine.run(f"SELECT count(*) FROM {codes}")
             into = f"INSERT INTO {codes}"
@@ -91,10 +97,12 @@ def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: p
     return in_parts(make)
 
 
-def _conditions(parts: int) -> list[str]:
+def _conditions(parts: int, prior: bool) -> list[str]:
     """Conditions that divide keys into parts, in their order: those of the prior order, then ranges of hashes."""
     if parts == 1:
         return ["true"]
+    if not prior:
+        return ranges_sql("kh", parts)
     return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges_sql("kh", parts))]
 
 

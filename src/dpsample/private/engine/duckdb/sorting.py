@@ -1,5 +1,6 @@
 """Users and keys in their orders: by a salted hash, and by themselves where hashes are equal.
 
+Users that are integers are mixed instead, one to one, so that no two have equal numbers.
 Pairs are divided by the hashes of their users, in a file, until a part fits into memory. There, integers are sorted.
 """
 
@@ -51,6 +52,18 @@ def order_sql(columns: list[str], salt: int) -> str:
     return f"hash(xor(hash({', '.join(columns)}), {salt}::UBIGINT))"
 
 
+def mixed(users: Ints, salt: int) -> Numbers:
+    """Return the numbers by which users that are integers are ordered: no two of them have the same.
+
+    Each step can be undone: to add bits modulo 2, to multiply by an odd number, to add a shift of itself modulo 2.
+    """
+    numbers = users.view(np.uint64) ^ np.uint64(salt)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers ^= numbers >> np.uint64(shift)
+        numbers *= np.uint64(factor)
+    return numbers ^ numbers >> np.uint64(31)
+
+
 def code_sql(column: str, codes: int) -> str:
     """SQL of a code below `codes`, as short as it can be: less is to be sorted."""
     return f"{column}::{'INTEGER' if codes < 1 << 31 else 'BIGINT'}"
@@ -76,8 +89,9 @@ def sorted_pairs(
     Each pair comes once, and no batch cuts a user. If rows have amounts, marks of users and the amounts of each pair
     follow.
     """
-    hashed = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
-    batches = map(_Rows.of, _gathered(engine.stream(hashed, objects, _ROWS)))
+    if not pa.types.is_integer(engine.schema(rows, objects).field("u").type):
+        rows = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
+    batches = (_Rows.of(batches, salt) for batches in _gathered(engine.stream(rows, objects, _ROWS)))
     for part, known in _parts(engine, batches, 0):
         order, begins = _user_order(part, known)
         bits = codes.bit_length()
@@ -95,25 +109,27 @@ def sorted_pairs(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows in memory: hashes of users, codes, amounts, and users that are integers, as 64 bits each: [row, column].
+    """Rows in memory: hashes of users, codes and amounts, as 64 bits each: [row, column].
 
-    Users of other types are in an Arrow array.
+    Users that are no integers are in an Arrow array. Integers are known by their hashes, which are mixed numbers.
     """
 
     numbers: Numbers
     users: Any = None
 
     @staticmethod
-    def of(batches: list[pa.RecordBatch]) -> "_Rows":
-        """Take rows of h, u, code and amounts."""
+    def of(batches: list[pa.RecordBatch], salt: int) -> "_Rows":
+        """Take rows of u, code and amounts, after h if users are no integers."""
         table = pa.Table.from_batches(batches)
-        users, columns = table["u"], [table[0], *table.columns[2:]]
-        whole = pa.types.is_integer(users.type)
-        columns += [users] if whole else []
+        hashed = table.column_names[0] == "h"
+        columns = [table["h" if hashed else "u"], *table.columns[1 + hashed :]]
         numbers = np.empty((len(table), len(columns)), np.uint64)
         for n, column in enumerate(columns):
             numbers[:, n] = column.to_numpy().astype(np.int64, copy=False).view(np.uint64)
-        return _Rows(numbers, None if whole else users.combine_chunks())
+        if hashed:
+            return _Rows(numbers, table["u"].combine_chunks())
+        numbers[:, 0] = mixed(numbers[:, 0].view(np.int64), salt)
+        return _Rows(numbers)
 
     @staticmethod
     def joined(parts: "list[_Rows]") -> "_Rows":
@@ -135,8 +151,7 @@ class _Rows:
 
     def amounts(self, places: Ints) -> Iterator[Ints]:
         """Return the amounts of some rows."""
-        columns = self.numbers.shape[1] - (self.users is None)
-        return (self.numbers[:, n][places].view(np.int64) for n in range(2, columns))
+        return (self.numbers[:, n][places].view(np.int64) for n in range(2, self.numbers.shape[1]))
 
     @property
     def nbytes(self) -> int:
@@ -150,29 +165,29 @@ class _Rows:
     def begins(self, order: Ints) -> Flags:
         """Whether each row, in an order, has another user than the one before."""
         if self.users is None:
-            return _changes(self.numbers[:, -1][order])
+            return _changes(self.hashes[order])
         users = self.users.take(pa.array(order))
         return np.append(True, pc.not_equal(users[1:], users[:-1]).to_numpy(zero_copy_only=False))
 
     def exact_order(self) -> Ints:
         """Return the rows by hash, and users with equal hashes by themselves."""
         if self.users is None:
-            return np.lexsort((self.numbers[:, -1].view(np.int64), self.hashes))
+            return np.argsort(self.hashes, kind="stable")
         keys = pa.table({"h": self.hashes, "u": self.users})
         order: Ints = pc.sort_indices(keys, sort_keys=[("h", "ascending"), ("u", "ascending")]).to_numpy()
         return order.astype(np.int64)
 
     def each_pair_once(self) -> "_Rows":
         """Return each pair once, with the sums of its amounts."""
-        own = ["u"] if self.users is None else []
-        names = ["h", "code", *(f"a{n}" for n in range(self.numbers.shape[1] - 2 - len(own))), *own]
+        names = ["h", "code", *(f"a{n}" for n in range(self.numbers.shape[1] - 2))]
         table = pa.table({name: self.numbers[:, n].view(np.int64) for n, name in enumerate(names)})
+        own = ["h", "code"] if self.users is None else ["h", "code", "u"]
         if self.users is not None:
             table = table.append_column("u", self.users)
-        sums = [(name, "sum") for name in names if name.startswith("a")]
-        grouped = table.group_by(["h", "u", "code"]).aggregate(sums)
-        grouped = grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names])
-        return _Rows.of(grouped.select(["h", "u", "code", *(name for name, _ in sums)]).to_batches())
+        grouped = table.group_by(own).aggregate([(name, "sum") for name in names[2:]])
+        columns = [grouped[name if name in own else f"{name}_sum"].to_numpy() for name in names]
+        users = None if self.users is None else grouped["u"].combine_chunks()
+        return _Rows(np.stack(columns, axis=1).view(np.uint64), users)
 
 
 def _user_order(rows: _Rows, known: int) -> tuple[Ints, Flags]:
