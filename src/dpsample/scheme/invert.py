@@ -13,6 +13,8 @@ from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import advance, support_length
 
 _BLOCK = 1 << 18  # rows times keys at once
+_TINY = 1e-300  # keeps ratios of zeros defined
+_LEAST = 64  # keys at once: with fewer, a step of numpy costs more than the keys; it matters below epsilon = 0.007
 
 
 def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
@@ -27,7 +29,7 @@ def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tup
     cells = np.empty(frequencies.shape, np.int64)
     above, upto = np.empty_like(v), np.empty_like(v)
     window = support_length(reporting.privacy) + 32
-    size = max(1, _BLOCK // window)
+    size = max(_LEAST, _BLOCK // window)
     for start in range(0, len(frequencies), size):
         part = slice(start, start + size)
         cells[part], above[part], upto[part] = _locate(frequencies[part], v[part], reporting, grid, window)
@@ -46,8 +48,7 @@ def _locate(i: Ints, v: Floats, reporting: Reporting, grid: int, window: int) ->
         mass = np.minimum(delta, pi[row])
         new = (back < 0) & (mass >= S)
         back[new] = step
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share[new] = (S / mass)[new]
+        share[new] = S[new] / np.maximum(mass[new], _TINY)
         if (back >= 0).all():
             break
         by_gap = gap < S
@@ -57,12 +58,12 @@ def _locate(i: Ints, v: Floats, reporting: Reporting, grid: int, window: int) ->
         gap = np.maximum(np.where(by_gap, older_gap, pi[row - 1] - older_S), 0)
     k = np.minimum((share * grid).astype(np.int64), grid - 1)
     back = np.maximum(back, 0)
-    boundaries = [_advance(back, (k + n) / grid, pi, d, reporting, window) for n in (0, 1)]
-    return (i - back) * grid - k, boundaries[0], boundaries[1]
+    above, upto = _advance(back, np.array([k, k + 1]) / grid, pi, d, reporting, window)
+    return (i - back) * grid - k, above, upto
 
 
 def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: Reporting, window: int) -> Floats:
-    """S at row i of a boundary that was new `back` rows before, with that share of the new mass above it."""
+    """S at row i of boundaries [n, key] that were new `back` rows before, with this share of the new mass above."""
     first: Floats = np.take_along_axis(pi, (window - back)[None], 0)[0]
     S: Floats = share * np.minimum(first, float(reporting.privacy.delta))
     for row in range(window - int(back.max(initial=0)) + 1, window + 1):

@@ -20,6 +20,7 @@ from dpsample.scheme.token_columns import exceedances, supports
 from dpsample.scheme.tokens import check_grid, first_frequency, support_length
 
 _BLOCK = 1 << 20  # rows times tokens at once: large, since each block walks through the supports anew
+_LEAST = 128  # tokens at once, likewise
 _TIE = 1e-9  # relative: what is closer is equal, so that no result depends on one machine's rounding
 
 
@@ -125,7 +126,7 @@ def _by_token(
     shift = np.maximum(first_frequency(distinct, grid) - reporting.constant_from, 0)
     walked, place = np.unique(distinct - shift * grid, return_inverse=True)
     found = np.empty((k, len(walked)), np.int64)
-    size = max(1, _BLOCK // support_length(privacy))
+    size = max(_LEAST, _BLOCK // support_length(privacy))
     for start in range(0, len(walked), size):
         found[:, start : start + size] = of(walked[start : start + size], reporting)
     # probabilities rise up to the likeliest frequency; where a sequence of q ends before it, its last one is that
