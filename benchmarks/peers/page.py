@@ -72,6 +72,7 @@ def _comparable(line: Line) -> bool:
 COLUMNS: dict[str, tuple[str, str, bool]] = {
     # by title: the field, its form, and whether more is better
     "CPU s": ("cpu", "{:.3g}", False),
+    "wall s": ("wall", "{:.3g}", False),
     "GB": ("memory", "{:.2f}", False),
     "keys": ("keys", "{:,.0f}", True),
     "missing": ("missing", "{:.1%}", False),
@@ -142,10 +143,9 @@ page again.
 
 - **Machine**: {"; ".join(machines)}. From {dates[0]} to {dates[-1]} UTC.
 - **One run each.** All times and ratios are of one run, of one release in a process of its own, with imports and the
-  start of the interpreter. Keys and errors are of one draw. The machine was shared with much other work during the
-  measurements. Only **CPU seconds**, of the whole tree of processes, are therefore shown, and small differences mean
-  nothing. Wall seconds are in the results file.
-- **GB** is the peak memory of the tree of processes.
+  start of the interpreter. Keys and errors are of one draw. Small differences mean nothing. Nothing else ran on the
+  machine when the stored results were measured.
+- **CPU s** and **wall s** are seconds, and **GB** is the peak memory, of the whole tree of processes.
 - **keys** is the number of reported keys. **missing** is the share of elements whose key is not reported. **Errors**
   are of counts, over reported keys: absolute ones on average, and the median of relative ones. A library that reports
   more keys reports rarer ones too, whose relative errors are larger: read both columns together.

@@ -288,7 +288,8 @@ class Calibration:
         deviation = math.sqrt(2) / float(self.privacy.epsilon)
         rare = self.calibration_threshold - np.array(self.tuning.balanced_deviations) * deviation
         places = np.searchsorted(self.frequencies, np.maximum(rare, self.before + 1))
-        single = np.eye(len(self.frequencies))[places] / self.reporting.probabilities(self.frequencies)[places, None]
+        single = np.zeros((len(places), len(self.frequencies)))
+        single[np.arange(len(places)), places] = 1 / self.reporting.probabilities(self.frequencies[places])
         relative = (self.frequencies - self.before) / (self.calibration_threshold - self.before)
         numbers = np.vstack([relative ** -np.array(self.tuning.balanced_powers)[:, None], single])  # of keys
         moments = numbers @ self.binned_laws

@@ -118,4 +118,4 @@ def _combined(parts: Sequence[Floats], v: Floats) -> Floats:
 def _covariance(top: SumFunctionals, bottom: SumFunctionals) -> Functional:
     """The functional of the covariance of two sums."""
     covariance = top.total.error_product(bottom.total, top.largest)
-    return Functional(top.scheme, covariance, top.scheme.tuning.variance_penalty_factor * top.keys)
+    return Functional(top.scheme, covariance, top.variance_keys)

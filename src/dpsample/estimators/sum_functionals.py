@@ -50,15 +50,16 @@ class SumFunctionals:
     def variance(self) -> Functional:
         """The variance of the sum."""
         variance_at = self.total.error_product(self.total, self.largest)
-        return Functional(self.scheme, lambda i: np.maximum(variance_at(i), 0.0), self._variance_keys)
+        return Functional(self.scheme, lambda i: np.maximum(variance_at(i), 0.0), self.variance_keys)
 
     @cached_property
     def covariance(self) -> Functional:
         """The covariance of the sum and its variance."""
-        return Functional(self.scheme, self.total.covariance(self.variance, self.largest), self._variance_keys)
+        return Functional(self.scheme, self.total.covariance(self.variance, self.largest), self.variance_keys)
 
     @property
-    def _variance_keys(self) -> float:
+    def variance_keys(self) -> float:
+        """The number of keys that functionals of variances are made for."""
         if self.scheme.balanced:
             return self.scheme.tuning.balanced_keys
         return self.scheme.tuning.variance_penalty_factor * self.keys
