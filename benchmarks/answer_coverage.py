@@ -1,12 +1,14 @@
 """How often default answers hold the truth, where most keys are below the detection threshold.
 
-    python benchmarks/answer_coverage.py [--releases 300] [--order]
+    python benchmarks/answer_coverage.py [--releases 300] [--order] [--bounds] [--frequencies FILE]
 
 Nine shapes of data, and five schemes, of which the last two are for users with a contribution bound. Questions are
 those of a release with its default least frequency: the sum and the number of keys, the mean, and the sum over a
 selection of one key in 26, as by a first letter. Prints for each scheme, shape and question the coverage of 95 %
 intervals that were guaranteed, and the share of intervals that were. Tokens are drawn from their laws, without files.
 With a bound, frequencies are larger by as much as the detection threshold is.
+
+With `--frequencies`, the data are your own: a Parquet file with a column `frequency`, one row for each key.
 
 With `--order`, questions are those that depend on the order of keys: quantiles, the interval of each reported key, of
 the ten keys of a top list, and the rank of some keys that were reported. These take longer.
@@ -16,9 +18,11 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling
@@ -184,17 +188,21 @@ def main() -> None:
     options.add_argument("--releases", type=int, default=300)
     options.add_argument("--order", action="store_true", help="questions about the order of keys")
     options.add_argument("--bounds", action="store_true", help="only schemes with a contribution bound")
+    options.add_argument("--frequencies", type=Path, help="a Parquet file of frequencies, in place of the shapes")
     arguments = options.parse_args()
     releases, measured = arguments.releases, measure_order if arguments.order else measure
     for bounded in (True,) if arguments.bounds else (False, True):
         for terms, by_shape in cases(bounded):
             scheme = f"`{terms.sampling}`" + (f", {terms.max_keys} keys" if bounded else "")
             least = least_frequency(terms.sampling, terms.per_key)
+            if arguments.frequencies:
+                column = pq.read_table(arguments.frequencies, columns=["frequency"])["frequency"]
+                by_shape = {arguments.frequencies.stem: column.to_numpy().astype(np.int64)}
             for shape, frequencies in by_shape.items():
                 results = measured(terms, frequencies, releases)
                 columns = " | ".join(f"{100 * c:.1f} of {100 * share:.0f}" for c, share in results.values())
                 below = 100 * (frequencies < least).mean()
-                print(f"| {scheme} | {terms.privacy.epsilon} | {shape} | {below:.0f} | {columns} |", flush=True)
+                print(f"| {scheme} | {float(terms.privacy.epsilon):g} | {shape} | {below:.0f} | {columns} |", flush=True)
 
 
 if __name__ == "__main__":
