@@ -202,7 +202,9 @@ def main() -> None:
                 results = measured(terms, frequencies, releases)
                 columns = " | ".join(f"{100 * c:.1f} of {100 * share:.0f}" for c, share in results.values())
                 below = 100 * (frequencies < least).mean()
-                print(f"| {scheme} | {float(terms.privacy.epsilon):g} | {shape} | {below:.0f} | {columns} |", flush=True)
+                print(
+                    f"| {scheme} | {float(terms.privacy.epsilon):g} | {shape} | {below:.0f} | {columns} |", flush=True
+                )
 
 
 if __name__ == "__main__":
