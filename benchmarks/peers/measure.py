@@ -1,9 +1,10 @@
 """Run a command, and measure the whole tree of its processes: CPU and wall seconds, and peak memory. Linux only.
 
 This process becomes the reaper of all that the command starts, so that the CPU seconds of processes that outlive their
-parents (Spark's) are counted too. Memory is the largest sum, over the tree, of proportional set sizes: pages that
-processes share count once. It is looked at twenty times a second; a process that ends in between counts by its own
-largest resident set.
+parents (Spark's) are counted too. Where a parent never asks after its children, the system forgets their CPU seconds:
+what each process was last seen to have used counts, if that is more. Memory is the largest sum, over the tree, of
+proportional set sizes: pages that processes share count once. Both are looked at twenty times a second; a process that
+ends in between counts by its own largest resident set.
 
     python measure.py CPU_LIMIT command ...
 """
@@ -40,6 +41,7 @@ def main() -> None:
 
 def _watch(main_process: int, limit: float) -> dict[str, Any]:
     started, memory, wall, code = time.perf_counter(), 0, None, None
+    seen = dict[tuple[int, str], float]()  # CPU seconds of each process, without its children
     status = "done"
     while True:
         with suppress(ChildProcessError):
@@ -50,6 +52,7 @@ def _watch(main_process: int, limit: float) -> dict[str, Any]:
         if not alive:
             break
         memory = max(memory, sum(map(_memory, alive)))
+        seen |= {process: cpu for process, cpu in map(_own_cpu, alive) if cpu}
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = used.ru_utime + used.ru_stime + sum(map(_cpu, alive))
         now = time.perf_counter() - started
@@ -66,7 +69,7 @@ def _watch(main_process: int, limit: float) -> dict[str, Any]:
     memory = max(memory, used.ru_maxrss)  # of the largest process
     return {
         "status": status,
-        "cpu": used.ru_utime + used.ru_stime,
+        "cpu": max(used.ru_utime + used.ru_stime, sum(seen.values())),
         "wall": wall,
         "memory": memory / 2**20,  # GB, from kB
     }
@@ -87,6 +90,14 @@ def _memory(process: int) -> int:
     with suppress(OSError, IndexError):
         return int(Path(f"/proc/{process}/smaps_rollup").read_text().split("\nPss:")[1].split()[0])
     return 0
+
+
+def _own_cpu(process: int) -> tuple[tuple[int, str], float]:
+    """A process, by its number and its start, and the CPU seconds of its own."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+        return (process, fields[19]), sum(map(int, fields[11:13])) / _TICK
+    return (process, ""), 0.0
 
 
 def _cpu(process: int) -> float:
