@@ -98,13 +98,16 @@ def measure(terms: Terms, frequencies: Ints, releases: int) -> dict[str, tuple[f
         ("sum of a letter", "frequency", few, chosen),
         ("keys of a letter", "keys", few, chosen),
     ):
+        if not selected:  # no key of the letter was reported in any release
+            continue
         least = least_frequency(sampling, privacy, each_key_alike=of == "keys")
         answers = answered(selected, sampling, privacy, Measure.of(of), least)
         sums = float(Measure.of(of).from_frequency(least)(truth).sum())
         held = np.array([answer.low <= sums <= answer.high for answer in answers])
         results[name] = covered(held, np.array([answer.guaranteed for answer in answers]))
     for name, selected, truth in (("mean", tallies, frequencies), ("mean of a letter", few, chosen)):
-        results[name] = measure_mean(selected, sampling, privacy, truth)
+        if selected:
+            results[name] = measure_mean(selected, sampling, privacy, truth)
     return results
 
 
@@ -116,7 +119,7 @@ def answered(tallies: Sequence[Tally], sampling: Sampling, privacy: PerKey, of: 
 
 def typical(tallies: Sequence[Tally]) -> int:
     """Return how many keys a release has, about."""
-    return round(np.mean([tally.total for tally in tallies] or [0]))
+    return round(np.mean([tally.total for tally in tallies]))
 
 
 def measure_mean(

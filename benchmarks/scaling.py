@@ -37,6 +37,7 @@ SIZES: dict[tuple[str, str], tuple[float, ...]] = {
     ("1/epsilon", "duckdb"): (0.125, 1, 10, 100, 1000),
     ("users", "duckdb"): (10, 10**4, 10**5, 10**6),
     ("rows", "spark"): (10, 10**6, 10**7, 10**8),
+    ("keys", "spark"): (10, 10**6, 10**7),
     ("users", "spark"): (10, 10**5, 10**6),
 }
 QUICK = 10**6
@@ -54,7 +55,9 @@ else:
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.memory", "4g").getOrCreate()
     frame = spark.read.parquet(task["path"])
-    dpsample.spark.release_to_folder(task["out"], frame, "key", privacy=privacy, user=task["user"])
+    dpsample.spark.release_to_folder(
+        task["out"], frame, "key", task["frequency"], privacy=privacy, user=task["user"]
+    )
     spark.stop()
 """
 

@@ -32,7 +32,7 @@ def users_and_codes(rows: int) -> list[tuple[int, int]]:
     return list(zip(users.tolist(), rng.integers(0, CODES, rows).tolist(), strict=True))
 
 
-def sorted_by(engine: DuckDB, pairs: list[tuple[int, int]], text: bool = False) -> list[tuple[bool, int]]:
+def sorted_by(engine: DuckDB, pairs: list[tuple[int, int]], text: bool) -> list[tuple[bool, int]]:
     table = pa.table({"n": [u for u, _ in pairs], "code": pa.array([c for _, c in pairs], pa.int32())})
     user = "'user ' || printf('%05d', n)" if text else "n"
     rows = f"SELECT {user} AS u, code FROM pairs"

@@ -94,17 +94,23 @@ def _memory(process: int) -> int:
 
 def _own_cpu(process: int) -> tuple[tuple[int, str], float]:
     """A process, by its number and its start, and the CPU seconds of its own."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
-        return (process, fields[19]), sum(map(int, fields[11:13])) / _TICK
-    return (process, ""), 0.0
+    fields = _stat(process)
+    return ((process, fields[19]), _seconds(fields[11:13])) if fields else ((process, ""), 0.0)
 
 
 def _cpu(process: int) -> float:
+    return _seconds(_stat(process)[11:15])  # its own, and of children that it waited for
+
+
+def _stat(process: int) -> list[str]:
+    """What the system says of a process, after its name; nothing if it has ended."""
     with suppress(OSError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
-        return sum(map(int, fields[11:15])) / _TICK  # its own, and of children that it waited for
-    return 0.0
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+    return []
+
+
+def _seconds(ticks: list[str]) -> float:
+    return sum(map(int, ticks)) / _TICK
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class RenyiReporting(StepReporting):
         with np.errstate(divide="ignore", invalid="ignore"):
             now, before = np.log(high) - np.log(high_absent), np.log(low) - np.log(low_absent)
             limits = float(self._renyi.order), float(self._renyi.divergence) / 2
-            far = _from(np.maximum(before, -1e4), *limits)(np.minimum(now, 1e4))
+            far = _diverging_from(np.maximum(before, -1e4), *limits)(np.minimum(now, 1e4))
         return (high > low) & ((low <= 0) | (high_absent <= 0) | far)
 
 
@@ -199,7 +199,7 @@ def next_logits(
 ) -> Floats:
     """Return ln(p / (1 - p)) of the largest next p, about, for many logits; no step is longer than `most`."""
     low, high = logits, logits + most
-    diverges = _from(logits, order, divergence)
+    diverges = _diverging_from(logits, order, divergence)
     for _ in range(halvings):
         middle = (low + high) / 2
         far = diverges(middle)
@@ -246,7 +246,7 @@ def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
     return np.where(logits < 0, np.inf, steps)
 
 
-def _from(before: Floats, order: Floats | float, divergence: Floats | float) -> Callable[[Floats], Any]:
+def _diverging_from(before: Floats, order: Floats | float, divergence: Floats | float) -> Callable[[Floats], Any]:
     """Return whether a coin diverges from these by more than this, in floats; coins are given by their logits."""
     q, q_not = -np.logaddexp(0, -before), -np.logaddexp(0, before)
     less = 1 - order

@@ -91,8 +91,8 @@ def sorted_pairs(
     """
     if not pa.types.is_integer(engine.schema(rows, objects).field("u").type):
         rows = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
-    batches = (_Rows.of(batches, salt) for batches in _gathered(engine.stream(rows, objects, _ROWS)))
-    for part, known in _parts(engine, batches, 0):
+    batches = _gathered(engine.stream(rows, objects, _ROWS), lambda batch: int(batch.num_rows))
+    for part, known in _parts(engine, (_Rows.of(own, salt) for own in batches), 0):
         order, begins = _user_order(part, known)
         bits = codes.bit_length()
         numbers = np.cumsum(begins, dtype=np.int64) << bits | part.codes[order]
@@ -244,40 +244,42 @@ def _divided(engine: "DuckDB", pieces: Iterable[_Rows], divided: int) -> Iterato
     with path.open("w+b") as file:
         path.unlink()  # what is in it lives as long as it is open
         written = list[_Written]()
-        for rows in pieces:
+        for rows in map(_Rows.joined, _gathered(pieces, lambda piece: len(piece.numbers))):
             part = (rows.hashes << divided * _BITS >> 64 - _BITS).astype(np.uint8)
             ordered = rows.taken(np.argsort(part, kind="stable"))
-            ends = [0, *np.cumsum(np.bincount(part, minlength=1 << _BITS)).tolist()]
+            ends = np.append(0, np.cumsum(np.bincount(part, minlength=1 << _BITS)))
             written.append(_Written.to(file, ordered, ends))
         for n in range(1 << _BITS):
             pieces = (piece for one in written for piece in one.read(file, n))
             yield from _parts(engine, pieces, divided + 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Written:
     """Where rows are in a file: the start of their numbers, the places of their parts, and messages of their users."""
 
     start: int
     columns: int
-    ends: list[int]
+    ends: Ints
     users: list[tuple[int, int]]
     kind: Any  # of users
 
     @staticmethod
-    def to(file: BinaryIO, rows: _Rows, ends: list[int]) -> "_Written":
+    def to(file: BinaryIO, rows: _Rows, ends: Ints) -> "_Written":
         """Write rows that are in the order of their parts."""
         start, messages = file.tell(), []
         file.write(rows.numbers.data)
         if rows.users is not None:
             users = pa.record_batch({"u": rows.users})
-            messages = [(file.tell(), file.write(users.slice(a, b - a).serialize())) for a, b in pairwise(ends)]
+            messages = [
+                (file.tell(), file.write(users.slice(a, b - a).serialize())) for a, b in pairwise(ends.tolist())
+            ]
         kind = None if rows.users is None else rows.users.type
         return _Written(start, rows.numbers.shape[1], ends, messages, kind)
 
     def read(self, file: BinaryIO, part: int) -> Iterator[_Rows]:
         """Read a part, if there is anything in it."""
-        first, end = self.ends[part : part + 2]
+        first, end = self.ends[part : part + 2].tolist()
         if first == end:
             return
         file.seek(self.start + 8 * self.columns * first)
@@ -291,13 +293,14 @@ class _Written:
         yield _Rows(numbers, users)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    held, rows = list[pa.RecordBatch](), 0
-    for batch in batches:
-        held.append(batch)
-        rows += batch.num_rows
-        if rows >= _ROWS:
+def _gathered(pieces: Iterable[_T], rows: Callable[[_T], int]) -> Iterator[list[_T]]:
+    """Gather pieces of some rows each: small ones would be divided one by one."""
+    held, size = list[_T](), 0
+    for piece in pieces:
+        held.append(piece)
+        size += rows(piece)
+        if size >= _ROWS:
             yield held
-            held, rows = [], 0
+            held, size = [], 0
     if held:
         yield held
