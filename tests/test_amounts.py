@@ -85,7 +85,9 @@ def without(batch: tuple[np.ndarray, ...], user: int) -> tuple[np.ndarray, ...]:
 
 def parts_of(weighing: Weighing, batch: tuple[np.ndarray, ...]) -> list[list[np.ndarray]]:
     """Those of each amount; numbers of users come before."""
-    total = all_sums(weighing, (ROWS, PRICE))(iter([batch] if len(batch[0]) else []))
+    user, *columns = batch
+    starts = np.unique(user, return_index=True)[1]
+    total = all_sums(weighing, (ROWS, PRICE))(iter([(starts, *columns)] if len(user) else []))
     keys, edge = len(weighing.head), len(weighing.head) + weighing.clip.groups
     return [np.split(own, [keys, edge]) for own in total[edge:].reshape(2, -1)]
 
@@ -155,8 +157,8 @@ def moments(keys: int, amounts: int) -> Any:
 
     def kernel(batches: Any) -> np.ndarray:
         total = np.zeros((amounts, 2, keys), np.int64)
-        for users, places, marks, *values in batches:
-            assert len({*zip(users.tolist(), marks.tolist(), strict=True)}) == len(np.unique(users))  # one mark each
+        for starts, places, marks, *values in batches:
+            assert all(len({*own.tolist()}) == 1 for own in np.split(marks, starts[1:]))  # one mark each
             for own, value in zip(total, values, strict=True):
                 np.add.at(own[0], places, value)
                 np.add.at(own[1], places, (value % 9973) ** 2)

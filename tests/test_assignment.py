@@ -21,7 +21,8 @@ from dpsample import InvalidValue
 from dpsample.private import assignment
 from dpsample.private.assignment import Assignment, Sizes
 from dpsample.private.derived_coins import Secret
-from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.engine.duckdb import DuckDB, numbering
+from dpsample.private.engine.duckdb.numbering import HashedCodes
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -294,10 +295,10 @@ def assigning(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Assign
 @pytest.fixture
 def tied(monkeypatch: pytest.MonkeyPatch) -> None:
     """All hashes are equal: users and keys themselves decide."""
-    import dpsample.private.engine.duckdb.assignment
+    import dpsample.private.engine.duckdb.numbering
     import dpsample.private.engine.duckdb.sorting
 
-    for module in (dpsample.private.engine.duckdb.assignment, dpsample.private.engine.duckdb.sorting):
+    for module in (dpsample.private.engine.duckdb.numbering, dpsample.private.engine.duckdb.sorting):
         monkeypatch.setattr(module, "order_sql", lambda columns, salt: "7::UBIGINT")
     monkeypatch.setattr(dpsample.private.engine.duckdb.sorting, "mixed", lambda users, salt: users.view(np.uint64))
     from pyspark.sql import functions as F  # noqa: N812
@@ -476,8 +477,43 @@ def test_however_keys_are_numbered(parts: int, monkeypatch: pytest.MonkeyPatch) 
     with DuckDB(threads=1) as engine:
         assigning = Assigning(engine, None, Path())
         found = assigning.assigned(assigning.source(table), 5, prior=prior)
-        monkeypatch.setattr("dpsample.private.engine.duckdb.assignment.in_parts", lambda work: work(parts))
+        monkeypatch.setattr("dpsample.private.engine.duckdb.numbering.in_parts", lambda work: work(parts))
         assert assigning.assigned(assigning.source(table), 5, prior=prior) == found
+
+
+@pytest.mark.parametrize("names", [("k",), ("n",), ("n", "k")])
+def test_codes_of_hashes_are_those_of_a_join(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are text, integers, or both: units and kept pairs are the same, whichever way codes are found."""
+    pairs = zipf(3000, 500, seed=7, largest=900)
+    table = pa.table({"u": [u for u, _ in pairs], "n": [k for _, k in pairs], "k": [f"key {k % 99}" for _, k in pairs]})
+    wanted, found = table.select(names).group_by(names).aggregate([]).slice(3, 90), []
+    for held in (numbering._HELD, 0):
+        monkeypatch.setattr(numbering, "_HELD", held)
+        with DuckDB(threads=1) as engine:
+            source = Source(table, names, user="u")
+            after = engine.assigned(source, 4, GivenCoins(SALTS._words), keep_pairs=True)
+            assert isinstance(after.pairs.codes, numbering.HashedCodes) == (held > 0)
+            units = pa.Table.from_batches(engine.aggregated(after.source)).sort_by([(n, "ascending") for n in names])
+            kept = engine.pairs_of(source, wanted, after)
+            keys = engine.summed(kept, lambda batches: np.concatenate([keys for _, keys in batches]))
+            found.append((units.to_pydict(), np.bincount(keys).tolist()))
+    assert found[0] == found[1]
+    assert sum(found[0][1]) > 500
+
+
+@pytest.mark.parametrize("keys", [0, 1, 2, 1000])
+def test_codes_of_hashes_are_their_ranks(keys: int) -> None:
+    """Hashes that are spread, that differ in their last bits, or that are at either end."""
+    rng = np.random.default_rng(keys)
+    spread = rng.integers(0, 2**64, keys, np.uint64)
+    ends = np.arange(keys, dtype=np.uint64)
+    for own in (spread, spread >> np.uint64(40) << np.uint64(20), ends, ~ends):
+        hashes = rng.permutation(np.unique(own)).astype(np.uint64)
+        codes = HashedCodes.by_hash("keys", "pairs", hashes)
+        assert codes is not None
+        assert codes.of(hashes).tolist() == [sorted(hashes.tolist()).index(h) for h in hashes.tolist()]
+        assert codes.names(codes.of(hashes)).tolist() == hashes.tolist()
+    assert HashedCodes.by_hash("keys", "pairs", np.array([5, 9, 5], np.uint64)) is None
 
 
 def test_the_salts_decide() -> None:

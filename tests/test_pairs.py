@@ -43,12 +43,10 @@ def users_of_keys(keys: int) -> Kernel:
 
 def keys_of_users(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
     """How many users have n keys; who is cut by a batch, or comes twice, would be two users."""
-    total, seen = np.zeros(CLASSES, np.int64), set[int]()
-    for users, _ in batches:
-        names, numbers = np.unique(users, return_counts=True)
-        assert np.count_nonzero(users[1:] != users[:-1]) == len(names) - 1  # equal users are adjacent
-        assert not seen & set(names.tolist())
-        seen |= set(names.tolist())
+    total = np.zeros(CLASSES, np.int64)
+    for starts, positions in batches:
+        assert starts[0] == 0
+        numbers = np.diff([*starts, len(positions)])
         total += np.bincount(np.minimum(numbers, CLASSES - 1), minlength=CLASSES)
     return total
 
@@ -56,8 +54,7 @@ def keys_of_users(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
 def largest_positions(batches: Iterator[tuple[Ints, Ints]]) -> Ints:
     """The sum over users of the sum of their keys' weights, squared: it depends on who has which keys together."""
     total = 0
-    for users, positions in batches:
-        starts = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
+    for starts, positions in batches:
         total += int((np.add.reduceat(positions + 1, starts) ** 2).sum())
     return np.array([total])
 
@@ -245,7 +242,7 @@ def test_kept_pairs_of_users_and_keys_with_equal_hashes(bytes_held: int, monkeyp
     pairs = some_pairs(3000, 400, seed=4)
     keys = [f"key {k}" for k in range(1, 40)]
     monkeypatch.setattr("dpsample.private.engine.duckdb.sorting._HELD", bytes_held)
-    for module in ("assignment", "sorting"):
+    for module in ("numbering", "sorting"):
         monkeypatch.setattr(f"dpsample.private.engine.duckdb.{module}.order_sql", lambda *_: "7::UBIGINT")
     with DuckDB(threads=1) as engine:
         pairing = Pairing(engine, None, assigns=True)
@@ -295,7 +292,8 @@ def test_nothing_is_left_of_kept_pairs(tmp_path: Path, monkeypatch: pytest.Monke
     source = Source(as_table(some_pairs(5000, 900, seed=10)), "k", user="u")
 
     with DuckDB(threads=1, temp_dir=tmp_path) as engine:
-        for place in ("assignment.Assignment.place", "assignment._source_of", "assignment._number_keys"):
+        places = ("assignment.Assignment.place", "assignment._source_of", "assignment.number_keys")
+        for place in (*places, "numbering.HashedCodes.by_hash", "sorting._distinct_pairs"):
             with interrupted(monkeypatch, f"{module}.{place}"):
                 assigned(engine, source)
             assert held(engine) == NOTHING

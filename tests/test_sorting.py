@@ -41,18 +41,27 @@ def sorted_by(engine: DuckDB, pairs: list[tuple[int, int]], text: bool) -> list[
 
 
 @pytest.mark.parametrize("hashed", HASHES)
+@pytest.mark.parametrize("kept", [1 << 24, 20_000, 0])
 @pytest.mark.parametrize("held", [1 << 24, 10_000, 100])
-def test_pairs_are_sorted_once_each(held: int, hashed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Held in memory, divided, divided twice; with 100 bytes even one user is too long, and repeated pairs go first."""
+def test_pairs_are_sorted_once_each(held: int, kept: int, hashed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held in memory, divided, divided twice; with 100 bytes even one user is too long, and repeated pairs go first.
+
+    What is divided is kept in memory, in part, or in a file.
+    """
+    monkeypatch.setattr(sorting, "_KEPT", kept)
     number = "replace(u, 'user ', '')::HUGEINT"
     monkeypatch.setattr(sorting, "order_sql", lambda *_: f"({hashed.replace('u', number)})::UBIGINT")
     check_order(held, lambda u: (HASHES[hashed](u), u), monkeypatch, text=True)
 
 
 @pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("kept", [1 << 24, 20_000, 0])
 @pytest.mark.parametrize("held", [1 << 24, 10_000, 100])
-def test_pairs_of_integers_are_sorted_once_each(held: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_integers_are_sorted_once_each(
+    held: int, kept: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same of users that are integers, which have no hashes."""
+    monkeypatch.setattr(sorting, "_KEPT", kept)
 
     def numbers(users: Any, salt: int) -> Any:
         return np.array([MIXED[name](int(u), salt) for u in users], np.uint64)

@@ -14,7 +14,7 @@ import pytest
 
 from dpsample.accounting.amounts import Amount
 from dpsample.private.engine.spark import sorting
-from dpsample.private.engine.spark.pairs import Positions, _numbered, _selecting
+from dpsample.private.engine.spark.pairs import Positions, _read, _selecting
 from dpsample.private.engine.spark.sorting import packing, unpacked
 
 AMOUNTS = (Amount(None, Fraction(3)), Amount("price", Fraction(50)))
@@ -77,16 +77,12 @@ def test_wanted_keys_of_each_user() -> None:
     table = pa.table({"k0": [a for a, _ in wanted], "k1": [b for _, b in wanted], "position": range(5)})
     packed = packing(2, ())(iter(batches(made, 100, False)))
     selected = _selecting(table, 0)(packed)
-    has = dict[int, set[int]]()
-    for owners, positions in _numbered(selected, 5, 0):
-        for owner, position in zip(owners.tolist(), positions.tolist(), strict=True):
-            assert position not in has.setdefault(owner, set())
-            has[owner].add(position)
+    has = [own.tolist() for starts, positions in _read(selected, 5, 0) for own in np.split(positions, starts[1:])]
     truth = dict[str, set[int]]()
     for _, user, _, a, b, *_ in made:
         if (a, b) in wanted:
             truth.setdefault(user, set()).add(wanted.index((a, b)))
-    assert sorted(map(sorted, has.values())) == sorted(map(sorted, truth.values()))
+    assert sorted(map(sorted, has)) == sorted(map(sorted, truth.values()))
 
 
 def test_keys_of_every_type_are_found() -> None:

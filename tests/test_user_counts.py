@@ -44,8 +44,9 @@ def summed(kernel: Any, user: np.ndarray, key: np.ndarray) -> np.ndarray:
     if not len(user):
         return np.asarray(kernel(iter(())))
     middle = int(np.searchsorted(user, user[len(user) // 2]))
-    batches = [(user[:middle], key[:middle]), (user[middle:], key[middle:])]
-    return np.asarray(kernel(batch for batch in batches if len(batch[0])))
+    halves = [(user[:middle], key[:middle]), (user[middle:], key[middle:])]
+    batches = [(np.unique(own, return_index=True)[1], keys) for own, keys in halves if len(own)]
+    return np.asarray(kernel(iter(batches)))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
+from dpsample.private.pairs import numbered
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
@@ -91,13 +92,14 @@ class Assignment:
             start, self._rows = end, min(2 * self._rows, _MOST_ROWS)
 
     def _place_piece(self, begins: Flags, codes: Ints, room: Ints) -> None:
-        users: Ints = np.cumsum(begins, dtype=np.int64)  # 0 if the first user goes on from the batch before
+        users = numbered(begins)  # 0 if the first user goes on from the batch before
         last, placed = int(users[-1]), self._placed
         self._placed = placed and last == 0
         waiting = room[codes] > 0  # a full key takes nothing more
         if placed:
             waiting &= users > 0
-        users, codes = users[waiting], codes[waiting]
+        rows = np.flatnonzero(waiting)
+        users, codes = users[rows], codes[rows]
         for _ in range(_ROUNDS):
             users, codes = self._place_at_sinks(users, codes, room, last)
         if len(codes):
@@ -115,12 +117,13 @@ class Assignment:
         first = np.append(True, users[1:] != users[:-1])
         starts = np.flatnonzero(first)
         lengths = np.diff(np.append(starts, len(users)))
-        before: Ints = np.cumsum(sink, dtype=np.int64) - sink  # sinks before each row
+        before = numbered(sink) - sink  # sinks before each row
         beyond = before > np.repeat(before[starts], lengths)
         settled = first & sink
-        np.subtract.at(room, codes[settled], 1)
+        taken = codes[settled]
+        np.subtract.at(room, taken, np.ones(len(taken), room.dtype))  # of one type: else it takes forty times as long
         self._placed |= bool(settled[starts[-1]]) and int(users[-1]) == last
-        kept = ~(beyond | np.repeat(settled[starts], lengths))
+        kept = np.flatnonzero(~(beyond | np.repeat(settled[starts], lengths)))
         return users[kept], codes[kept]
 
     def _counted(self, codes: Ints, keys: int) -> Ints:

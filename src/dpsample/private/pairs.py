@@ -1,8 +1,9 @@
 """Pairs of users and wanted keys, put aside so that several kernels can read them.
 
-A kernel reads batches of user numbers and positions of keys. The rows of a user follow one another, and no batch cuts
-them. What it returns is added up over all batches of all workers: a vector of whole numbers. Batches of a source with
-amounts have further arrays: marks of users, 32 bits that follow from the user alone, then each amount in whole units.
+A kernel reads batches: the rows where users begin, and the position of each row's key. The rows of a user follow one
+another, and no batch cuts them. What it returns is added up over all batches of all workers: a vector of whole numbers.
+Batches of a source with amounts have further arrays: marks of users, 32 bits that follow from the user alone, then each
+amount in whole units.
 All engines use this module.
 """
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from dpsample.accounting.amounts import Amount
 from dpsample.scheme.sampling import Ints
 
-Batch = tuple[Any, ...]  # arrays of one length
+Batch = tuple[Any, ...]  # arrays
 Flags = NDArray[np.bool_]
 Kernel = Callable[[Iterator[Batch]], Ints]
 
@@ -29,6 +30,15 @@ class Pairs:
 
     def __repr__(self) -> str:
         return "Pairs()"
+
+
+def numbered(begins: Flags) -> Ints:
+    """Number users from 1 on, by whether each row begins one; 0 before the first.
+
+    >>> numbered(np.array([True, False, True])).tolist()
+    [1, 1, 2]
+    """
+    return begins.astype(np.int64).cumsum()  # to sum flags as integers would take ten times as long
 
 
 def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:

@@ -27,8 +27,9 @@ from dpsample.private.user_vectors import (
     Clip,
     Lost,
     Weighing,
+    rows_of,
     scaled_down,
-    starts_of,
+    sizes_of,
 )
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -59,10 +60,9 @@ def all_sums(weighing: Weighing, amounts: Sequence[Amount] = ()) -> Kernel:
 
     def kernel(batches: Batches) -> Ints:
         counts, totals = np.zeros(edge, np.int64), np.zeros((len(amounts), edge + 2), np.int64)
-        for users, places, *more in batches:
-            starts, sizes = starts_of(users)
-            own = weights[places] << SCALE_BITS
-            long, factors = scaled_down(np.add.reduceat(squares[places], starts), sizes, weighing.most)
+        for starts, places, *more in batches:
+            sizes, own = sizes_of(starts, places), weights[places] << SCALE_BITS
+            long, factors = scaled_down(np.add.reduceat(squares[places], starts), starts, sizes, weighing.most)
             own[long] = np.where(head[places[long]], own[long], (own[long] >> SCALE_BITS) * factors)
             np.add.at(counts, places, own >> SCALE_BITS)
             cut, lost = _lost_rows(tail[places], starts, sizes, clip)
@@ -90,9 +90,9 @@ def all_sums(weighing: Weighing, amounts: Sequence[Amount] = ()) -> Kernel:
 def _lost_rows(tail: Floats, starts: Ints, sizes: Ints, clip: Clip) -> tuple[Ints, Floats]:
     """The rows of users who are clipped, and what each loses, in fine units of what one user may lose."""
     lengths = np.add.reduceat(tail, starts)
-    long = lengths > clip.square
+    long = np.flatnonzero(lengths > clip.square)
     shares = np.minimum(1 - np.sqrt(clip.square / lengths[long]), clip.lost / lengths[long])
-    rows = np.flatnonzero(np.repeat(long, sizes))
+    rows = rows_of(starts[long], sizes[long])
     return rows, np.repeat(shares, sizes[long]) * tail[rows] / max(clip.lost, 1e-300) * (FINE - 1)
 
 
@@ -114,9 +114,9 @@ def rounded(scaled: Ints, clipped: Ints, one: int, thresholds: Ints, starts: Int
     whole = one << SCALE_BITS
     product = scaled * clipped
     added: Ints = (product + thresholds * one) // whole
-    long = np.repeat(np.add.reduceat(added**2, starts) > length**2, sizes)
-    if long.any():
-        added[long] = np.sign(product[long]) * (np.abs(product[long]) // whole)
+    long = np.flatnonzero(np.add.reduceat(added**2, starts) > length**2)
+    rows = rows_of(starts[long], sizes[long])
+    added[rows] = np.sign(product[rows]) * (np.abs(product[rows]) // whole)
     return added
 
 

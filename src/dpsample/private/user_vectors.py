@@ -115,9 +115,8 @@ def users_by_keys(rows: int) -> Callable[[Batches], Ints]:
 
     def kernel(batches: Batches) -> Ints:
         counts = np.zeros(rows, np.int64)
-        for users, *_ in batches:
-            _, sizes = starts_of(users)
-            row = np.frexp((sizes - 1).astype(np.float64))[1]
+        for starts, keys, *_ in batches:
+            row = np.frexp((sizes_of(starts, keys) - 1).astype(np.float64))[1]
             counts += np.bincount(np.minimum(row, rows - 1), minlength=rows)
         return counts
 
@@ -130,8 +129,7 @@ def users_by_length(weights: Floats, base: float, rows: int) -> Callable[[Batche
 
     def kernel(batches: Batches) -> Ints:
         counts = np.zeros(rows, np.int64)
-        for users, keys, *_ in batches:
-            starts, _ = starts_of(users)
+        for starts, keys, *_ in batches:
             squares = np.add.reduceat(weights[keys], starts)
             counts += np.bincount(np.searchsorted(edges, squares[squares > 0]), minlength=rows)
         return counts
@@ -148,9 +146,9 @@ def weighted_counts(weights: Ints, most: int) -> Callable[[Batches], Ints]:
 
     def kernel(batches: Batches) -> Ints:
         counts = np.zeros(len(weights), np.int64)
-        for users, keys, *_ in batches:
-            starts, sizes = starts_of(users)
-            added, long, factors = weights[keys], *scaled_down(np.add.reduceat(squares[keys], starts), sizes, most)
+        for starts, keys, *_ in batches:
+            sizes, added = sizes_of(starts, keys), weights[keys]
+            long, factors = scaled_down(np.add.reduceat(squares[keys], starts), starts, sizes, most)
             added[long] = added[long] * factors >> SCALE_BITS
             np.add.at(counts, keys, added)
         return counts
@@ -158,16 +156,25 @@ def weighted_counts(weights: Ints, most: int) -> Callable[[Batches], Ints]:
     return kernel
 
 
-def starts_of(users: Ints) -> tuple[NDArray[np.intp], Ints]:
-    """Where each user begins, and with how many rows."""
-    starts = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
-    return starts, np.diff(np.append(starts, len(users)))
+def sizes_of(starts: Ints, keys: Ints) -> Ints:
+    """The number of rows of each user."""
+    return np.diff(starts, append=len(keys))
 
 
-def scaled_down(squares: Ints, sizes: Ints, most: int) -> tuple[Ints, Ints]:
+def rows_of(starts: Ints, sizes: Ints) -> Ints:
+    """The rows of some users.
+
+    >>> rows_of(np.array([0, 5]), np.array([2, 3])).tolist()
+    [0, 1, 5, 6, 7]
+    """
+    ends = np.cumsum(sizes)
+    return np.repeat(starts - ends + sizes, sizes) + np.arange(sizes.sum())
+
+
+def scaled_down(squares: Ints, starts: Ints, sizes: Ints, most: int) -> tuple[Ints, Ints]:
     """Return the rows of users whose squares exceed `most`, and their factors."""
-    long = squares > most
-    return np.flatnonzero(np.repeat(long, sizes)), np.repeat(factors_of(squares[long], most), sizes[long])
+    long = np.flatnonzero(squares > most)
+    return rows_of(starts[long], sizes[long]), np.repeat(factors_of(squares[long], most), sizes[long])
 
 
 def factors_of(squares: Ints, most: int) -> Ints:

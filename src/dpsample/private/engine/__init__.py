@@ -119,10 +119,10 @@ class Engine(Protocol):
     def summed(self, pairs: "Pairs", kernel: "Kernel") -> "Ints":
         """Return the sum of the vectors that a kernel makes of the pairs.
 
-        The kernel reads batches of user numbers, which only say who is who within this call, and of positions of keys
-        in the table of wanted keys. Rows of a user follow one another, in one batch. It is called at least once, and
-        where the pairs are: on each worker for its own users. All vectors have the same length. If the source has
-        amounts, batches also have marks of users, which follow from the user alone, and each amount in whole units.
+        The kernel reads batches: the rows where users begin, and the position of each row's key in the table of wanted
+        keys. Rows of a user follow one another, in one batch. It is called at least once, and where the pairs are: on
+        each worker for its own users. All vectors have the same length. If the source has amounts, batches also have
+        marks of users, which follow from the user alone, and each amount in whole units.
         """
 
     def forget_pairs(self, pairs: "Pairs") -> None:

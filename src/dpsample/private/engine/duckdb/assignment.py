@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +9,9 @@ import pyarrow as pa
 
 from dpsample.private.assignment import Assigned, Assignment, Sizes, salts
 from dpsample.private.engine.columns import positioned
+from dpsample.private.engine.duckdb.numbering import Codes, number_keys
 from dpsample.private.engine.duckdb.pairs import AllPairs, write_pairs
-from dpsample.private.engine.duckdb.sorting import code_sql, in_parts, order_sql, ranges_sql, sorted_pairs
+from dpsample.private.engine.duckdb.sorting import sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.pairs import Batch
@@ -34,25 +34,24 @@ def assigned(
 ) -> Assigned:
     """Let each user give one unit to one of their keys; put the keys and their units into a table of its own.
 
-    u, k0, k1, ... -> k0, k1, ..., code: the keys in their order -> u, code, sorted by users -> k0, k1, ..., units
+    u, k0, k1, ... -> k0, k1, ..., name: the keys in their order -> u, code, sorted by users -> k0, k1, ..., units
     """
     if table.user is None:
         raise nobody_refusal()
     first = positioned(table.schema.empty_table() if prior is None else prior, table.schema)
     engine.fill(table)
     user_salt, key_salt = salts(coins)
-    codes = engine.name()
+    name = engine.name()
     with ExitStack() as undo:
-        undo.callback(engine.drop, codes)
-        keys = _number_keys(engine, table, codes, key_salt, first)
-        every = AllPairs(table, codes, keys, engine.file()) if keep_pairs else None
+        undo.callback(engine.drop, name)
+        codes = number_keys(engine, table, name, key_salt, first)
+        every = AllPairs(table, codes, engine.file()) if keep_pairs else None
         if every is not None:
             undo.callback(every.path.unlink, missing_ok=True)
         amounts = table.amounts if keep_pairs else ()
-        chosen = ", ".join(["u", f"{code_sql('code', keys)} AS code", *table.amount_names[: len(amounts)]])
-        rows = f"SELECT {chosen} FROM ({table.all_pairs}) JOIN {codes} USING ({table.names})"
-        pairs = sorted_pairs(engine, rows, table.objects, user_salt, keys, amounts)
-        units, sizes = _placed(pairs, keys, cap, every)
+        rows = f"SELECT {', '.join(['u', 'name', *table.amount_names[: len(amounts)]])} FROM ({codes.pairs})"
+        pairs = sorted_pairs(engine, rows, table.objects, user_salt, codes.keys, amounts, codes.of)
+        units, sizes = _placed(pairs, codes.keys, cap, every)
         made = _source_of(engine, source, table, codes, units)
         if every is not None:
             engine.tables.open(made).forget_more = undo.pop_all().close
@@ -72,53 +71,15 @@ def _placed(pairs: Iterator[Batch], keys: int, cap: int, every: AllPairs | None)
     return cap - room.astype(np.int64), sizes.counts()
 
 
-def _number_keys(engine: "DuckDB", table: Table, codes: str, salt: int, prior: pa.Table) -> int:
-    """Make the table of all keys, with their codes 0, 1, ...; return how many there are.
-
-    The keys of the prior order come first, then all others by hash.
-    """
-    # rows without a user are refused, or left out, when pairs are sorted: a key that only they have gets no unit
-    keys = f"SELECT DISTINCT {table.names} FROM ({replace(table, user=None).rows})"
-    hashed = f"SELECT *, {order_sql(_names(table), salt)} AS kh FROM ({keys})"
-    order = f"kh, {table.names}"
-    if len(prior):
-        hashed, order = f"{hashed} LEFT JOIN prior USING ({table.names})", f"position NULLS LAST, {order}"
-    objects = {**table.objects, "prior": lambda: prior}
-
-    def make(parts: int) -> int:
-        number, into = 0, f"CREATE OR REPLACE TABLE {codes} AS"
-        for condition in _conditions(parts, len(prior) > 0):
-            code = f"{number} + row_number() OVER (ORDER BY {order}) - 1 AS code"
-            engine.run(f"{into} SELECT {table.names}, {code} FROM ({hashed}) WHERE {condition}", objects)
-            [(number,)] = engine.run(f"SELECT count(*) FROM {codes}")
-            into = f"INSERT INTO {codes}"
-        return number
-
-    return in_parts(make)
-
-
-def _conditions(parts: int, prior: bool) -> list[str]:
-    """Conditions that divide keys into parts, in their order: those of the prior order, then ranges of hashes."""
-    if parts == 1:
-        return ["true"]
-    if not prior:
-        return ranges_sql("kh", parts)
-    return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges_sql("kh", parts))]
-
-
-def _names(table: Table) -> list[str]:
-    return [f"k{i}" for i in range(len(table.keys))]
-
-
-def _source_of(engine: "DuckDB", source: Source, table: Table, codes: str, units: Ints) -> Source:
+def _source_of(engine: "DuckDB", source: Source, table: Table, codes: Codes, units: Ints) -> Source:
     """Put the keys that have units into a table, and return it as a source with frequencies."""
     given = np.flatnonzero(units)
-    taken = pa.table({"code": given, "units": units[given]})
+    taken = pa.table({"name": codes.names(given), "units": units[given]})
     kept, count = engine.name(), len(given)
     names = [f"c{i}" for i in range(len(table.keys))]
     chosen = ", ".join(f"k{i} AS {name}" for i, name in enumerate(names))
     made = Source(table.schema.append(pa.field("frequency", pa.int64())).empty_table(), source.key, "frequency")
-    joined = f"SELECT {chosen}, units FROM {codes} JOIN taken USING (code)"
+    joined = f"SELECT {chosen}, units FROM {codes.table} JOIN taken USING (name)"
     engine.run(f"CREATE TABLE {kept} AS {joined}", {"taken": lambda: taken})
     engine.tables.add(made, Table(kept, table.schema, names, "units", size=lambda: count))
     return made

@@ -4,6 +4,7 @@ A file has blocks of complete users. A block has its number of pairs, and a numb
 the code of its key, plus one at a new user. With amounts it also has the marks of users, then each amount.
 """
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,10 +16,11 @@ import pyarrow as pa
 
 from dpsample.private.assignment import Flags
 from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.duckdb.sorting import code_sql, sorted_pairs
+from dpsample.private.engine.duckdb.numbering import Codes
+from dpsample.private.engine.duckdb.sorting import sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
-from dpsample.private.pairs import Batch, Pairs, pair_types
+from dpsample.private.pairs import Batch, Pairs, numbered, pair_types
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
@@ -32,8 +34,7 @@ class AllPairs:
     """All pairs of a table, once each, with codes of keys; as private as the data."""
 
     table: Table
-    codes: str  # table: k0, k1, ..., code
-    keys: int  # codes are below
+    codes: Codes
     path: Path
 
     def __repr__(self) -> str:
@@ -68,8 +69,7 @@ def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, every: AllPairs | N
 
 def _sort_pairs(engine: "DuckDB", table: Table, wanted: pa.Table, to: PairsFile) -> None:
     engine.fill(table)
-    code = code_sql("position", to.keys)
-    chosen = ", ".join(["u", f"{code} AS code", *table.amount_names])
+    chosen = ", ".join(["u", "position", *table.amount_names])
     rows = f"SELECT {chosen} FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
     objects = {**table.objects, "wanted": lambda: wanted}
     with to.path.open("wb") as file:
@@ -81,19 +81,20 @@ def _select_pairs(engine: "DuckDB", every: AllPairs, wanted: pa.Table, to: Pairs
     """Select the wanted keys: a user begins at the first one of these, whatever came before."""
     position = _positions(engine, every, wanted)
     with to.path.open("wb") as file:
-        for users, codes, *more in _read(every.path, every.keys, to.more):
+        for begins, codes, *more in _read(every.path, every.codes.keys, to.more):
             positions = position[codes]
             kept = np.flatnonzero(positions >= 0)
-            begins = np.diff(users[kept], prepend=0) > 0
-            write_pairs(file, begins, positions[kept], to.keys, *(column[kept] for column in more))
+            begins = np.diff(numbered(begins)[kept], prepend=0) > 0
+            write_pairs(file, begins, positions[kept].astype(np.int64), to.keys, *(column[kept] for column in more))
 
 
 def _positions(engine: "DuckDB", every: AllPairs, wanted: pa.Table) -> Ints:
     """The position of each code, or -1 where its key is not wanted."""
-    joined = f"SELECT code, position FROM {every.codes} JOIN wanted USING ({every.table.names})"
-    position = np.full(every.keys, -1, np.int64)
+    joined = f"SELECT name, position FROM {every.codes.table} JOIN wanted USING ({every.table.names})"
+    # as short as it can be: it is looked up for every pair
+    position = np.full(every.codes.keys, -1, np.min_scalar_type(-wanted.num_rows - 1))
     for batch in engine.stream(joined, {"wanted": lambda: wanted}):
-        position[batch.column(0).to_numpy()] = batch.column(1).to_numpy()
+        position[every.codes.of(batch.column(0).to_numpy())] = batch.column(1).to_numpy()
     return position
 
 
@@ -108,16 +109,24 @@ def write_pairs(file: BinaryIO, begins: Flags, codes: Ints, keys: int, *more: In
 
 
 def read_pairs(file: PairsFile) -> Iterator[Batch]:
-    """Read pairs from their file: numbers of users, and positions of keys; no batch cuts a user."""
-    return _read(file.path, file.keys, file.more)
+    """Read pairs from their file: the rows where users begin, and positions of keys; no batch cuts a user."""
+    return ((np.flatnonzero(begins), *others) for begins, *others in _read(file.path, file.keys, file.more))
 
 
 def _read(path: Path, keys: int, more: int) -> Iterator[Batch]:
-    """Numbers of users, from 1 on, and codes or positions of keys; then marks and amounts, if there are any."""
-    users = 0
+    """Whether each row begins a user, and codes or positions of keys; then marks and amounts, if there are any.
+
+    Blocks are mapped, one at a time: what a kernel does not look at is not read.
+    """
+    kinds = [np.dtype(kind) for kind in pair_types(keys, more)]
     with path.open("rb") as file:
         while len(rows := np.fromfile(file, np.int64, 1)):
-            numbers, *others = (np.fromfile(file, kind, int(rows[0])) for kind in pair_types(keys, more))
-            owners = np.cumsum(numbers & 1, dtype=np.int64) + users
-            yield owners, (numbers >> 1).astype(np.int64), *others
-            users = int(owners[-1])
+            start, length = file.tell(), int(rows[0])
+            before = start % mmap.ALLOCATIONGRANULARITY
+            end = file.seek(start + length * sum(kind.itemsize for kind in kinds))
+            block = mmap.mmap(file.fileno(), before + end - start, access=mmap.ACCESS_READ, offset=start - before)
+            columns = []
+            for kind in kinds:
+                columns.append(np.frombuffer(block, kind, length, before))
+                before += columns[-1].nbytes
+            yield (columns[0] & 1).astype(bool), (columns[0] >> 1).astype(np.int64), *columns[1:]

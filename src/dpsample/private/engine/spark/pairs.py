@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dpsample.private.engine.spark.frames import Frame, small
 from dpsample.private.engine.spark.sorting import packed_pairs, packing, sorted_rows, unpacked, unpacked_pairs
-from dpsample.private.pairs import Batch, Kernel
+from dpsample.private.pairs import Batch, Kernel, numbered
 from dpsample.scheme.sampling import Ints
 
 Batches = Iterator[pa.RecordBatch]
@@ -49,7 +49,7 @@ def vectors_of(pairs: KeptPairs, kernel: Kernel) -> list[Ints]:
     keys, more = pairs.keys, pairs.more
 
     def apply_kernel(batches: Batches) -> Batches:
-        vector = np.asarray(kernel(_numbered(batches, keys, more)), "<i8")
+        vector = np.asarray(kernel(_read(batches, keys, more)), "<i8")
         yield pa.record_batch({"vector": [zlib.compress(vector.tobytes(), 1)]})  # most of many numbers are small
 
     rows = pairs.data.mapInArrow(apply_kernel, "vector binary").collect()
@@ -61,24 +61,21 @@ def _selecting(wanted: pa.Table, more: int) -> Callable[[Batches], Batches]:
         index = Positions(wanted)
         for keys, (begins, codes, *others) in unpacked(batches, more):
             positions = index.of(keys)[codes]
-            kept = positions >= 0
-            if kept.any():  # a user begins at the first one of these, whatever came before
-                begins = np.diff(np.cumsum(begins)[kept], prepend=0) > 0
+            kept = np.flatnonzero(positions >= 0)
+            if len(kept):  # a user begins at the first one of these, whatever came before
+                begins = np.diff(numbered(begins)[kept], prepend=0) > 0
                 pairs = packed_pairs(begins, positions[kept], wanted.num_rows, *(column[kept] for column in others))
                 yield pa.record_batch({"pairs": [pairs]})
 
     return select
 
 
-def _numbered(batches: Batches, keys: int, more: int) -> Iterator[Batch]:
-    """Numbers of users, within a partition, and positions of keys; then marks and amounts, if there are any."""
-    users = 0
+def _read(batches: Batches, keys: int, more: int) -> Iterator[Batch]:
+    """The rows where users begin, and positions of keys; then marks and amounts, if there are any."""
     for batch in batches:
         for pairs in batch.column(0):
             begins, *columns = unpacked_pairs(pairs.as_buffer(), keys, more)
-            numbers = users + np.cumsum(begins, dtype=np.int64)
-            yield numbers, *columns
-            users = int(numbers[-1])
+            yield np.flatnonzero(begins), *columns
 
 
 class Positions:

@@ -1,0 +1,117 @@
+"""Codes of keys: 0, 1, ..., in the order of keys. A table in DuckDB has all keys, each with a name.
+
+hashed  the name of a key is its hash, which a row tells without a look into the table; codes are looked up here
+joined  the name of a key is its code, which a join finds: if two keys have one hash, if some keys come first, or if
+        there are too many keys to hold their hashes
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsample.private.engine.duckdb.sorting import Numbers, in_parts, order_sql, ranges_sql
+from dpsample.private.engine.duckdb.tables import Table
+from dpsample.scheme.sampling import Ints
+
+if TYPE_CHECKING:
+    from dpsample.private.engine.duckdb.engine import DuckDB
+
+_HELD = 1 << 24  # keys whose hashes are held, at most; each takes up to 24 bytes, less than a join
+_HELD_LIMITED = 1 << 20  # the same where memory is limited
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """All keys of a table: how many there are, and the name of each row's key; names are codes."""
+
+    table: str  # k0, k1, ..., name
+    keys: int
+    pairs: str  # SQL of all pairs, with names
+
+    def of(self, names: NDArray[Any]) -> NDArray[Any]:
+        """Return the codes of names."""
+        return names
+
+    def names(self, codes: Ints) -> NDArray[Any]:
+        """Return the names of codes."""
+        return codes
+
+
+@dataclass(frozen=True, eq=False)
+class HashedCodes(Codes):
+    """The same; names are hashes, of which no two are equal.
+
+    >>> codes = HashedCodes.by_hash("", "", np.array([7 << 61, 5, 3 << 62], np.uint64))
+    >>> codes.of(np.array([3 << 62, 7 << 61, 5, 5], np.uint64)).tolist()
+    [1, 2, 0, 0]
+    """
+
+    hashes: Numbers  # ascending
+    first: NDArray[np.int32]  # by the first bits of a hash: the code at which to begin
+    shift: int
+
+    @staticmethod
+    def by_hash(table: str, pairs: str, hashes: Numbers) -> "HashedCodes | None":
+        """Number keys by their hashes; None if two are equal."""
+        hashes = np.sort(hashes)
+        if (hashes[1:] == hashes[:-1]).any():
+            return None
+        shift = 63 - len(hashes).bit_length()
+        counts = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << 64 - shift)
+        return HashedCodes(table, len(hashes), pairs, hashes, (counts.cumsum() - counts).astype(np.int32), shift)
+
+    def of(self, names: NDArray[Any]) -> NDArray[Any]:
+        """Return the codes of names."""
+        codes = self.first[(names >> self.shift).view(np.int64)]
+        later = np.flatnonzero(self.hashes[codes] != names)
+        while len(later):
+            codes[later] += 1
+            later = later[self.hashes[codes[later]] != names[later]]
+        return codes
+
+    def names(self, codes: Ints) -> NDArray[Any]:
+        """Return the names of codes."""
+        return self.hashes[codes]
+
+
+def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.Table) -> Codes:
+    """Make the table of all keys: those of the prior order come first, then all others by hash."""
+    # rows without a user are refused, or left out, when pairs are sorted: a key that only they have gets no unit
+    keys = f"SELECT DISTINCT {table.names} FROM ({replace(table, user=None).rows})"
+    order = order_sql([f"k{i}" for i in range(len(table.keys))], salt)
+    objects = {**table.objects, "prior": lambda: prior}
+
+    def make(parts: int) -> Codes:
+        if parts == 1 and not len(prior):
+            engine.run(f"CREATE OR REPLACE TABLE {into} AS SELECT *, {order} AS name FROM ({keys})", objects)
+            [(number,)] = engine.run(f"SELECT count(*) FROM {into}")
+            if number <= (_HELD if engine.memory_limit is None else _HELD_LIMITED):
+                hashes = [batch.column(0).to_numpy() for batch in engine.stream(f"SELECT name FROM {into}")]
+                pairs = f"SELECT *, {order} AS name FROM ({table.all_pairs})"
+                hashed = HashedCodes.by_hash(into, pairs, np.concatenate([np.zeros(0, np.uint64), *hashes]))
+                if hashed is not None:
+                    return hashed
+        hashed_keys, by = f"SELECT *, {order} AS kh FROM ({keys})", f"kh, {table.names}"
+        if len(prior):
+            hashed_keys, by = f"{hashed_keys} LEFT JOIN prior USING ({table.names})", f"position NULLS LAST, {by}"
+        number, statement = 0, f"CREATE OR REPLACE TABLE {into} AS"
+        for condition in _conditions(parts, len(prior) > 0):
+            name = f"{number} + row_number() OVER (ORDER BY {by}) - 1 AS name"
+            engine.run(f"{statement} SELECT {table.names}, {name} FROM ({hashed_keys}) WHERE {condition}", objects)
+            [(number,)] = engine.run(f"SELECT count(*) FROM {into}")
+            statement = f"INSERT INTO {into}"
+        return Codes(into, number, f"SELECT * FROM ({table.all_pairs}) JOIN {into} USING ({table.names})")
+
+    return in_parts(make)
+
+
+def _conditions(parts: int, prior: bool) -> list[str]:
+    """Conditions that divide keys into parts, in their order: those of the prior order, then ranges of hashes."""
+    if parts == 1:
+        return ["true"]
+    if not prior:
+        return ranges_sql("kh", parts)
+    return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges_sql("kh", parts))]
