@@ -1,5 +1,6 @@
 """Pairs in the order of users and keys: against sorted sets, however they are divided and whatever hashes are equal."""
 
+import tracemalloc
 from typing import Any
 
 import duckdb
@@ -80,6 +81,24 @@ def check_order(held: int, order: Any, monkeypatch: pytest.MonkeyPatch, text: bo
             keys = {u: sorted({c for v, c in pairs if v == u}) for u in users}
             oracle = [(n == 0, code) for u in users for n, code in enumerate(keys[u])]
             assert sorted_by(engine, pairs, text) == oracle
+
+
+def test_divided_pairs_in_a_file_leave_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,600,000 pairs, 9 bytes each, 40,000 are held at once; what is in the file is not in memory too."""
+    monkeypatch.setattr(sorting, "_HELD", 360_000)
+    monkeypatch.setattr(sorting, "_ROWS", 40_000)
+    rows = "SELECT i // 8 AS u, i % 8 AS code FROM range(1600000) t(i)"
+    peaks = []
+    with DuckDB(threads=1) as engine:
+        for kept in (0, 0, 1 << 24):  # the first time modules are imported
+            monkeypatch.setattr(sorting, "_KEPT", kept)
+            tracemalloc.start()
+            try:
+                assert sum(len(codes) for _, codes in sorting.sorted_pairs(engine, rows, {}, 5, CODES)) == 1_600_000
+                peaks.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+    assert peaks[1] < 7_000_000 < 14_400_000 < peaks[2]  # all pairs are 14.4 MB
 
 
 def unmixed(number: int, salt: int) -> int:

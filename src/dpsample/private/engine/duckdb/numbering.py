@@ -19,8 +19,8 @@ from dpsample.scheme.sampling import Ints
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
-_HELD = 1 << 24  # keys whose hashes are held, at most; each takes up to 24 bytes, less than a join
-_HELD_LIMITED = 1 << 20  # the same where memory is limited
+_HELD = 1 << 24  # keys whose hashes are held, at most; each takes up to 16 bytes, less than a join
+_LIMIT_EACH = 200  # bytes of a memory limit, at least, for each of them: a twelfth of it is for hashes
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +59,14 @@ class HashedCodes(Codes):
         hashes = np.sort(hashes)
         if (hashes[1:] == hashes[:-1]).any():
             return None
-        shift = 63 - len(hashes).bit_length()
+        shift = 64 - len(hashes).bit_length()  # one or two beginnings for each key: more would leave the cache
         counts = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << 64 - shift)
         return HashedCodes(table, len(hashes), pairs, hashes, (counts.cumsum() - counts).astype(np.int32), shift)
 
     def of(self, names: NDArray[Any]) -> NDArray[Any]:
         """Return the codes of names."""
-        codes = self.first[(names >> self.shift).view(np.int64)]
-        later = np.flatnonzero(self.hashes[codes] != names)
+        codes = self.first.take((names >> self.shift).view(np.int64)).astype(np.int64)
+        later = np.flatnonzero(self.hashes.take(codes) != names)
         while len(later):
             codes[later] += 1
             later = later[self.hashes[codes[later]] != names[later]]
@@ -79,33 +79,43 @@ class HashedCodes(Codes):
 
 def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.Table) -> Codes:
     """Make the table of all keys: those of the prior order come first, then all others by hash."""
-    # rows without a user are refused, or left out, when pairs are sorted: a key that only they have gets no unit
-    keys = f"SELECT DISTINCT {table.names} FROM ({replace(table, user=None).rows})"
     order = order_sql([f"k{i}" for i in range(len(table.keys))], salt)
+    # rows without a user are refused, or left out, when pairs are sorted: a key that only they have gets no unit
+    distinct = f"SELECT DISTINCT {table.names} FROM ({replace(table, user=None).rows})"
     objects = {**table.objects, "prior": lambda: prior}
 
     def make(parts: int) -> Codes:
-        if parts == 1 and not len(prior):
-            engine.run(f"CREATE OR REPLACE TABLE {into} AS SELECT *, {order} AS name FROM ({keys})", objects)
-            [(number,)] = engine.run(f"SELECT count(*) FROM {into}")
-            if number <= (_HELD if engine.memory_limit is None else _HELD_LIMITED):
-                hashes = [batch.column(0).to_numpy() for batch in engine.stream(f"SELECT name FROM {into}")]
-                pairs = f"SELECT *, {order} AS name FROM ({table.all_pairs})"
-                hashed = HashedCodes.by_hash(into, pairs, np.concatenate([np.zeros(0, np.uint64), *hashes]))
-                if hashed is not None:
-                    return hashed
-        hashed_keys, by = f"SELECT *, {order} AS kh FROM ({keys})", f"kh, {table.names}"
+        keys, by = f"SELECT *, {order} AS kh FROM ({distinct})", f"kh, {table.names}"
         if len(prior):
-            hashed_keys, by = f"{hashed_keys} LEFT JOIN prior USING ({table.names})", f"position NULLS LAST, {by}"
+            keys, by = f"{keys} LEFT JOIN prior USING ({table.names})", f"position NULLS LAST, {by}"
+        elif parts == 1:
+            engine.run(f"CREATE OR REPLACE TABLE {into} AS SELECT {table.names}, kh AS name FROM ({keys})", objects)
+            hashed = _hashed(engine, into, f"SELECT *, {order} AS name FROM ({table.all_pairs})")
+            if hashed is not None:
+                return hashed
+            keys = f"SELECT {table.names}, name AS kh FROM {into}"
         number, statement = 0, f"CREATE OR REPLACE TABLE {into} AS"
         for condition in _conditions(parts, len(prior) > 0):
             name = f"{number} + row_number() OVER (ORDER BY {by}) - 1 AS name"
-            engine.run(f"{statement} SELECT {table.names}, {name} FROM ({hashed_keys}) WHERE {condition}", objects)
-            [(number,)] = engine.run(f"SELECT count(*) FROM {into}")
-            statement = f"INSERT INTO {into}"
+            engine.run(f"{statement} SELECT {table.names}, {name} FROM ({keys}) WHERE {condition}", objects)
+            number, statement = _size(engine, into), f"INSERT INTO {into}"
         return Codes(into, number, f"SELECT * FROM ({table.all_pairs}) JOIN {into} USING ({table.names})")
 
     return in_parts(make)
+
+
+def _hashed(engine: "DuckDB", table: str, pairs: str) -> HashedCodes | None:
+    """Number the keys of a table by their names, which are hashes, if these can be held and none are equal."""
+    number, limit = _size(engine, table), engine.memory_limit
+    if number > _HELD or (limit is not None and number * _LIMIT_EACH > limit):
+        return None
+    hashes = [batch.column(0).to_numpy() for batch in engine.stream(f"SELECT name FROM {table}")]
+    return HashedCodes.by_hash(table, pairs, np.concatenate([np.zeros(0, np.uint64), *hashes]))
+
+
+def _size(engine: "DuckDB", table: str) -> int:
+    [(rows,)] = engine.run(f"SELECT count(*) FROM {table}")
+    return int(rows)
 
 
 def _conditions(parts: int, prior: bool) -> list[str]:

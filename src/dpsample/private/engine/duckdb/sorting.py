@@ -86,7 +86,7 @@ def sorted_pairs(
     salt: int,
     codes: int,
     amounts: Sequence[Amount] = (),
-    code_of: Callable[[Any], Ints] = np.asarray,
+    code_of: Callable[[Any], Any] = np.asarray,
 ) -> Iterator[Batch]:
     """Sort rows of users and keys by user and code, below `codes`; yield whether a row begins a user, and its code.
 
@@ -96,8 +96,9 @@ def sorted_pairs(
     if not pa.types.is_integer(engine.schema(rows, objects).field("u").type):
         rows = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
     batches = _gathered(engine.stream(rows, objects, _ROWS), lambda batch: int(batch.num_rows))
-    bits = codes.bit_length()
-    for part, known in _parts(engine, (_Rows.of(own, salt, code_of) for own in batches), 0):
+    bits, kind = codes.bit_length(), np.min_scalar_type(-codes - 1)  # short: less is to be divided
+    taken = (_Rows.of(own, salt, lambda names: code_of(names).astype(kind)) for own in batches)
+    for part, known in _parts(engine, taken, 0):
         yield _summed_pairs(part, known, bits, amounts) if amounts else _distinct_pairs(part, known, bits)
 
 
@@ -114,7 +115,7 @@ class _Rows:
     users: Any = None
 
     @staticmethod
-    def of(batches: list[pa.RecordBatch], salt: int, code_of: Callable[[Any], Ints]) -> "_Rows":
+    def of(batches: list[pa.RecordBatch], salt: int, code_of: Callable[[Any], Any]) -> "_Rows":
         """Take rows of u, what tells codes, and amounts, after h if users are no integers."""
         table = pa.Table.from_batches(batches)
         hashed = table.column_names[0] == "h"
@@ -291,7 +292,8 @@ class _Written:
     """Where rows are in a file, part by part: column after column, then users, if there are any, as a message."""
 
     file: BinaryIO
-    like: _Rows  # no rows, of the same types
+    kinds: list[Any]  # of columns
+    users: Any  # their type
     ends: list[int]
     places: list[int]  # where parts end
 
@@ -302,26 +304,25 @@ class _Written:
         for start, end in pairwise(ends):
             part = rows[start:end]
             file.writelines(column.data for column in part.columns)
-            if part.users is not None and len(part):
+            if part.users is not None:
                 file.write(pa.record_batch({"u": part.users}).serialize())
             places.append(file.tell())
-        return _Written(file, rows[:0], ends, places)
+        kinds = [column.dtype for column in rows.columns]
+        return _Written(file, kinds, None if rows.users is None else rows.users.type, ends, places)
 
     def part(self, n: int) -> _Rows:
         """Read the rows of a part."""
-        rows, like = self.ends[n + 1] - self.ends[n], self.like
-        if not rows:
-            return like
+        rows = self.ends[n + 1] - self.ends[n]
         data = os.pread(self.file.fileno(), self.places[n + 1] - self.places[n], self.places[n])
         place, columns = 0, []
-        for column in like.columns:
-            columns.append(np.frombuffer(data, column.dtype, rows, place))
+        for kind in self.kinds:
+            columns.append(np.frombuffer(data, kind, rows, place))
             place += columns[-1].nbytes
         hashes, codes, *amounts = columns
         users = None
-        if like.users is not None:
+        if self.users is not None:
             message = pa.py_buffer(data)[place:]
-            users = pa.ipc.read_record_batch(message, pa.schema([("u", like.users.type)])).column(0)
+            users = pa.ipc.read_record_batch(message, pa.schema([("u", self.users)])).column(0)
         return _Rows(hashes, codes, tuple(amounts), users)
 
 
