@@ -58,10 +58,10 @@ PRIVACY = Privacy(1, 1e-6)
 KEYS = (5, 20, 50)
 # releases without a bound, beside those of KEYS
 UNBOUNDED: dict[str, dict[str, Any]] = {"discovered, keys only": {"keys_only": True}, "discovered and counted": {}}
-CLIP = 100
+CLIP, CLIPPED_ROWS = 100, 5
 SUMS: dict[str, dict[str, Any]] = {
     "counted, with a sum": {"sums": {"amount": CLIP}},
-    "counted, with rows and a sum": {"rows": 5, "sums": {"amount": CLIP}},
+    "counted, with rows and a sum": {"rows": CLIPPED_ROWS, "sums": {"amount": CLIP}},
 }
 
 
@@ -73,13 +73,23 @@ def bare(path: Path, out: Path, limit: str | None) -> None:
     connection.execute(f"COPY ({query}) TO '{out}' (FORMAT parquet)")
 
 
-def bare_sums(path: Path, out: Path, limit: str | None) -> None:
+def bare_sums(path: Path, out: Path, limit: str | None, rows: bool = False) -> None:
     connection = duckdb.connect()
     if limit:
         connection.execute(f"SET memory_limit = '{limit}'")
-    each = f"SELECT user_id, key, sum(amount) AS s FROM '{path}' GROUP BY user_id, key"
-    query = f"SELECT key, count(*) AS n, sum(greatest(-{CLIP}, least({CLIP}, s))) AS s FROM ({each}) GROUP BY key"
+    each, clipped = "sum(amount) AS s", f"sum(greatest(-{CLIP}, least({CLIP}, s))) AS s"
+    if rows:
+        each, clipped = f"{each}, count(*) AS r", f"{clipped}, sum(least({CLIPPED_ROWS}, r)) AS r"
+    pairs = f"SELECT user_id, key, {each} FROM '{path}' GROUP BY user_id, key"
+    query = f"SELECT key, count(*) AS n, {clipped} FROM ({pairs}) GROUP BY key"
     connection.execute(f"COPY ({query}) TO '{out}' (FORMAT parquet)")
+
+
+BARE: dict[str, Callable[[Path, Path, str | None], None]] = {
+    "bare": bare,
+    "bare sums": bare_sums,
+    "bare rows and sums": partial(bare_sums, rows=True),
+}
 
 
 def release(path: Path, out: Path, limit: str | None, what: str) -> None:
@@ -94,7 +104,7 @@ def one(what: str, path: Path, limit: str | None) -> None:
         import pandas  # noqa: F401 - Arrow imports it at its first array, where it is installed; imports are not timed
     with tempfile.TemporaryDirectory() as folder:
         started, before = time.perf_counter(), time.process_time()
-        bare_one = {"bare": bare, "bare sums": bare_sums}.get(what)
+        bare_one = BARE.get(what)
         if bare_one is None:
             release(path, Path(folder) / "out.parquet", limit, what)
         else:
@@ -163,15 +173,14 @@ def print_sums_cost(options: argparse.Namespace) -> None:
         chosen = f"SELECT {user} AS user_id, {key} AS key, {amount} AS amount FROM range({options.rows})"
         duckdb.sql(f"COPY ({chosen}) TO '{path}' (FORMAT parquet)")
         print(f"sums: {options.rows:,} rows, {options.users:,} users")
-        floor = measured("bare sums", path, None, options.repeat)
-        assert floor is not None
-        line("bare clipped sums to Parquet", floor, floor)
-        for what in ("discovered and counted", *SUMS):
+        for bare_name, what in zip(("bare sums", "bare rows and sums"), SUMS, strict=True):
+            floor = measured(bare_name, path, None, options.repeat)
+            assert floor is not None
+            line(f"{bare_name}, clipped, to Parquet", floor, floor)
             line(what, measured(what, path, None, options.repeat), floor)
-        if options.memory_limit:
-            for what in ("bare sums", *SUMS):
-                limit = options.memory_limit
-                line(f"{what}, limit {limit}", measured(what, path, limit, 1), floor)
+            if limit := options.memory_limit:
+                for own in (bare_name, what):
+                    line(f"{own}, limit {limit}", measured(own, path, limit, 1), floor)
 
 
 # ---- which keys are found
