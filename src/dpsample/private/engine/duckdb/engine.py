@@ -43,6 +43,7 @@ _LEAST = 300 * 10**6  # bytes of memory to work in: below it, DuckDB would have 
 # bytes that the process takes beside DuckDB's own limit, for Python, Arrow and rows on their way: about 200 MB were
 # measured, with users up to 300 MB, so that the limit was exceeded by up to 5 % (docs/command-line.md)
 _PROCESS = 250 * 10**6
+_UNSCALED = 10**9  # bytes of a memory limit from which on as much is held at once as without one
 _THREAD = 64 * 10**6  # bytes of memory that a thread should have
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
@@ -123,6 +124,11 @@ class DuckDB:
             connection.close()
         finally:
             self._temp.remove()
+
+    @property
+    def scale(self) -> float:
+        """How much of what is held at once without a memory limit is held with this one."""
+        return 1.0 if self.memory_limit is None else min(self.memory_limit / _UNSCALED, 1.0)
 
     # ---- what an engine does
 

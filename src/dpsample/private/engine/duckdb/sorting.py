@@ -95,7 +95,8 @@ def sorted_pairs(
     """
     if not pa.types.is_integer(engine.schema(rows, objects).field("u").type):
         rows = f"SELECT {order_sql(['u'], salt)} AS h, * FROM ({rows})"
-    batches = _gathered(engine.stream(rows, objects, _ROWS), lambda batch: int(batch.num_rows))
+    most = int(_ROWS * engine.scale)
+    batches = _gathered(engine.stream(rows, objects, most), lambda batch: int(batch.num_rows), most)
     bits, kind = codes.bit_length(), np.min_scalar_type(-codes - 1)  # short: less is to be divided
     taken = (_Rows.of(own, salt, lambda names: code_of(names).astype(kind)) for own in batches)
     for part, known in _parts(engine, taken, 0):
@@ -234,7 +235,7 @@ def _changes(values: Any) -> Flags:
 
 def _parts(engine: "DuckDB", pieces: Iterator[_Rows], divided: int) -> Iterator[tuple[_Rows, int]]:
     """Divide rows into parts by hash, ascending; yield each with the number of bits that its hashes have in common."""
-    held, size, most = list[_Rows](), 0, _HELD
+    held, size, most = list[_Rows](), 0, int(_HELD * engine.scale)
     for rows in pieces:
         held.append(rows)
         size += rows.nbytes
@@ -256,7 +257,7 @@ def _divided(engine: "DuckDB", pieces: Iterable[_Rows], divided: int) -> Iterato
     with path.open("w+b", buffering=_BUFFER) as file:
         path.unlink()  # what is in it lives as long as it is open
         kept = list[_Kept | _Written]()
-        for rows in map(_Rows.joined, _gathered(pieces, len)):
+        for rows in map(_Rows.joined, _gathered(pieces, len, int(_ROWS * engine.scale))):
             ordered, ends = _by_part(rows, divided * _BITS)
             room -= ordered.nbytes
             kept.append(_Kept(ordered, ends) if room >= 0 else _Written.to(file, ordered, ends))
@@ -326,13 +327,13 @@ class _Written:
         return _Rows(hashes, codes, tuple(amounts), users)
 
 
-def _gathered(pieces: Iterable[_T], rows: Callable[[_T], int]) -> Iterator[list[_T]]:
+def _gathered(pieces: Iterable[_T], rows: Callable[[_T], int], most: int) -> Iterator[list[_T]]:
     """Gather pieces of some rows each: small ones would be divided one by one."""
     held, size = list[_T](), 0
     for piece in pieces:
         held.append(piece)
         size += rows(piece)
-        if size >= _ROWS:
+        if size >= most:
             yield held
             held, size = [], 0
     if held:
