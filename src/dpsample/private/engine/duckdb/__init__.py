@@ -8,6 +8,7 @@ DuckDB's own messages, which may quote the data, go no further.
     tables      how sources look from inside DuckDB
     users       each user keeps a bounded number of keys
     assignment  each user gives one unit to one key
+    numbering   codes of keys, by hash or by a join
     pairs       users and their wanted keys, in a file
     sorting     users and keys in their orders
     columns     columns in SQL: key types, users in canonical form, faults

@@ -1,7 +1,8 @@
 """Users and keys in their orders: by a salted hash, and by themselves where hashes are equal.
 
 Users that are integers are mixed instead, one to one, so that no two have equal numbers.
-Pairs are divided by the hashes of their users, in a file, until a part fits into memory. There, integers are sorted.
+Pairs are divided by the hashes of their users, in memory or in a file, into parts that are short. There, integers are
+sorted.
 """
 
 import os
@@ -322,7 +323,7 @@ class _Written:
         hashes, codes, *amounts = columns
         users = None
         if self.users is not None:
-            message = pa.py_buffer(data)[place:]
+            message = pa.py_buffer(data[place:])  # a copy: what is before it may end anywhere
             users = pa.ipc.read_record_batch(message, pa.schema([("u", self.users)])).column(0)
         return _Rows(hashes, codes, tuple(amounts), users)
 
