@@ -490,5 +490,11 @@ def test_a_release_with_amounts_by_library_and_command_line(tmp_path: Path) -> N
         assert row["rows"] == pytest.approx(1000, abs=8 * row["rows_error"])
         assert row["sum_x: y"] == pytest.approx(3000, abs=8 * row["sum_x: y_error"])
         assert release.terms.amounts == amounts_of(4, {"x: y": 10})
+    again = ["--force", "--sum", "x: y", "--clip", "10", "--sum", "u", "--clip", "2"]
+    assert "a column that is summed is neither key nor user; found 'u'" in run(*words, *again, cwd=tmp_path).stderr
+    assert run(*words, *again[:5], "--rows", "4", cwd=tmp_path).returncode == 0
+    assert read_release(tmp_path / "out.parquet").terms.amounts == amounts_of(4, {"x: y": 10})
     for wrong in ("x", ":3"):
         assert "--sum is a column and the clip of its sums" in run(*words, "--sum", wrong, cwd=tmp_path).stderr
+    for wrongs, found in (("--sum x --sum y --clip 1", "found 2 and 1"), ("--clip 1", "found 0 and 1")):
+        assert f"each --sum has one --clip; {found}" in run(*words, *wrongs.split(), cwd=tmp_path).stderr

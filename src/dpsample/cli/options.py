@@ -1,6 +1,7 @@
 """Options that commands share, and what is made of them."""
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import click
@@ -76,10 +77,16 @@ amounts = together(
     click.option(
         "--sum",
         "sums",
-        metavar="COLUMN:CLIP",
+        metavar="COLUMN[:CLIP]",
         multiple=True,
         help="Users without a contribution bound: also sum a column for each key. The sum of each user and key is "
         "clipped to -CLIP to CLIP. Repeat it for several columns.",
+    ),
+    click.option(
+        "--clip",
+        "clips",
+        multiple=True,
+        help="The clips of --sum, if these are columns alone: one for each, in the same order.",
     ),
 )
 discovery = together(
@@ -268,7 +275,7 @@ def release_options(given: dict[str, Any]) -> dict[str, Any]:
         "sampling": None if size else sampling_of(given),
         "size": size,
         "total": given["total_share"] if given["with_total"] else False,
-        "sums": sums_of(given["sums"]),
+        "sums": sums_of(given),
         **parts_of(given),
         **{name: given[name] for name in _OPTIONS},
     }
@@ -292,12 +299,17 @@ def part_of(text: str | None, option: str) -> tuple[str, str] | None:
     return name, value
 
 
-def sums_of(texts: tuple[str, ...]) -> dict[str, str] | None:
-    """Read COLUMN:CLIP, each column once; a column may have colons in its name."""
+def sums_of(given: dict[str, Any]) -> dict[str, str] | None:
+    """Read --sum COLUMN:CLIP, or --sum COLUMN --clip CLIP; each column once. A column may have colons in its name."""
+    texts, clips = given["sums"], given["clips"]
+    if clips and len(clips) != len(texts):
+        raise click.UsageError(
+            f"each --sum has one --clip; found {len(texts)} and {len(clips)}; write --sum price --clip 100"
+        )
     sums: dict[str, str] = {}
-    for text in texts:
-        column, colon, clip = text.rpartition(":")
-        if not colon or not column or column in sums:
+    for text, stated in zip_longest(texts, clips):
+        column, _, clip = text.rpartition(":") if stated is None else (text, "", stated)
+        if not column or column in sums:
             found = f"{column!r} twice" if column in sums else repr(text)
             raise click.UsageError(
                 f"--sum is a column and the clip of its sums, each column once; found {found}; write --sum price:100"

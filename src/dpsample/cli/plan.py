@@ -86,7 +86,7 @@ def plan(form: str, **arguments: Any) -> None:
     check_input(arguments)
     arguments["delta"] = arguments["delta"] or release_delta(arguments)
     unbounded = arguments["user"] and not arguments["max_keys_per_user"]
-    if not unbounded and (arguments["rows"] is not None or arguments["sums"]):
+    if not unbounded and (arguments["rows"] is not None or arguments["sums"] or arguments["clips"]):
         raise click.UsageError(
             "--rows and --sum go with users without a contribution bound; found another plan; name the --user column "
             "and leave --max-keys-per-user out, or leave these out"
@@ -146,7 +146,7 @@ def _users_settings(arguments: dict[str, Any], deltas: Sequence[Any]) -> list[An
     from dpsample.planning.goals import settings
 
     epsilons, total = _stated(arguments)[1], _total(arguments)
-    amounts = amounts_of(arguments["rows"], options.sums_of(arguments["sums"]))
+    amounts = amounts_of(arguments["rows"], options.sums_of(arguments))
     return list(settings(epsilons, deltas, _samplings(arguments), total=total, discover="ask", amounts=amounts))
 
 
