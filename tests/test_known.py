@@ -128,6 +128,7 @@ def test_answers_are_about_both_kinds(both: Release) -> None:
     assert groups["k"].low < sum(DATA.values()) - 1 < groups["k"].high
     assert groups["a"].low <= 0 < groups["a"].high < 12  # known alone
     assert "keys that are not known count from frequency" in both.sum().notes[0]
+    assert both.sum(["k000"]).notes[1] == "of the selected keys, none that is not known is reported"
     number = both.count_keys(at_least=100, **near)
     assert number.low <= 30 <= number.high
     each = both.each_key(**near)

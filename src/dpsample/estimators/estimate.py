@@ -15,7 +15,7 @@ from dpsample.estimators.calibration import calibration
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
-from dpsample.estimators.notes import FEW, blurred_note
+from dpsample.estimators.notes import FEW, NONE_SELECTED, blurred_note
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.estimators.unbiased import unbiased
@@ -189,10 +189,9 @@ def estimates(
         return [_by_token(tally, sampling, privacy, grid, of, estimator, level, threshold) for tally in tallies]
     if not any(len(tally.cells) for tally in tallies):
         high = largest_unreported_sum(sampling, privacy, of, level, least)
-        note = "no reported key is selected; more than this would have shown"
         known = math.nan, 0.0, high, level, 0.0, 0, threshold
         guaranteed = least >= least_frequency(sampling, privacy)
-        return [Estimate(0.0, *known, guaranteed, (note,), None, least, Below()) for _ in tallies]
+        return [Estimate(0.0, *known, guaranteed, (NONE_SELECTED,), None, least, Below()) for _ in tallies]
     above = of.from_frequency(least)
     parts: list[Below | None] = [None] * len(tallies)
     sums = estimate_sums(tallies, sampling, privacy, grid, above, keys=keys)

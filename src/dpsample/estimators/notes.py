@@ -17,6 +17,7 @@ class Note(str):
         return note
 
 
+NONE_SELECTED = "no reported key is selected; more than this would have shown"
 FEW = "few keys determine the error: the interval is conservative"
 HIDDEN = "many keys of these frequencies are not reported: the interval is not guaranteed"
 

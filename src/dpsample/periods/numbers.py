@@ -17,6 +17,7 @@ from dpsample.estimators.calibrated import SumErrors, estimate_sums, functionals
 from dpsample.estimators.estimate import Below, Estimate, answer, largest_unreported_sum, least_frequency
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.notes import NONE_SELECTED
 from dpsample.estimators.sum_functionals import SumFunctionals, sum_functionals
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _FREQUENCY, _KEYS = Measure.of("frequency"), Measure.of("keys")
 _FACTORS = (1.0, 1e-2, 1e-3)  # of the number of keys that token values are made for; finer steps gain nothing
 _BIAS = 2.0  # allowance for the bias that is left, in units of its estimate: with 1, intervals at epsilon 0.25 miss it
-_EMPTY = "no reported key is selected; more than this would have shown"
 Group = tuple[Ints, Floats]  # the keys of a group, by their places, and their weights
 
 
@@ -175,7 +175,7 @@ def nothing(combined: "Combined", level: float, least: int, most: float, below: 
     """Return the answer about keys of which none was reported."""
     known = math.nan, 0.0, most, level, 0.0, 0, combined.threshold
     guaranteed = all(least >= least_frequency(r.sampling, r.per_key) for r in combined.releases)
-    return Estimate(0.0, *known, guaranteed, (_EMPTY,), None, least, below)
+    return Estimate(0.0, *known, guaranteed, (NONE_SELECTED,), None, least, below)
 
 
 def scheme_of(release: "Release") -> tuple[Sampling, PerKey, int]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, Estimator, estimate
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.notes import NONE_SELECTED
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
 from dpsample.questions import tokens
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from dpsample.release.release import Release
 
 __all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total", "unreported_key"]
+
+_NO_OTHER = "of the selected keys, none that is not known is reported"
 
 
 class _Kinds:
@@ -181,7 +184,7 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
         return one
     parts = (others, known)
     value = others.value + known.value
-    notes = [*others.notes, *known.notes]
+    notes = [_NO_OTHER if note == NONE_SELECTED else note for note in others.notes] + [*known.notes]
     if others.at_least is not None:
         notes.insert(0, f"keys that are not known count from frequency {others.at_least:,} on; rarer ones do not")
     return Estimate(
