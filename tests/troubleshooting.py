@@ -89,7 +89,7 @@ AREAS: Mapping[str, tuple[str, Sequence[str]]] = {
     "Spark": ("Releases on a cluster. [Spark](../spark.md).", ("spark", "private/engine/spark")),
     "Memory, threads and temporary files": (
         "What the machine needs. [Large data](../command-line.md#large-data).",
-        ("private/engine/duckdb/engine",),
+        ("private/engine/duckdb/engine", "private/engine/duckdb/statements"),
     ),
     "The command line": (
         "Options that do not go together. `--help` of each command has them all.",

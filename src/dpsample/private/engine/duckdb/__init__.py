@@ -4,7 +4,8 @@ Every statement runs on a cursor of its own, since a connection with an open res
 checked where they are read, by a filter that raises a marked error; the marks are turned into refusals here, and
 DuckDB's own messages, which may quote the data, go no further.
 
-    engine      DuckDB: its methods, then its statements
+    engine      DuckDB: what every engine does
+    statements  a connection, and what runs on it
     tables      how sources look from inside DuckDB
     users       each user keeps a bounded number of keys
     assignment  each user gives one unit to one key

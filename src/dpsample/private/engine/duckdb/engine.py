@@ -1,15 +1,12 @@
-"""The engine: its methods, then its statements."""
+"""The engine: what every engine does, how DuckDB does it, and memory limits."""
 
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from itertools import chain, count
-from pathlib import Path
+from itertools import chain
 from typing import Any, TypeVar
 
 import duckdb
@@ -21,14 +18,12 @@ from dpsample.files.tables import check_moments
 from dpsample.private.assignment import Assigned, require_cap
 from dpsample.private.engine.columns import shaped
 from dpsample.private.engine.duckdb.assignment import assigned
-from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import called, is_out_of_memory, translated
 from dpsample.private.engine.duckdb.pairs import pairs_of, read_pairs
+from dpsample.private.engine.duckdb.statements import Statements
 from dpsample.private.engine.duckdb.tables import Table, Tables
-from dpsample.private.engine.duckdb.temporary import TemporaryFolder
 from dpsample.private.engine.duckdb.users import bounded, dropped
 from dpsample.private.engine.errors import refusal_of_code
-from dpsample.private.formats import Objects
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.progress import Progress, with_progress
 from dpsample.private.randomness import CoinSource, SecretCoins
@@ -37,18 +32,16 @@ from dpsample.scheme.sampling import Ints
 
 _T = TypeVar("_T")
 
-_BATCH = 122_880  # rows: one of DuckDB's row groups
 _PREFIX = 1 << 16  # rows that an estimate looks at
 _LEAST = 300 * 10**6  # bytes of memory to work in: below it, DuckDB would have next to nothing
 # bytes that the process takes beside DuckDB's own limit, for Python, Arrow and rows on their way: about 200 MB were
-# measured, with users up to 300 MB, so that the limit was exceeded by up to 5 % (docs/command-line.md)
+# measured, with users more, so that the limit was exceeded (docs/command-line.md, Large data)
 _PROCESS = 250 * 10**6
 _UNSCALED = 10**9  # bytes of a memory limit from which on as much is held at once as without one
 _THREAD = 64 * 10**6  # bytes of memory that a thread should have
-_SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
 
-class DuckDB:
+class DuckDB(Statements):
     """The embedded engine, to be used in a `with` block.
 
     memory_limit    what the process that releases is meant to take, such as "1GB", and at least 300MB; data that needs
@@ -84,9 +77,7 @@ class DuckDB:
                 "temp_dir is a folder that can be written to", f"{os.fspath(temp_dir)!r}", "make it, or choose another"
             )
         self.in_order = in_order
-        self._temp = TemporaryFolder(temp_dir)
         config: dict[str, Any] = {
-            "temp_directory": self._temp.path,
             "preserve_insertion_order": str(in_order).lower(),
             "autoinstall_known_extensions": "false",
         }
@@ -96,14 +87,7 @@ class DuckDB:
             threads = threads or max(1, min(os.cpu_count() or 1, share // _THREAD))
         if threads is not None:
             config["threads"] = threads
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        try:
-            self._connection = duckdb.connect(":memory:", config=config)
-        finally:
-            if self._connection is None:
-                self._temp.remove()
-        self._cursors: list[duckdb.DuckDBPyConnection] = []
-        self._names = (f"spool_{i}" for i in count())
+        super().__init__(config, temp_dir)
         self.tables = Tables(self)
 
     def __enter__(self) -> "DuckDB":
@@ -114,16 +98,8 @@ class DuckDB:
 
     def close(self) -> None:
         """Close the connection and remove all temporary files; batches that are still open end with an error."""
-        if self._connection is None:
-            return
-        connection, self._connection = self._connection, None
         self.tables.forget()
-        try:
-            for cursor in self._cursors:
-                cursor.close()
-            connection.close()
-        finally:
-            self._temp.remove()
+        super().close()
 
     @property
     def scale(self) -> float:
@@ -392,76 +368,6 @@ class DuckDB:
         rows = most if rows is None else rows
         return round(population if rows is None else -population * math.expm1(-rows / population))
 
-    # ---- statements
-
-    def run(self, sql: str, objects: Objects | None = None) -> list[Any]:
-        """Run a statement to its end."""
-        with self._cursor(objects) as cursor:
-            rows: list[Any] = _waited(cursor, lambda: cursor.execute(sql).fetchall())
-            return rows
-
-    def stream(self, sql: str, objects: Objects | None = None, rows: int = _BATCH) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query, batch by batch, of up to so many rows."""
-        with self._cursor(objects) as cursor:
-            reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(rows))
-            while (batch := called(lambda: next(reader, None))) is not None:
-                if batch.num_rows:
-                    yield batch
-                self._require_open()  # or the result of a closed cursor just seems to have come to its end
-
-    def describe(self, origin: str, objects: Objects | None = None) -> list[tuple[str, Any]]:
-        """Return the names and DuckDB types of the columns of a FROM item."""
-        with self._cursor(objects) as cursor:
-            relation = called(lambda: cursor.sql(f"SELECT * FROM {origin} LIMIT 0"))
-            return called(lambda: list(zip(relation.columns, relation.types, strict=True)))
-
-    def schema(self, sql: str, objects: Objects | None = None) -> pa.Schema:
-        """Return the Arrow schema of a query's result."""
-        with self._cursor(objects) as cursor:
-            return called(lambda: cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema)
-
-    def name(self) -> str:
-        """Return a name for a table that no other has."""
-        return next(self._names)
-
-    def file(self) -> Path:
-        """Return a path for a temporary file that no other has."""
-        return Path(self._temp.path, self.name())
-
-    @contextmanager
-    def _cursor(self, objects: Objects | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        cursor = self._require_open().cursor()
-        self._cursors.append(cursor)
-        try:
-            cursor.execute(_SETTINGS).fetchall()
-            for name, make in (objects or {}).items():
-                cursor.register(name, make())
-            yield cursor
-        finally:
-            self._cursors.remove(cursor)
-            cursor.close()
-
-    def _require_open(self) -> duckdb.DuckDBPyConnection:
-        if self._connection is None:
-            raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
-        return self._connection
-
-    def spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-        """Put batches into a new table, which may spill, with columns c0, c1, ...; return the number of rows."""
-        self.run(f"CREATE TABLE {name} AS SELECT * FROM empty", {"empty": lambda: numbered(schema.empty_table())})
-        return self.insert(name, batches)
-
-    def insert(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
-        """Add batches to a table; return their number of rows."""
-        rows = 0
-        with self._cursor() as cursor:
-            for table in _gathered(batches):
-                cursor.register("batch", numbered(table))
-                called(lambda: cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall())
-                cursor.unregister("batch")
-                rows += table.num_rows
-        return rows
-
     def fill(self, table: "Table") -> None:
         """Look through files that need it; put what is pending into its table, atomically."""
         while table.unseen:
@@ -479,11 +385,6 @@ class DuckDB:
         table.pending = None
         if table.elements is None and table.part is None:
             table.size = lambda: rows
-
-    def drop(self, name: str) -> None:
-        """Remove a table, if it is there."""
-        if self._connection is not None:
-            self.run(f"DROP TABLE IF EXISTS {name}")
 
     def _ask(self, source: Source, answer: "Callable[[Table], _T]") -> _T:
         def produce() -> Iterator[_T]:
@@ -511,19 +412,6 @@ class DuckDB:
         return translated(batches, source.location, source.columns)
 
 
-def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
-    """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(called, work)
-        try:
-            return future.result()
-        except BaseException:
-            while not future.done():
-                cursor.interrupt()
-                wait([future], 0.05)
-            raise
-
-
 def _listed(keys: pa.Table, table: Table) -> pa.Table:
     """Keys of the types of a table, as k0, k1, ..."""
     return keys.select(table.schema.names).rename_columns([f"k{i}" for i in range(len(table.keys))])
@@ -532,18 +420,6 @@ def _listed(keys: pa.Table, table: Table) -> pa.Table:
 def _spent() -> Iterator[pa.RecordBatch]:
     yield from ()
     raise InvalidValue("a stream can be read once", "one that was read before", "make a new one")
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather small batches, since each statement has its price."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(b.num_rows for b in held) >= _BATCH:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _bytes(limit: str | int) -> int:

@@ -1,0 +1,148 @@
+"""Statements: a connection to DuckDB, its temporary folder, and what runs on it, each on a cursor of its own."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from dpsample.errors import InvalidValue
+from dpsample.private.engine.duckdb.columns import numbered
+from dpsample.private.engine.duckdb.errors import called
+from dpsample.private.engine.duckdb.temporary import TemporaryFolder
+from dpsample.private.formats import Objects
+
+_T = TypeVar("_T")
+
+_BATCH = 122_880  # rows: one of DuckDB's row groups
+_SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
+
+
+class Statements:
+    """An open connection, until it is closed. Names of tables and files are its own."""
+
+    def __init__(self, config: dict[str, Any], temp_dir: str | PathLike[str] | None) -> None:
+        self._temp = TemporaryFolder(temp_dir)
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        try:
+            self._connection = duckdb.connect(":memory:", config={**config, "temp_directory": self._temp.path})
+        finally:
+            if self._connection is None:
+                self._temp.remove()
+        self._cursors: list[duckdb.DuckDBPyConnection] = []
+        self._names = (f"spool_{i}" for i in count())
+
+    def close(self) -> None:
+        """Close the connection and remove all temporary files; batches that are still open end with an error."""
+        if self._connection is None:
+            return
+        connection, self._connection = self._connection, None
+        try:
+            for cursor in self._cursors:
+                cursor.close()
+            connection.close()
+        finally:
+            self._temp.remove()
+
+    def run(self, sql: str, objects: Objects | None = None) -> list[Any]:
+        """Run a statement to its end."""
+        with self._cursor(objects) as cursor:
+            rows: list[Any] = _waited(cursor, lambda: cursor.execute(sql).fetchall())
+            return rows
+
+    def stream(self, sql: str, objects: Objects | None = None, rows: int = _BATCH) -> Iterator[pa.RecordBatch]:
+        """Yield the result of a query, batch by batch, of up to so many rows."""
+        with self._cursor(objects) as cursor:
+            reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(rows))
+            while (batch := called(lambda: next(reader, None))) is not None:
+                if batch.num_rows:
+                    yield batch
+                self._require_open()  # or the result of a closed cursor just seems to have come to its end
+
+    def describe(self, origin: str, objects: Objects | None = None) -> list[tuple[str, Any]]:
+        """Return the names and DuckDB types of the columns of a FROM item."""
+        with self._cursor(objects) as cursor:
+            relation = called(lambda: cursor.sql(f"SELECT * FROM {origin} LIMIT 0"))
+            return called(lambda: list(zip(relation.columns, relation.types, strict=True)))
+
+    def schema(self, sql: str, objects: Objects | None = None) -> pa.Schema:
+        """Return the Arrow schema of a query's result."""
+        with self._cursor(objects) as cursor:
+            return called(lambda: cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema)
+
+    def name(self) -> str:
+        """Return a name for a table that no other has."""
+        return next(self._names)
+
+    def file(self) -> Path:
+        """Return a path for a temporary file that no other has."""
+        return Path(self._temp.path, self.name())
+
+    @contextmanager
+    def _cursor(self, objects: Objects | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        cursor = self._require_open().cursor()
+        self._cursors.append(cursor)
+        try:
+            cursor.execute(_SETTINGS).fetchall()
+            for name, make in (objects or {}).items():
+                cursor.register(name, make())
+            yield cursor
+        finally:
+            self._cursors.remove(cursor)
+            cursor.close()
+
+    def _require_open(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
+        return self._connection
+
+    def spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+        """Put batches into a new table, which may spill, with columns c0, c1, ...; return the number of rows."""
+        self.run(f"CREATE TABLE {name} AS SELECT * FROM empty", {"empty": lambda: numbered(schema.empty_table())})
+        return self.insert(name, batches)
+
+    def insert(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
+        """Add batches to a table; return their number of rows."""
+        rows = 0
+        with self._cursor() as cursor:
+            for table in _gathered(batches):
+                cursor.register("batch", numbered(table))
+                called(lambda: cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall())
+                cursor.unregister("batch")
+                rows += table.num_rows
+        return rows
+
+    def drop(self, name: str) -> None:
+        """Remove a table, if it is there."""
+        if self._connection is not None:
+            self.run(f"DROP TABLE IF EXISTS {name}")
+
+
+def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
+    """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(called, work)
+        try:
+            return future.result()
+        except BaseException:
+            while not future.done():
+                cursor.interrupt()
+                wait([future], 0.05)
+            raise
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather small batches, since each statement has its price."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= _BATCH:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
