@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb.sorting import Numbers, in_parts, order_sql, ranges_sql
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.scheme.sampling import Ints
@@ -23,7 +24,7 @@ _HELD = 1 << 24  # keys whose hashes are held, at most; each takes up to 16 byte
 _LIMIT_EACH = 200  # bytes of a memory limit, at least, for each of them: a twelfth of it is for hashes
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Codes:
     """All keys of a table: how many there are, and the name of each row's key; names are codes."""
 
@@ -39,8 +40,11 @@ class Codes:
         """Return the names of codes."""
         return codes
 
+    def __repr__(self) -> str:
+        return "Codes()"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class HashedCodes(Codes):
     """The same; names are hashes, of which no two are equal.
 
@@ -51,26 +55,34 @@ class HashedCodes(Codes):
 
     hashes: Numbers  # ascending
     first: NDArray[np.int32]  # by the first bits of a hash: the code at which to begin
+    longest: int  # the most keys whose hashes have the same first bits
     shift: int
 
     @staticmethod
     def by_hash(table: str, pairs: str, hashes: Numbers) -> "HashedCodes | None":
-        """Number keys by their hashes; None if two are equal."""
+        """Number one key or more by their hashes; None if two are equal."""
         hashes = np.sort(hashes)
         if (hashes[1:] == hashes[:-1]).any():
             return None
         shift = 64 - len(hashes).bit_length()  # one or two beginnings for each key: more would leave the cache
         counts = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << 64 - shift)
-        return HashedCodes(table, len(hashes), pairs, hashes, (counts.cumsum() - counts).astype(np.int32), shift)
+        first = (counts.cumsum() - counts).astype(np.int32)
+        return HashedCodes(table, len(hashes), pairs, hashes, first, int(counts.max()), shift)
 
     def of(self, names: NDArray[Any]) -> NDArray[Any]:
-        """Return the codes of names."""
+        """Return the codes of names; one that no key of the table has is refused."""
         codes = self.first.take((names >> self.shift).view(np.int64)).astype(np.int64)
-        later = np.flatnonzero(self.hashes.take(codes) != names)
-        while len(later):
+        later = np.flatnonzero(self.hashes.take(codes, mode="clip") != names)
+        for _ in range(self.longest):
+            if not len(later):
+                return codes
             codes[later] += 1
-            later = later[self.hashes[codes[later]] != names[later]]
-        return codes
+            later = later[self.hashes.take(codes[later], mode="clip") != names[later]]
+        raise InvalidValue(
+            "a source must stay as it is while it is read",
+            "a key that was not there before",
+            "release a copy of it, or wait until it is written",
+        )
 
     def names(self, codes: Ints) -> NDArray[Any]:
         """Return the names of codes."""
@@ -107,10 +119,10 @@ def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.
 def _hashed(engine: "DuckDB", table: str, pairs: str) -> HashedCodes | None:
     """Number the keys of a table by their names, which are hashes, if these can be held and none are equal."""
     number, limit = _size(engine, table), engine.memory_limit
-    if number > _HELD or (limit is not None and number * _LIMIT_EACH > limit):
+    if not 0 < number <= _HELD or (limit is not None and number * _LIMIT_EACH > limit):
         return None
     hashes = [batch.column(0).to_numpy() for batch in engine.stream(f"SELECT name FROM {table}")]
-    return HashedCodes.by_hash(table, pairs, np.concatenate([np.zeros(0, np.uint64), *hashes]))
+    return HashedCodes.by_hash(table, pairs, np.concatenate(hashes))
 
 
 def _size(engine: "DuckDB", table: str) -> int:
