@@ -25,6 +25,7 @@ AREAS: Mapping[str, tuple[str, Sequence[str]]] = {
             "private/engine/duckdb/tables",
             "private/engine/duckdb/errors",
             "private/engine/duckdb/databases",
+            "private/engine/duckdb/numbering",
         ),
     ),
     "Columns, keys and frequencies": (
