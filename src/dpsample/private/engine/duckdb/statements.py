@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from itertools import count
 from os import PathLike
 from pathlib import Path
-from time import sleep
 from typing import Any, TypeVar
 
 import duckdb
@@ -22,7 +20,6 @@ from dpsample.private.formats import Objects
 _T = TypeVar("_T")
 
 _BATCH = 122_880  # rows: one of DuckDB's row groups
-_TRIES = 3000  # to close, one each 10 milliseconds
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
 
@@ -47,8 +44,8 @@ class Statements:
         connection, self._connection = self._connection, None
         try:
             for cursor in self._cursors:
-                _close(cursor)
-            _close(connection)
+                cursor.close()
+            connection.close()
         finally:
             self._temp.remove()
 
@@ -70,14 +67,13 @@ class Statements:
     def describe(self, origin: str, objects: Objects | None = None) -> list[tuple[str, Any]]:
         """Return the names and DuckDB types of the columns of a FROM item."""
         with self._cursor(objects) as cursor:
-            relation = _waited(cursor, lambda: cursor.sql(f"SELECT * FROM {origin} LIMIT 0"))
+            relation = called(lambda: cursor.sql(f"SELECT * FROM {origin} LIMIT 0"))
             return called(lambda: list(zip(relation.columns, relation.types, strict=True)))
 
     def schema(self, sql: str, objects: Objects | None = None) -> pa.Schema:
         """Return the Arrow schema of a query's result."""
         with self._cursor(objects) as cursor:
-            schema: pa.Schema = _waited(cursor, lambda: cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema)
-            return schema
+            return called(lambda: cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema)
 
     def name(self) -> str:
         """Return a name for a table that no other has."""
@@ -92,12 +88,13 @@ class Statements:
         cursor = self._require_open().cursor()
         self._cursors.append(cursor)
         try:
-            made = {name: make() for name, make in (objects or {}).items()}
-            _waited(cursor, partial(_prepare, cursor, made))
+            cursor.execute(_SETTINGS).fetchall()
+            for name, make in (objects or {}).items():
+                cursor.register(name, make())
             yield cursor
         finally:
             self._cursors.remove(cursor)
-            _close(cursor)
+            cursor.close()
 
     def _require_open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
@@ -114,7 +111,9 @@ class Statements:
         rows = 0
         with self._cursor() as cursor:
             for table in _gathered(batches):
-                _waited(cursor, partial(_insert, cursor, name, numbered(table)))
+                cursor.register("batch", numbered(table))
+                called(lambda: cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall())
+                cursor.unregister("batch")
                 rows += table.num_rows
         return rows
 
@@ -124,44 +123,16 @@ class Statements:
             self.run(f"DROP TABLE IF EXISTS {name}")
 
 
-def _prepare(cursor: duckdb.DuckDBPyConnection, objects: dict[str, Any]) -> None:
-    cursor.execute(_SETTINGS).fetchall()
-    for name, made in objects.items():
-        cursor.register(name, made)
-
-
-def _insert(cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
-    cursor.register("batch", rows)
-    cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall()
-    cursor.unregister("batch")
-
-
-def _close(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection; if Ctrl-C came while a thread began to work on it, that is interrupted first."""
-    for _ in range(_TRIES):
-        with suppress(duckdb.ResourceInUseException):
-            connection.close()
-            return
-        connection.interrupt()
-        sleep(0.01)
-    connection.close()
-
-
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
-    """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done.
-
-    Where it calls Python, as to read Arrow, Ctrl-C would become an error of its own. Other threads do not get Ctrl-C.
-    """
+    """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(called, work)
         try:
             return future.result()
-        except BaseException as error:
+        except BaseException:
             while not future.done():
                 cursor.interrupt()
                 wait([future], 0.05)
-            if isinstance(error.__context__, KeyboardInterrupt):  # it hit a lock of Python's own
-                raise KeyboardInterrupt from None
             raise
 
 
