@@ -32,7 +32,8 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
     message = str(error)
     if marked := refusal_of_mark(message, columns):
         return marked
-    if isinstance(error, duckdb.InterruptException):
+    # Ctrl-C while DuckDB calls Python, as to read Arrow, becomes an error of its own
+    if isinstance(error, duckdb.InterruptException) or "failed: KeyboardInterrupt" in message:
         return KeyboardInterrupt()
     if "No space left" in message or "temp_directory_size" in message:
         return SystemFailure(
@@ -72,7 +73,9 @@ def called(work: Callable[[], _T]) -> _T:
     except (DpsampleError, *_ERRORS):
         raise
     except Exception as error:
-        name = type(error).__name__
+        name, interrupted = type(error).__name__, str(error) == "Query interrupted"
+    if interrupted:  # by Ctrl-C
+        raise KeyboardInterrupt
     raise duckdb.Error(name)
 
 
