@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from os import PathLike
 from pathlib import Path
@@ -88,9 +89,10 @@ class Statements:
         cursor = self._require_open().cursor()
         self._cursors.append(cursor)
         try:
-            cursor.execute(_SETTINGS).fetchall()
+            called(lambda: cursor.execute(_SETTINGS).fetchall())
             for name, make in (objects or {}).items():
-                cursor.register(name, make())
+                made = make()
+                called(partial(cursor.register, name, made))
             yield cursor
         finally:
             self._cursors.remove(cursor)
