@@ -9,7 +9,6 @@ amounts       rows and sums of columns, which are counted beside users: their cl
 vectors       Gaussian noise on vectors of bounded length: counts and weights of users
 losses        privacy loss distributions, which convolve: what mechanisms cost exactly
 renyi         privacy as a curve of Rényi divergences, which add up
-stages        the different mechanisms of one release, and what they cost together
 totals        private totals, and samples of a chosen size, which a share of epsilon buys
 dropped       how many keys users have beyond their contribution bound, measured privately
 budget        what a release's privacy is spent on

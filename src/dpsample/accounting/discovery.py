@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Literal
 from dpsample.accounting.amounts import Amount, Clipped, check_amounts
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.renyi import conversion
-from dpsample.accounting.stages import GaussianStage
-from dpsample.accounting.vectors import VectorNoise, certify_vector_noise
+from dpsample.accounting.vectors import GaussianStage, VectorNoise, certify_vector_noise
 from dpsample.balls import ball, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exact, figures_below, text

@@ -14,19 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 
-import numpy as np
 from flint import arb, fmpz, fmpz_poly
 
 from dpsample.balls import ball, ceiling, dyadic, floor, precision
-from dpsample.errors import InvalidValue
 
 BITS = 128
 _TAIL = 1 << (BITS - 110)  # a tail of this mass is set aside
 _CELLS = 1 << 14  # most cells of a distribution; with more, the grid becomes coarser
 _FINE = 1 << 11  # least number of steps between the smallest and the largest loss of one mechanism
-_SPAN = 26  # standard deviations of a normal law that are not set aside
 
 
 @dataclass(frozen=True)
@@ -64,26 +60,6 @@ class Losses:
             return cls._trimmed(step, cells, _above(infinite))
 
     @classmethod
-    def of_gaussian(cls, square: Fraction) -> "Losses":
-        """Return the losses of Gaussian noise; `square` is mu**2, with mu the sensitivity over the deviation.
-
-        The loss is N(mu**2 / 2, mu**2) under P, and N(-mu**2 / 2, mu**2) under Q.
-        """
-        with precision():
-            mu = ball(square).sqrt()
-            step = _step_of(_SPAN * float(mu))
-            last = math.ceil((float(square) / 2 + _SPAN / 2 * float(mu)) * 2**step)
-            first = math.floor((float(square) / 2 - _SPAN / 2 * float(mu)) * 2**step)
-            below = [_normal_tails(dyadic(i, step), mu, square) for i in range(first, last + 1)]
-            cells = {first: ceiling(below[0][0], BITS)}
-            for i, (a, b) in enumerate(pairwise(below), first):
-                # the smaller of two tails, so that differences keep their precision
-                p, q = ((b[n] - a[n] if a[n] < b[n + 2] else a[n + 2] - b[n + 2]) for n in (0, 1))
-                for cell, mass in _divided(p, q, i, i + 1, step):
-                    cells[cell] = cells.get(cell, 0) + mass
-            return cls._trimmed(step, cells, ceiling(below[-1][2], BITS))
-
-    @classmethod
     def _trimmed(cls, step: int, cells: dict[int, int], infinite: int) -> "Losses":
         first = min(cells)
         return cls(step, first, tuple(cells.get(i, 0) for i in range(first, max(cells) + 1)), infinite)._shorter()
@@ -110,10 +86,6 @@ class Losses:
                 return result
             square = square * square
 
-    def with_infinite(self, delta: Fraction) -> "Losses":
-        """Return the same with a probability set aside: there, the mechanism may do anything."""
-        return Losses(self.step, self.first, self.masses, self.infinite + _above(delta))
-
     def delta(self, epsilon: Fraction) -> Fraction:
         """Return the delta at this epsilon, proved, rounded up."""
         start = max(math.floor(epsilon * 2**self.step) + 1 - self.first, 0)
@@ -128,27 +100,6 @@ class Losses:
             nearest = (ball(epsilon) - dyadic(self.first + start, self.step)).exp()
             finite = max(ceiling(arb(fmpz(sum(above))) - nearest * weighted, 0), 0)
         return min(Fraction(self.infinite + finite, 1 << BITS), Fraction(1))
-
-    def epsilon(self, delta: Fraction) -> Fraction:
-        """Return the smallest epsilon at this delta, rounded up by less than one part in 10,000."""
-        if Fraction(self.infinite, 1 << BITS) > delta:
-            raise InvalidValue(
-                "delta must be at least what is set aside",
-                f"{float(delta):.3g} and {self.infinite / (1 << BITS):.3g}",
-                "choose a larger delta",
-            )
-        masses = np.array([mass / (1 << BITS) for mass in self.masses])
-        losses = (self.first + np.arange(len(masses))) / 2.0**self.step
-        low, high = 0.0, max(float(losses[-1]), 2.0**-self.step)
-        while high - low > high / 50_000:  # in floats, and then proved
-            middle = (low + high) / 2
-            above = losses > middle
-            spent = self.infinite / (1 << BITS) + float(masses[above] @ -np.expm1(middle - losses[above]))
-            low, high = (low, middle) if spent <= delta else (middle, high)
-        epsilon = Fraction(high) if low else Fraction(0)
-        while self.delta(epsilon) > delta:
-            epsilon = (epsilon or Fraction(high)) * 50_001 / 50_000
-        return epsilon
 
     def _shorter(self) -> "Losses":
         """Put tails aside: the upper one at infinity, the lower one where it begins."""
@@ -200,11 +151,3 @@ def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, 
     upper = (p - q * dyadic(low, step).exp()) / (1 - (-width).exp())
     lower = (q * dyadic(high, step).exp() - p) / (width.exp() - 1)
     return [(cell, max(ceiling(mass, BITS), 0)) for cell, mass in ((low, lower), (high, upper))]
-
-
-def _normal_tails(loss: arb, mu: arb, square: Fraction) -> tuple[arb, arb, arb, arb]:
-    """The probabilities of a loss up to this one, under P and under Q, and of one above it."""
-    half = ball(square) / 2
-    root = arb(2).sqrt() * mu
-    x, y = (loss - half) / root, (loss + half) / root
-    return (-x).erfc() / 2, (-y).erfc() / 2, x.erfc() / 2, y.erfc() / 2

@@ -22,7 +22,6 @@ from typing import Any
 from flint import arb
 
 from dpsample.accounting.gaussian import gaussian_law, gaussian_noise, gaussian_tail
-from dpsample.accounting.stages import GaussianStage
 from dpsample.balls import dyadic, figures_above, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import text
@@ -30,6 +29,20 @@ from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 
 _PRECISION = 256  # bits, as where tables are made: a law that was computed there is not computed again
 _SPREAD = 64  # least number of units in a standard deviation
+
+
+@dataclass(frozen=True)
+class GaussianStage:
+    """What Gaussian noise on a vector costs: mu**2, and the delta that is set aside for drawing it in integers.
+
+    `square` is mu**2 = (length / deviation)**2, with `length` by which one user changes the vector.
+    """
+
+    square: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __str__(self) -> str:
+        return f"Gaussian noise of mu**2 = {float(self.square):.6g}"
 
 
 @dataclass(frozen=True)
