@@ -37,35 +37,48 @@ def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tup
 
 
 def _locate(i: Ints, v: Floats, reporting: Reporting, grid: int, window: int) -> tuple[Ints, Floats, Floats]:
-    E, delta = reporting.growth + 1, float(reporting.privacy.delta)
-    pi, a, c, d = reporting.slacks(np.maximum(i - np.arange(window, -1, -1, dtype=np.int64)[:, None], 0))
-    # back: the tail map inverted, S and gap each where it is the smaller
-    S, gap = v.copy(), np.maximum(pi[-1] - v, 0)
-    back = np.full(i.shape, -1, np.int64)  # rows from i back to the token's first frequency
-    share = np.zeros_like(v)
-    for step in range(window):
-        row = window - step
-        mass = np.minimum(delta, pi[row])
-        new = (back < 0) & (mass >= S)
-        back[new] = step
-        share[new] = S[new] / np.maximum(mass[new], _TINY)
-        if (back >= 0).all():
-            break
-        by_gap = gap < S
-        older_gap = np.minimum((gap + a[row - 1]) / E, (gap + c[row - 1]) * E)
-        older_S = np.maximum((S - delta) / E, (S - d[row - 1]) * E)
-        S = np.maximum(np.where(by_gap, pi[row - 1] - older_gap, older_S), 0)
-        gap = np.maximum(np.where(by_gap, older_gap, pi[row - 1] - older_S), 0)
+    rows_before = np.arange(window, -1, -1, dtype=np.int64)[:, None]
+    pi, a, c, d = reporting.slacks(np.maximum(i - rows_before, 0))
+    back, share = _origin(v, reporting, pi, a, c, d)
     k = np.minimum((share * grid).astype(np.int64), grid - 1)
-    back = np.maximum(back, 0)
-    above, upto = _advance(back, np.array([k, k + 1]) / grid, pi, d, reporting, window)
+    shares = np.array([k, k + 1]) / grid
+    above, upto = _advance(back, shares, pi, d, reporting)
     return (i - back) * grid - k, above, upto
 
 
-def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: Reporting, window: int) -> Floats:
-    """S at row i of boundaries [n, key] that were new `back` rows before, with this share of the new mass above."""
-    first: Floats = np.take_along_axis(pi, (window - back)[None], 0)[0]
-    S: Floats = share * np.minimum(first, float(reporting.privacy.delta))
-    for row in range(window - int(back.max(initial=0)) + 1, window + 1):
-        S = np.where(window - row < back, advance(S, reporting, pi[row], d[row - 1]), S)
+def _origin(v: Floats, reporting: Reporting, pi: Floats, a: Floats, c: Floats, d: Floats) -> tuple[Ints, Floats]:
+    """Return how many rows ago the boundary that is now at v was new, and which share of the new mass was above it.
+
+    This is the tail map inverted, row by row. S and the gap to pi are both followed, each where it is the smaller.
+    """
+    E, delta = reporting.growth + 1, float(reporting.privacy.delta)
+    window = len(pi) - 1
+    S, gap = v.copy(), np.maximum(pi[-1] - v, 0)
+    back = np.full(v.shape, -1, np.int64)
+    share = np.zeros_like(v)
+    for step in range(window):
+        row = window - step
+        new_mass = np.minimum(delta, pi[row])
+        is_new = (back < 0) & (new_mass >= S)
+        back[is_new] = step
+        share[is_new] = S[is_new] / np.maximum(new_mass[is_new], _TINY)
+        if (back >= 0).all():
+            break
+        gap_before = np.minimum((gap + a[row - 1]) / E, (gap + c[row - 1]) * E)
+        S_before = np.maximum((S - delta) / E, (S - d[row - 1]) * E)
+        by_gap = gap < S
+        S = np.maximum(np.where(by_gap, pi[row - 1] - gap_before, S_before), 0)
+        gap = np.maximum(np.where(by_gap, gap_before, pi[row - 1] - S_before), 0)
+    return np.maximum(back, 0), share
+
+
+def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: Reporting) -> Floats:
+    """Return S at the last row of boundaries [n, key] that were new `back` rows before, with this share above."""
+    window = len(pi) - 1
+    pi_when_new: Floats = np.take_along_axis(pi, (window - back)[None], 0)[0]
+    S: Floats = share * np.minimum(pi_when_new, float(reporting.privacy.delta))
+    oldest = window - int(back.max(initial=0))
+    for row in range(oldest + 1, window + 1):
+        was_new_before = window - row < back
+        S = np.where(was_new_before, advance(S, reporting, pi[row], d[row - 1]), S)
     return S

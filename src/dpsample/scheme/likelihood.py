@@ -37,7 +37,8 @@ def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey,
     reporting = Reporting.of(sampling, privacy)
     if isinstance(reporting, HeldReporting) and reporting.every == 1:  # one law, shifted, that falls beyond the noise
         mass = np.diff(reporting.phi(np.arange(reporting.cells + 2)))
-        shift = int(_likeliest(np.arange(len(mass))[None], mass[None])[0])
+        gaps = np.arange(len(mass))
+        shift = int(_likeliest(gaps[None], mass[None])[0])
         return np.minimum(as_frequencies(cells), MAX_FREQUENCY - shift) + shift
 
     def of(walked: Ints, reporting: Reporting) -> Ints:
@@ -70,9 +71,12 @@ def likely_frequencies(
 
     def of(walked: Ints, reporting: Reporting) -> Ints:
         frequencies, mass, above, at_least = exceedances(walked, reporting, grid)
-        n, end, likeliest = np.arange(len(mass)), mass.shape[1] - 1, _likeliest(frequencies, mass)
-        low = frequencies[n, (at_least < (1 - _TIE) * tail).sum(1).clip(max=end)]
-        high = frequencies[n, ((above <= 1 - (1 - _TIE) * tail).sum(1) - 1).clip(min=0)]
+        likeliest = _likeliest(frequencies, mass)
+        token, last = np.arange(len(mass)), mass.shape[1] - 1
+        rejected_as_too_low = (at_least < (1 - _TIE) * tail).sum(1)
+        not_rejected_as_too_high = (above <= 1 - (1 - _TIE) * tail).sum(1)
+        low = frequencies[token, rejected_as_too_low.clip(max=last)]
+        high = frequencies[token, (not_rejected_as_too_high - 1).clip(min=0)]
         return np.stack([likeliest, np.minimum(low, likeliest), np.maximum(high, likeliest)])
 
     likeliest, low, high = _by_token(cells, sampling, privacy, grid, of, 3)
@@ -86,33 +90,49 @@ def _held(tokens: Ints, reporting: Reporting, tail: float) -> tuple[Ints, Ints, 
     rounding.
     """
     assert isinstance(reporting, HeldReporting)
-    error = np.minimum(tokens, int(1 / reporting.hold.s)).astype(np.float64)
-    step = 1 << np.maximum(np.frexp(error)[1].astype(np.int64) - 11, 0)
-    end = np.minimum(reporting.cells + int(64 / reporting.hold.s), MAX_FREQUENCY - tokens) // step
+    step = _search_steps(tokens, reporting)
+    farthest = np.minimum(reporting.cells + int(64 / reporting.hold.s), MAX_FREQUENCY - tokens)
+    last = farthest // step
 
-    def first(reached: Callable[[Ints], Any]) -> Ints:
-        """The first number of steps from the token at which the condition holds."""
-        low, high = np.full_like(tokens, -1), end.copy()
-        while (high - low > 1).any():
-            middle = np.maximum((low + high) // 2, 0)
-            at = reached(middle * step)
-            low, high = np.where(at, low, middle), np.where(at, middle, high)
-        return np.asarray(high)
-
-    def up_to(k: Ints) -> Floats:
+    def token_at_most(k: Ints) -> Floats:
         """The probability that a reported key of frequency token + k has a token of at most token."""
         gap = reporting.phi(k, True) - reporting.phi(tokens + k, True)
         return np.asarray(gap / reporting.phi(tokens + k))
 
-    def at_least(k: Ints) -> Floats:
+    def token_at_least(k: Ints) -> Floats:
+        """The same for a token of at least token."""
         return np.asarray(reporting.phi(k + 1) / reporting.phi(tokens + k))
 
-    median = first(lambda k: at_least(k) + 1 - up_to(k) >= 1)
-    low = first(lambda k: at_least(k) >= (1 - _TIE) * tail)
-    high = first(lambda k: up_to(k) < (1 - _TIE) * tail)
+    def first(reached: Callable[[Ints], Any]) -> Ints:
+        """The first number of steps from the token at which the condition holds."""
+        return _first_reached(lambda steps: reached(steps * step), last)
+
+    median = first(lambda k: token_at_least(k) + 1 - token_at_most(k) >= 1)
+    not_too_low = first(lambda k: token_at_least(k) >= (1 - _TIE) * tail)
+    too_high = first(lambda k: token_at_most(k) < (1 - _TIE) * tail)
     value = tokens + median * step
-    low = tokens + np.maximum((low - 1) * step + 1, 0)
-    return value, np.minimum(low, value), np.maximum(tokens + high * step - 1, value)
+    low = tokens + np.maximum((not_too_low - 1) * step + 1, 0)
+    high = tokens + too_high * step - 1
+    return value, np.minimum(low, value), np.maximum(high, value)
+
+
+def _search_steps(tokens: Ints, reporting: HeldReporting) -> Ints:
+    """The power of two next to a thousandth of each token's error, which is 1/s or the token itself; at least 1."""
+    error = np.minimum(tokens, int(1 / reporting.hold.s)).astype(np.float64)
+    exponent = np.frexp(error)[1].astype(np.int64)
+    steps: Ints = 1 << np.maximum(exponent - 11, 0)
+    return steps
+
+
+def _first_reached(reached: Callable[[Ints], Any], last: Ints) -> Ints:
+    """The first number, from 0 to `last`, at which a condition holds that holds from there on; by bisection."""
+    low, high = np.full_like(last, -1), last.copy()
+    while (high - low > 1).any():
+        middle = np.maximum((low + high) // 2, 0)
+        at_middle = reached(middle)
+        low = np.where(at_middle, low, middle)
+        high = np.where(at_middle, middle, high)
+    return np.asarray(high)
 
 
 def _by_token(
@@ -122,18 +142,22 @@ def _by_token(
     distinct, back = np.unique(as_frequencies(cells), return_inverse=True)
     grid = check_grid(grid)
     reporting = Reporting.of(sampling, privacy)
-    # new where pi is constant: a shift of the first such row
+    # a token that is new where pi is constant has the column of the first such token, shifted
     shift = np.maximum(first_frequency(distinct, grid) - reporting.constant_from, 0)
     walked, place = np.unique(distinct - shift * grid, return_inverse=True)
-    found = np.empty((k, len(walked)), np.int64)
-    size = max(_LEAST, _BLOCK // support_length(privacy))
-    for start in range(0, len(walked), size):
-        found[:, start : start + size] = of(walked[start : start + size], reporting)
+    results = np.empty((k, len(walked)), np.int64)
+    at_once = max(_LEAST, _BLOCK // support_length(privacy))
+    for start in range(0, len(walked), at_once):
+        part = slice(start, start + at_once)
+        results[:, part] = of(walked[part], reporting)
     # probabilities rise up to the likeliest frequency; where a sequence of q ends before it, its last one is that
-    return np.minimum(found[:, place] + shift, sampling.largest)[:, back].reshape(k, *np.shape(cells))
+    by_token = np.minimum(results[:, place] + shift, sampling.largest)
+    return by_token[:, back].reshape(k, *np.shape(cells))
 
 
 def _likeliest(frequencies: Ints, mass: Floats) -> Ints:
-    first = np.argmax(mass >= (1 - _TIE) * mass.max(1, keepdims=True), axis=1)
+    """The first frequency of each token at which its probability is the largest, but for rounding."""
+    largest = mass.max(1, keepdims=True)
+    first = np.argmax(mass >= (1 - _TIE) * largest, axis=1)
     likeliest: Ints = frequencies[np.arange(len(mass)), first]
     return likeliest

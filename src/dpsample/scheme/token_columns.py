@@ -5,6 +5,7 @@ is the same.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +14,31 @@ from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import advance, first_frequency, support_length
 
 _BLOCK = 1 << 19  # rows times tokens at once
+_FEWEST = 64  # tokens at once, however long their supports are
+_TINY = 1e-300  # keeps ratios of zeros defined
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Tokens along their supports: ``[k, token]`` is k frequencies after the first one that can have the token.
+
+    `mass` is the probability of the token, and `above` the probability of all larger ones together.
+    """
+
+    mass: Floats
+    above: Floats
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of rows up to the last one in which each token has positive probability."""
+        row_numbers = np.arange(1, len(self.mass) + 1)[:, None]
+        lengths: Ints = (row_numbers * (self.mass > 0)).max(axis=0)
+        return lengths
+
+    def of(self, place: Ints) -> "Columns":
+        """Return the columns of these tokens, without the rows after the longest support."""
+        rows = int(self.lengths.max(initial=1))
+        return Columns(self.mass[:rows, place], self.above[:rows, place])
 
 
 def consecutive_supports(reporting: Reporting, grid: int, last: int) -> Iterator[tuple[int, Floats, Floats]]:
@@ -20,17 +46,22 @@ def consecutive_supports(reporting: Reporting, grid: int, last: int) -> Iterator
     probability at each one, and this as a multiple of the probability of all tokens above it (0 if there is none).
     """
     window = support_length(reporting.per_key)
-    size = max(64, _BLOCK // window)
-    for start in range(1, last + 1, size):
-        cells = np.arange(start, min(start + size, last + 1), dtype=np.int64)
-        mass, above, place = _whole_columns(cells, reporting, grid, window)
-        odds = np.divide(mass, above, out=np.zeros_like(mass), where=above > 0).T.copy()
-        length = (np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(axis=0).tolist()
-        mass = mass.T.copy()
+    at_once = max(_FEWEST, _BLOCK // window)
+    for start in range(1, last + 1, at_once):
+        stop = min(start + at_once, last + 1)
+        cells = np.arange(start, stop, dtype=np.int64)
+        columns, place = _whole_columns(cells, reporting, grid)
+        no_odds = np.zeros_like(columns.mass)
+        odds = np.divide(columns.mass, columns.above, out=no_odds, where=columns.above > 0)
+
+        lengths = columns.lengths.tolist()
+        masses_by_token = columns.mass.T.copy()
+        odds_by_token = odds.T.copy()
         for cell, n in zip(cells.tolist(), place.tolist(), strict=True):
             first = first_frequency(cell, grid)
-            rest = min(length[n], reporting.sampling.largest - first + 1)
-            yield first, mass[n, :rest], odds[n, :rest]
+            defined = reporting.sampling.largest - first + 1
+            length = min(lengths[n], defined)
+            yield first, masses_by_token[n, :length], odds_by_token[n, :length]
 
 
 def supports(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats]:
@@ -42,11 +73,12 @@ def supports(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats
     >>> int(frequencies[0, mass[0].argmax()])
     1000000013
     """
-    mass, _, place = _whole_columns(cells, reporting, grid, support_length(reporting.per_key))
-    mass = mass[: int((np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(initial=1))].T[place]
-    frequencies = first_frequency(cells, grid)[:, None] + np.arange(mass.shape[1], dtype=np.int64)
-    defined = frequencies <= reporting.sampling.largest
-    return np.where(defined, frequencies, reporting.sampling.largest), np.where(defined, mass, 0.0)
+    columns, place = _whole_columns(cells, reporting, grid)
+    mass = columns.of(place).mass.T
+    frequencies = _frequencies(cells, grid, mass.shape[1])
+    largest = reporting.sampling.largest
+    defined = frequencies <= largest
+    return np.where(defined, frequencies, largest), np.where(defined, mass, 0.0)
 
 
 def exceedances(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
@@ -59,52 +91,74 @@ def exceedances(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Flo
     >>> int(frequencies[0, np.argmax(from_it[0] >= 0.025)])  # of rarer keys, tokens are hardly ever as large
     40
     """
-    mass, above, place = _whole_columns(cells, reporting, grid, support_length(reporting.per_key))
-    last = int((np.arange(1, len(mass) + 1)[:, None] * (mass > 0)).max(initial=1))
-    frequencies = first_frequency(cells, grid)[:, None] + np.arange(last, dtype=np.int64)
-    frequencies = np.minimum(frequencies, reporting.sampling.largest)
-    pi = np.maximum(reporting.probabilities(frequencies), 1e-300)
-    mass, above = mass[:last].T[place], above[:last].T[place]
-    return frequencies, mass, np.minimum(above / pi, 1.0), np.minimum((above + mass) / pi, 1.0)
+    columns, place = _whole_columns(cells, reporting, grid)
+    chosen = columns.of(place)
+    mass, above = chosen.mass.T, chosen.above.T
+    frequencies = np.minimum(_frequencies(cells, grid, mass.shape[1]), reporting.sampling.largest)
+    pi = np.maximum(reporting.probabilities(frequencies), _TINY)
+    token_above = np.minimum(above / pi, 1.0)
+    token_at_least = np.minimum((above + mass) / pi, 1.0)
+    return frequencies, mass, token_above, token_at_least
 
 
-def _whole_columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats, Ints]:
-    """As `_columns`, over all of their support; and where each token is found in it."""
-    # new where pi is constant: a shift of the first such row
+def _frequencies(cells: Ints, grid: int, rows: int) -> Ints:
+    """Return the frequencies [token, k] of the rows of each token's column."""
+    frequencies: Ints = first_frequency(cells, grid)[:, None] + np.arange(rows, dtype=np.int64)
+    return frequencies
+
+
+def _whole_columns(cells: Ints, reporting: Reporting, grid: int) -> tuple[Columns, Ints]:
+    """Return the columns of distinct tokens over all of their supports, and where among these each token is.
+
+    A token that is new where pi is constant has the column of the first such token, shifted.
+    """
     shift = np.maximum(first_frequency(cells, grid) - reporting.constant_from, 0)
     walked, place = np.unique(cells - shift * grid, return_inverse=True)
-    mass, above = _columns(walked, reporting, grid, window)
-    while mass[-1].any():
+    window = support_length(reporting.per_key)
+    columns = _columns(walked, reporting, grid, window)
+    while columns.mass[-1].any():  # some support goes on beyond the last row
         window *= 2
-        mass, above = _columns(walked, reporting, grid, window)
-    return mass, above, place
+        columns = _columns(walked, reporting, grid, window)
+    return columns, place
 
 
-def _columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
-    """For ascending tokens, the probability of each, k rows after its first, and of all above it: shape (k, tokens)."""
+def _columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> Columns:
+    """Return the columns of ascending tokens, over `window` + 1 rows."""
     if isinstance(reporting, OwnLaws):
-        return reporting.columns(cells, grid, window)
-    delta, E, end = float(reporting.privacy.delta), reporting.growth + 1, reporting.sampling.largest
+        return Columns(*reporting.columns(cells, grid, window))
+    delta, E = float(reporting.privacy.delta), reporting.growth + 1
     first = first_frequency(cells, grid)
-    spans = np.flatnonzero(np.diff(first, prepend=first[:1] - window - 2) > window)  # rows that nobody reaches between
-    ends = np.append(first[spans[1:] - 1], first[-1:]) + window
-    reached = np.concatenate([np.arange(a, b + 1) for a, b in zip(first[spans].tolist(), ends.tolist(), strict=True)])
-    pis, *slacks = reporting.slacks(np.minimum(reached, end))
-    share = (first * grid - cells) / grid
-    # of both boundaries, (2, tokens): S and, where that is the smaller, the gap to pi; as in `tokens`
-    at = np.searchsorted(reached, first)
+    rows = _rows_reached(first, window)
+    pis, a_of, c_of, d_of = reporting.slacks(np.minimum(rows, reporting.sampling.largest))
+    at = np.searchsorted(rows, first)
+
+    # [2, token]: S above the token, and above the next lower one; the gap to pi is kept beside S, since each of them
+    # is precise where it is the smaller one (see `tokens`)
+    share_above = (first * grid - cells) / grid
+    share = np.array([share_above, share_above + 1 / grid])
     pi = pis[at]
-    S = np.array([share, share + 1 / grid]) * np.minimum(delta, pi)
+    S = share * np.minimum(delta, pi)
     gap = pi - S
     mass, above = np.zeros((2, window + 1, cells.size))
     mass[0], above[0] = S[1] - S[0], S[0]
     for k in range(1, window + 1):
-        a, c, d = (slack[at + k - 1] for slack in slacks)
-        pi = pis[at + k]
-        S = advance(S, reporting, pi, d)
-        kept = np.maximum(gap + (gap * reporting.growth - a), reporting.stay * gap - (gap * reporting.rate + c))
-        gap = np.where((pi - S) * E > S, pi - S, np.maximum(kept, 0))
+        before, pi = at + k - 1, pis[at + k]
+        S = advance(S, reporting, pi, d_of[before])
+        grown = gap + (gap * reporting.growth - a_of[before])
+        shrunk = reporting.stay * gap - (gap * reporting.rate + c_of[before])
+        followed = np.maximum(np.maximum(grown, shrunk), 0)
+        gap = np.where((pi - S) * E > S, pi - S, followed)
         mass[k] = np.where(S[1] <= gap[0], S[1] - S[0], gap[0] - gap[1])
         above[k] = S[0]
     np.maximum(mass, 0, out=mass)
-    return mass, above
+    return Columns(mass, above)
+
+
+def _rows_reached(first: Ints, window: int) -> Ints:
+    """Return all frequencies that are at most `window` after one of these first frequencies, which ascend."""
+    before_all = first[:1] - window - 2
+    begins_span = np.flatnonzero(np.diff(first, prepend=before_all) > window)
+    starts = first[begins_span]
+    ends = np.append(first[begins_span[1:] - 1], first[-1:]) + window
+    spans = [np.arange(start, end + 1) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return np.concatenate(spans)
