@@ -79,14 +79,17 @@ class ComposedSteps:
             p, most = ball(step), ball(self.delta)
             absent = (1 - p).log()
             added = p + (1 - p) * self._spent(self._epsilon - absent)
-            return bool(added <= most and self._spent(self._epsilon + absent) <= most)
+            removed = self._spent(self._epsilon + absent)
+            return bool(added <= most and removed <= most)
 
     @cached_property
     def steps(self) -> float:
         """The number of steps that pi needs from 0 to one half."""
-        logit, steps = math.log(self.first) - math.log1p(-self.first), 1
+        logit = math.log(self.first) - math.log1p(-self.first)
+        steps = 1
         while logit < 0:
-            logit, steps = self.next_logit(logit), steps + 1
+            logit = self.next_logit(logit)
+            steps += 1
         return float(steps)
 
     def next_logit(self, logit: float) -> float:
@@ -115,22 +118,26 @@ class ComposedSteps:
         epsilon, mu = self._floats
         total = 0.0
         for sign in (1, -1):
-            log_p, log_r = -softplus(-sign * now), -softplus(-sign * before)
+            log_p = -softplus(-sign * now)
+            log_r = -softplus(-sign * before)
             e = epsilon - log_p + log_r
-            near, far = (e / mu - mu / 2) / _ROOT, (e / mu + mu / 2) / _ROOT
-            total += math.exp(log_p) * (math.erfc(near) - math.exp(min(e, 700.0)) * math.erfc(far)) / 2
+            near = (e / mu - mu / 2) / _ROOT
+            far = (e / mu + mu / 2) / _ROOT
+            by_noise = math.erfc(near) - math.exp(min(e, 700.0)) * math.erfc(far)
+            total += math.exp(log_p) * by_noise / 2
         return total
 
     def proves(self, now: int, before: int, bits: int) -> bool:
         """Whether a step between two probabilities over 2**bits is proved, in both directions."""
         one = 1 << bits
         with precision(_PRECISION):
-            p, r = dyadic(now, bits), dyadic(before, bits)
-            p_not, r_not = dyadic(one - now, bits), dyadic(one - before, bits)
-            reported, absent = (p / r).log(), (p_not / r_not).log()
-            there = p * self._spent(self._epsilon - reported) + p_not * self._spent(self._epsilon - absent)
-            back = r * self._spent(self._epsilon + reported) + r_not * self._spent(self._epsilon + absent)
-            most = ball(self.delta)
+            p, p_not = dyadic(now, bits), dyadic(one - now, bits)
+            r, r_not = dyadic(before, bits), dyadic(one - before, bits)
+            reported = (p / r).log()
+            absent = (p_not / r_not).log()
+            spent, epsilon, most = self._spent, self._epsilon, ball(self.delta)
+            there = p * spent(epsilon - reported) + p_not * spent(epsilon - absent)
+            back = r * spent(epsilon + reported) + r_not * spent(epsilon + absent)
             return bool(there <= most and back <= most)
 
     @property
@@ -165,7 +172,8 @@ def spent_by_noise(epsilon: arb, square: Fraction) -> arb:
     """H: the delta of Gaussian noise alone at an epsilon of any sign."""
     mu = ball(square).sqrt()
     root = mu * arb(2).sqrt()
-    near, far = (epsilon - mu**2 / 2) / root, (epsilon + mu**2 / 2) / root
+    near = (epsilon - mu**2 / 2) / root
+    far = (epsilon + mu**2 / 2) / root
     return (near.erfc() - epsilon.exp() * far.erfc()) / 2
 
 

@@ -47,25 +47,42 @@ def first_kept(hashes: Words, sampling: Sampling) -> Ints:
     (array([70]), array([51]))
     """
     assert isinstance(sampling, Ppswor | Priority)
+    real, error = _real_first(hashes, sampling)
+    least, most = np.floor(real - error), np.floor(real + error)  # h - 1 is one of these
+    last = _last_first(sampling)
+    first = np.where(least < last, most + 1, LAST_FIRST).astype(np.int64)
+    undecided = (least != most) & (least < last)
+    for row in np.flatnonzero(undecided).tolist():
+        high, low = hashes[row].tolist()
+        u = high << 64 | low
+        first[row] = _first_exactly(u, max(int(least[row]), 0), min(int(most[row]) + 1, last), sampling)
+    return np.minimum(first, LAST_FIRST)
+
+
+def _real_first(hashes: Words, sampling: "Ppswor | Priority") -> tuple[Floats, Floats]:
+    """The real frequency at which q reaches u, for each key, and a bound of the error of that.
+
+    ``tau i**power`` is then u for priority sampling, and ``-ln(1 - u)`` for ppswor.
+    """
     high, low = hashes[:, 0], hashes[:, 1]
-    x = high * 2.0**-64 + low * 2.0**-128  # u; q > u where tau i**power is above this, or above -log(1 - u)
+    x = high * 2.0**-64 + low * 2.0**-128  # u
     if isinstance(sampling, Ppswor):
         absent = ~high * 2.0**-64 + (~low + 1.0) * 2.0**-128  # 1 - u, where that is small
         x = np.where(x < 0.5, -np.log1p(-np.minimum(x, 0.5)), -np.log(absent))
     power = float(sampling.power)
+    weights = x / float(sampling.tau)
     with np.errstate(over="ignore"):
-        real = (x / float(sampling.tau)) ** (1 / power) if power else x / float(sampling.tau)
+        real = weights ** (1 / power) if power else weights
     real = np.minimum(real, 2.0 * LAST_FIRST)
     error = _CLOSE * (1 + 1 / max(power, 1e-3)) * (real + 1)
-    least, most = np.floor(real - error), np.floor(real + error)  # h - 1 is one of these
-    last = LAST_FIRST if sampling.cap is None else min(sampling.cap, LAST_FIRST)
-    if not power:  # q is the same at all frequencies
-        last = 1
-    first = np.where(least < last, most + 1, LAST_FIRST).astype(np.int64)
-    for row in np.flatnonzero((least != most) & (least < last)).tolist():
-        u, ends = int(high[row]) << 64 | int(low[row]), (max(int(least[row]), 0), min(int(most[row]) + 1, last))
-        first[row] = _first_exactly(u, *ends, sampling)
-    return np.minimum(first, LAST_FIRST)
+    return real, error
+
+
+def _last_first(sampling: "Ppswor | Priority") -> int:
+    """The last frequency at which a key can be sampled for the first time."""
+    if not sampling.power:  # q is the same at all frequencies
+        return 1
+    return LAST_FIRST if sampling.cap is None else min(sampling.cap, LAST_FIRST)
 
 
 def _first_exactly(u: int, low: int, high: int, sampling: Sampling) -> int:
@@ -96,9 +113,9 @@ class _Rows:
 
     def __init__(self, steady: int) -> None:
         step = -(-steady // _MOST_ROWS) | 1  # odd, so that there is a row in the middle
-        starts = np.arange(1, steady, step, dtype=np.int64)
-        self.starts: Ints = np.append(starts, steady)
-        self.rows: Ints = (self.starts + np.append(self.starts[1:] - 1, steady)) // 2
+        self.starts: Ints = np.append(np.arange(1, steady, step, dtype=np.int64), steady)
+        ends = np.append(self.starts[1:] - 1, steady)
+        self.rows: Ints = (self.starts + ends) // 2
 
     def weights(self, sampling: Sampling, frequencies: Ints) -> Floats:
         """Return the probability that a key of each frequency is in each row: [frequency, row].
@@ -106,9 +123,13 @@ class _Rows:
         It is in the rows from k on if it is first kept at i - k + 1 or before.
         """
         first = np.maximum(frequencies[:, None] - self.starts + 1, 0)
-        q, absent = sampling.q(first), sampling.complement(first)
-        gains = np.where(q[:, :-1] < 0.5, q[:, :-1] - q[:, 1:], absent[:, 1:] - absent[:, :-1])
-        return np.append(gains, q[:, -1:], axis=1)
+        from_row = sampling.q(first)
+        absent = sampling.complement(first)
+        this, later = slice(None, -1), slice(1, None)
+        by_q = from_row[:, this] - from_row[:, later]
+        by_complement = absent[:, later] - absent[:, this]
+        gains = np.where(from_row[:, this] < 0.5, by_q, by_complement)
+        return np.append(gains, from_row[:, -1:], axis=1)
 
 
 class _Mixture:
@@ -125,20 +146,28 @@ class _Mixture:
 
     def at(self, frequencies: Ints, numbers: Any = slice(None)) -> Floats:
         """Return the means at some frequencies, [frequency, number]; or of one of the numbers at each."""
-        table, start = self._table, self._near
+        start = self._near
         near = frequencies <= start
         if near.all():
-            return np.asarray(table[frequencies, numbers])
-        knot = np.log(np.maximum(frequencies / start, 1.0)) / np.log1p(_SPACING)
-        knots, back = np.unique(np.floor(knot).astype(np.int64), return_inverse=True)
-        ends = np.minimum(start * (1 + _SPACING) ** (knots + np.arange(2)[:, None]), MAX_FREQUENCY / 2).astype(np.int64)
-        low, high = (self._means(end) for end in ends)
-        share = ((frequencies - ends[0][back]) / (ends[1] - ends[0]).clip(min=1)[back]).clip(0, 1)
+            return np.asarray(self._table[frequencies, numbers])
+        lows, highs, back = self._knots(frequencies)
+        at_low, at_high = self._means(lows), self._means(highs)
+        gaps = (highs - lows).clip(min=1)
+        share = ((frequencies - lows[back]) / gaps[back]).clip(0, 1)
         if isinstance(numbers, slice):
             near, share = near[:, None], share[:, None]
-        far = (1 - share) * low[back, numbers] + share * high[back, numbers]
-        mixed: Floats = np.where(near, table[np.minimum(frequencies, start), numbers], far)
+        interpolated = (1 - share) * at_low[back, numbers] + share * at_high[back, numbers]
+        tabulated = self._table[np.minimum(frequencies, start), numbers]
+        mixed: Floats = np.where(near, tabulated, interpolated)
         return mixed
+
+    def _knots(self, frequencies: Ints) -> tuple[Ints, Ints, Ints]:
+        """The frequencies, in equal ratios, between which means are interpolated: below, above, and which of these."""
+        knot = np.log(np.maximum(frequencies / self._near, 1.0)) / np.log1p(_SPACING)
+        knots, back = np.unique(np.floor(knot).astype(np.int64), return_inverse=True)
+        ends = self._near * (1 + _SPACING) ** (knots + np.arange(2)[:, None])
+        lows, highs = np.minimum(ends, MAX_FREQUENCY / 2).astype(np.int64)
+        return lows, highs, back
 
     @cached_property
     def _table(self) -> Floats:
@@ -165,7 +194,8 @@ class MixedReporting(OwnLaws):
     @cached_property
     def constant_from(self) -> int:
         """The frequency from which on q is the same, to 2**-64, for all rows of the mixture."""
-        low, high, last = 0, LAST_FIRST, self.sampling.bounds(LAST_FIRST, 64)
+        low, high = 0, LAST_FIRST
+        last = self.sampling.bounds(LAST_FIRST, 64)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.sampling.bounds(middle, 64) == last else (middle, high)
@@ -175,9 +205,12 @@ class MixedReporting(OwnLaws):
     def _numbers(self) -> _Mixture:
         """Pi, 1 - pi of sampled keys, and what growth leaves unused."""
         rows = self._rows.rows
-        pi, absent = (self.base.probabilities(rows, complement) for complement in (False, True))
-        _, unused = self.base.unused_growth(np.arange(int(rows[-1]) + 1, dtype=np.int64))
-        return _Mixture(self.sampling, self._rows, np.stack([pi, absent, unused[rows - 1]], axis=1))
+        pi = self.base.probabilities(rows)
+        absent = self.base.probabilities(rows, complement=True)
+        all_rows = np.arange(int(rows[-1]) + 1, dtype=np.int64)
+        _, unused = self.base.unused_growth(all_rows)
+        of_rows = np.stack([pi, absent, unused[rows - 1]], axis=1)
+        return _Mixture(self.sampling, self._rows, of_rows)
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
@@ -207,9 +240,14 @@ class MixedReporting(OwnLaws):
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
         above, _, mass = self._laws_of(grid)
         first = -(-cells // grid)
-        lag = first * grid - cells + grid * np.arange(window + 1)[:, None]  # (k, tokens)
-        frequency = np.minimum(first + np.arange(window + 1)[:, None], MAX_FREQUENCY)
-        end = mass.numbers - 1
-        columns = [law.at(frequency.ravel(), np.minimum(lag, end).ravel()) for law in (mass, above)]
-        masses, aboves = (column.reshape(lag.shape) for column in columns)
-        return np.where(lag <= end, masses, 0.0), np.where(lag <= end, aboves, 1.0)
+        k = np.arange(window + 1)[:, None]
+        lag = first * grid - cells + grid * k
+        frequency = np.minimum(first + k, MAX_FREQUENCY)
+        last_lag = mass.numbers - 1
+        within = lag <= last_lag
+
+        def at_lag(law: _Mixture) -> Floats:
+            means = law.at(frequency.ravel(), np.minimum(lag, last_lag).ravel())
+            return means.reshape(lag.shape)
+
+        return np.where(within, at_lag(mass), 0.0), np.where(within, at_lag(above), 1.0)

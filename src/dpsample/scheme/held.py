@@ -57,19 +57,25 @@ class HeldReporting(OwnLaws):
     @cached_property
     def _below(self) -> tuple[Floats, Floats]:
         """phi_k and 1 - phi_k for k = 0, ..., cells, as they are drawn."""
-        phi, picked, phis = 0, self.hold.picked_words, [0]
+        picked = self.hold.picked_words
+        phi = 0
+        phis = [phi]
         for cut in self.noise_cuts:
             phi = ((WORD - picked) * phi + picked * cut) // WORD
             phis.append(phi)
-        return np.array([p / self.one for p in phis]), np.array([(self.one - p) / self.one for p in phis])
+        below = np.array([p / self.one for p in phis])
+        absent = np.array([(self.one - p) / self.one for p in phis])
+        return below, absent
 
     def phi(self, k: ArrayLike, complement: bool = False) -> Floats:
         """Return the probability that frequency less token is below k, or that it is not; 0 up to k = 0."""
         n = np.asarray(k, np.int64)
-        low, absent = self._below
-        at = n.clip(0, self.cells)
+        within = n.clip(0, self.cells)
         beyond = np.maximum(n - self.cells, 0) * self.hold.log_passed
-        return np.asarray(absent[at] * np.exp(beyond) if complement else low[at] - absent[at] * np.expm1(beyond))
+        phi, absent = (values[within] for values in self._below)
+        if complement:
+            return np.asarray(absent * np.exp(beyond))
+        return np.asarray(phi - absent * np.expm1(beyond))
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
         i = as_frequencies(frequencies)
@@ -98,18 +104,25 @@ class HeldReporting(OwnLaws):
 
     def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:
         """S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
-        k = np.minimum(np.arange(min(self.support, int(frequencies.max(initial=1))) + 1)[:, None], frequencies)
-        above, gap = self.phi(k * self.every), self.phi(k * self.every, True) - self.probabilities(frequencies, True)
+        rows = min(self.support, int(frequencies.max(initial=1))) + 1
+        k = np.minimum(np.arange(rows)[:, None], frequencies) * self.every
+        above = self.phi(k)
+        gap = self.phi(k, complement=True) - self.probabilities(frequencies, complement=True)
         gap[-1] = 0.0  # what is left out
         return above, np.maximum(gap, 0.0)
 
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:
         """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
         k = np.arange(max(window, self.support) + 2, dtype=np.int64) * self.every
-        above, absent = self.phi(k), self.phi(k, True)
+        above = self.phi(k)
+        absent = self.phi(k, complement=True)
         mass = np.where(above[1:] < 0.5, np.diff(above), -np.diff(absent))
         mass[self.support :] = 0.0
-        return np.repeat(mass[:, None], cells.size, 1), np.repeat(above[:-1, None], cells.size, 1)
+
+        def for_each_token(column: Floats) -> Floats:
+            return np.repeat(column[:, None], cells.size, axis=1)
+
+        return for_each_token(mass), for_each_token(above[:-1])
 
 
 def _noise_cuts(reporting: HeldReporting) -> tuple[int, ...]:
@@ -123,8 +136,11 @@ def _noise_cuts(reporting: HeldReporting) -> tuple[int, ...]:
                 f"more for epsilon {text(reporting.privacy.epsilon)} and {reporting.hold}",
                 "choose a larger epsilon, or a smaller tau",
             )
-        private, hold = reporting.advance(phi), ((WORD - picked) * phi + picked * one) // WORD
-        cut = one if hold <= private else (private * WORD - (WORD - picked) * phi) // picked
+        private = reporting.advance(phi)
+        hold = ((WORD - picked) * phi + picked * one) // WORD
+        cut = one
+        if private < hold:
+            cut = (private * WORD - (WORD - picked) * phi) // picked
         cuts.append(min(max(cut, cuts[-1]), one))
         phi = ((WORD - picked) * phi + picked * cuts[-1]) // WORD
     return tuple(cuts[1:])
@@ -158,9 +174,12 @@ class HeldLaw:
     @property
     def epsilon(self) -> float:
         """The epsilon of discrete Laplace noise of the same deviation: the scale by which estimators go."""
-        mass = self.reporting(self.sampling).columns(np.ones(1, np.int64), 1, 1)[0][:, 0]
-        k, mass = np.arange(len(mass)), mass / mass.sum()
-        return math.sqrt(2 / float(mass @ (k - mass @ k) ** 2 + 0.1))
+        one_token = np.ones(1, np.int64)
+        mass, _ = self.reporting(self.sampling).columns(one_token, 1, 1)
+        law = mass[:, 0] / mass[:, 0].sum()
+        k = np.arange(len(law))
+        variance = float(law @ (k - law @ k) ** 2 + 0.1)
+        return math.sqrt(2 / variance)
 
     @property
     def steps(self) -> float:

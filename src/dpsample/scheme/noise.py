@@ -49,9 +49,8 @@ class KeyNoise:
     name: ClassVar[str] = "bounded noise"
 
     def __post_init__(self) -> None:
-        whole = (
-            isinstance(self.cells, int) and 3 <= self.cells <= MOST_CELLS and len(self.half) == (self.cells + 1) // 2
-        )
+        sized = isinstance(self.cells, int) and 3 <= self.cells <= MOST_CELLS
+        whole = sized and len(self.half) == (self.cells + 1) // 2
         if not whole or min(self.half) < 1 or sum(self.table) != 1 << BITS:
             raise InvalidValue(
                 "a table of noise is symmetric, of positive integers that sum to 2**128",
@@ -69,11 +68,14 @@ class KeyNoise:
     def of(cls, weights: ArrayLike, offset: int = 0) -> "KeyNoise":
         """Return the table that is closest to symmetric weights, each rounded down; the middle has the rest."""
         values = np.asarray(weights, np.float64)
-        total, (n, middle) = math.fsum(values), (len(values), len(values) // 2)
-        half = [max(int(math.ldexp(w, BITS)), 1) for w in (values[: (n + 1) // 2] / total).tolist()]
-        rest = (1 << BITS) - 2 * sum(half) + (half[-1] if n % 2 else 0)
-        share = rest if n % 2 else rest // 2
-        half[(n - 1) // 2 if n % 2 else middle - 1] += share
+        n = len(values)
+        shares = values[: (n + 1) // 2] / math.fsum(values)
+        half = [max(int(math.ldexp(share, BITS)), 1) for share in shares.tolist()]
+        rest = (1 << BITS) - 2 * sum(half)
+        if n % 2:  # the middle cell was subtracted twice
+            half[-1] += rest + half[-1]
+        else:
+            half[-1] += rest // 2
         return cls(n, tuple(half), offset)
 
     @cached_property
@@ -129,7 +131,9 @@ class KeyNoise:
         start = (n * k - self.cells) // 2
         padded[start : start + self.cells] = self.probabilities
         weights = padded.reshape(n, k).sum(1)
-        return KeyNoise.of((weights + weights[::-1]) / 2, min(round(self.offset / k), (n - 3) // 2))
+        symmetric = (weights + weights[::-1]) / 2
+        offset = min(round(self.offset / k), (n - 3) // 2)
+        return KeyNoise.of(symmetric, offset)
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form: hexadecimal integers, and the offset if there is one."""
@@ -196,29 +200,38 @@ class NoiseReporting(OwnLaws):
 
     def boundaries(self, frequency: int) -> Floats:
         """S at x = i, i - 1, ... down to 0, or to where it is 1."""
-        below, offset, i = self.noise.below, self.noise.offset, max(frequency - self._shift, 0)
-        if i >= self.noise.cells or not offset:
-            return below[: min(i, self.noise.cells) + 1]
-        return np.append(below[:i], below[min(i + offset, self.noise.cells)])
+        below, cells, offset = self.noise.below, self.noise.cells, self.noise.offset
+        i = max(frequency - self._shift, 0)
+        if i >= cells or not offset:
+            return below[: min(i, cells) + 1]
+        reported = min(i + offset, cells)
+        return np.append(below[:i], below[reported])
 
     def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:  # noqa: D102
         below, cells = self.noise.below, self.noise.cells
-        k, last = np.arange(cells + 1)[:, None], self._reported_cells(frequencies)
+        k = np.arange(cells + 1)[:, None]
+        last = self._reported_cells(frequencies)
         reached = np.where(k < frequencies - self._shift, k, last)
-        return below[reached], below[cells - reached] - below[cells - last]
+        gap = below[cells - reached] - below[cells - last]
+        return below[reached], gap
 
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
-        n, end = max(window, self.noise.cells), self.noise.cells
-        mass, above = np.zeros((n + 1, 1)), np.ones((n + 1, 1))
-        mass[:end, 0], above[:end, 0] = self.noise.probabilities, self.noise.below[:-1]
-        all_mass = np.repeat(mass, cells.size, 1)
+        support = self.noise.cells
+        rows = max(window, support) + 1
+        mass, above = np.zeros((rows, 1)), np.ones((rows, 1))
+        mass[:support, 0] = self.noise.probabilities
+        above[:support, 0] = self.noise.below[:-1]
+        mass_of_tokens = np.repeat(mass, cells.size, 1)
         # the lowest token stands for all differences from it down to it - offset
+        is_lowest = cells == 1 + self._shift
         for more in range(1, self.noise.offset + 1):
-            all_mass[:-more, cells == 1 + self._shift] += mass[more:]
-        return all_mass, np.repeat(above, cells.size, 1)
+            mass_of_tokens[:-more, is_lowest] += mass[more:]
+        return mass_of_tokens, np.repeat(above, cells.size, 1)
 
     def locate(self, frequencies: Ints, v: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the token whose boundaries enclose v, and these."""
         below, lowest = self.noise.below, frequencies - self._shift - 1
-        k = np.minimum(np.searchsorted(below, v, side="right") - 1, np.minimum(self.noise.cells - 1, lowest))
-        return frequencies - k, below[k], below[np.where(k == lowest, self._reported_cells(frequencies), k + 1)]
+        last = np.minimum(self.noise.cells - 1, lowest)
+        k = np.minimum(np.searchsorted(below, v, side="right") - 1, last)
+        upto = np.where(k == lowest, self._reported_cells(frequencies), k + 1)
+        return frequencies - k, below[k], below[upto]

@@ -172,9 +172,11 @@ class RenyiReporting(StepReporting):
 
     def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):
-            now, before = np.log(high) - np.log(high_absent), np.log(low) - np.log(low_absent)
-            limits = float(self._renyi.order), float(self._renyi.divergence) / 2
-            far = _diverging_from(np.maximum(before, -1e4), *limits)(np.minimum(now, 1e4))
+            now = np.log(high) - np.log(high_absent)
+            before = np.log(low) - np.log(low_absent)
+            order, half_divergence = float(self._renyi.order), float(self._renyi.divergence) / 2
+            diverges = _diverging_from(np.maximum(before, -1e4), order, half_divergence)
+            far = diverges(np.minimum(now, 1e4))
         return (high > low) & ((low <= 0) | (high_absent <= 0) | far)
 
 
@@ -186,12 +188,14 @@ def moment_limit(order: Fraction, divergence: Fraction) -> arb:
 def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bool:
     """Whether both moments of two coins, exp((order - 1) D), are proved to be at most the limit."""
     alpha, one = ball(order), 1 << bits
-    p, q = dyadic(now, bits), dyadic(before, bits)
-    p_not, q_not = dyadic(one - now, bits), dyadic(one - before, bits)
+    p, p_not = dyadic(now, bits), dyadic(one - now, bits)
+    q, q_not = dyadic(before, bits), dyadic(one - before, bits)
     up, down = p / q, p_not / q_not
-    if not q * up**alpha + q_not * down**alpha <= limit:
+    there = q * up**alpha + q_not * down**alpha
+    if not there <= limit:
         return False
-    return bool(p * up**-alpha + p_not * down**-alpha <= limit)
+    back = p * up**-alpha + p_not * down**-alpha
+    return bool(back <= limit)
 
 
 def next_logits(
@@ -215,10 +219,20 @@ def _next_logit(logit: float, order: float, divergence: float) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         p, p_not = -softplus(-middle), -softplus(middle)
-        there = _log_sum(order * p + (1 - order) * q, order * p_not + (1 - order) * q_not)
-        back = _log_sum(order * q + (1 - order) * p, order * q_not + (1 - order) * p_not)
-        low, high = (low, middle) if max(there, back) > limit else (middle, high)
+        there = _log_moment(order, (p, p_not), (q, q_not))
+        back = _log_moment(order, (q, q_not), (p, p_not))
+        if max(there, back) > limit:
+            high = middle
+        else:
+            low = middle
     return low
+
+
+def _log_moment(order: float, coin: tuple[float, float], other: tuple[float, float]) -> float:
+    """The logarithm of ``sum of coin**order other**(1 - order)``, of coins given by the logarithms of both sides."""
+    first = order * coin[0] + (1 - order) * other[0]
+    second = order * coin[1] + (1 - order) * other[1]
+    return _log_sum(first, second)
 
 
 def softplus(x: float) -> float:
@@ -236,27 +250,33 @@ def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
     Each step is found to a hundred-thousandth: enough to count them.
     """
     order, divergence, delta = (np.asarray(a, np.float64) for a in (order, divergence, delta))
-    logits, steps = np.log(delta) - np.log1p(-delta), np.ones(len(order))
+    logits = np.log(delta) - np.log1p(-delta)
+    steps = np.ones(len(order))
     most: Floats | float = 64.0
     halvings = 24
     while (logits < 0).all() and steps[0] < _MOST_STEPS:
         after = next_logits(logits, order, divergence, most, halvings)
-        most, halvings = 2 * (after - logits), 18  # below one half, steps do not become longer
-        logits, steps = after, steps + 1
+        most = 2 * (after - logits)  # below one half, steps do not become longer
+        halvings = 18
+        logits = after
+        steps = steps + 1
     return np.where(logits < 0, np.inf, steps)
 
 
 def _diverging_from(before: Floats, order: Floats | float, divergence: Floats | float) -> Callable[[Floats], Any]:
     """Return whether a coin diverges from these by more than this, in floats; coins are given by their logits."""
-    q, q_not = -np.logaddexp(0, -before), -np.logaddexp(0, before)
+    log_q = -np.logaddexp(0, -before)
+    log_q_not = -np.logaddexp(0, before)
     less = 1 - order
-    there, there_not, back, back_not = less * q, less * q_not, order * q, order * q_not
     limit = (order - 1) * divergence
+    there_q, there_q_not = less * log_q, less * log_q_not
+    back_q, back_q_not = order * log_q, order * log_q_not
 
     def diverges(now: Floats) -> Any:
-        p_not = -np.logaddexp(0, now)
-        p = now + p_not
-        up = np.logaddexp(order * p + there, order * p_not + there_not)
-        return np.maximum(up, np.logaddexp(back + less * p, back_not + less * p_not)) > limit
+        log_p_not = -np.logaddexp(0, now)
+        log_p = now + log_p_not
+        there = np.logaddexp(order * log_p + there_q, order * log_p_not + there_q_not)
+        back = np.logaddexp(back_q + less * log_p, back_q_not + less * log_p_not)
+        return np.maximum(there, back) > limit
 
     return diverges
