@@ -92,7 +92,9 @@ class SampleAndHold(Sampling):
         i = as_frequencies(frequencies)
         if not toward_privacy:
             return np.asarray(np.exp(i * self.log_passed))
-        return np.asarray(np.exp(i * (self.log_passed * (1 - 2.0**-48))) * (1 + 2.0**-48)).clip(5e-324, 1.0)
+        margin = 2.0**-48
+        absent = np.exp(i * (self.log_passed * (1 - margin))) * (1 + margin)
+        return np.asarray(absent).clip(5e-324, 1.0)
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if frequency == 0:

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 
@@ -53,7 +53,8 @@ class IntegerLaw:
     @property
     def probabilities(self) -> list[Fraction]:
         """The exact probability of each token given that the key was sampled, highest token first."""
-        return [Fraction(b - a, 1 << self.bits) for a, b in zip((0, *self.cuts), self.cuts, strict=False)]
+        one = 1 << self.bits
+        return [Fraction(cut - before, one) for before, cut in pairwise((0, *self.cuts))]
 
     @property
     def reported(self) -> Fraction:
@@ -92,8 +93,9 @@ def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | No
             break
         window *= 2
     while True:
-        high = max(sampling.bounds(i, reporting.bits)[1], 1)
-        yield IntegerLaw(i, grid, reporting.bits, tuple((t << reporting.bits) // high for t in tails[1:]))
+        q_above = max(sampling.bounds(i, reporting.bits)[1], 1)
+        cuts = tuple((t << reporting.bits) // q_above for t in tails[1:])
+        yield IntegerLaw(i, grid, reporting.bits, cuts)
         i += 1
         check_grid(grid, i)
         tails = advance(tails, i, reporting, grid)
@@ -102,20 +104,27 @@ def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | No
 def advance(tails: list[int], i: int, reporting: Reporting, grid: int) -> list[int]:
     """Row i from row i - 1: S at x = i, i - 1/grid, ..., ascending, up to the first that has reached pi_i."""
     before, pi, one, delta = reporting.pi(i - 1), reporting.pi(i), reporting.one, reporting.delta
-    E, inverse, shift = reporting.E, reporting.inverse, reporting.ratio_bits
+    E, shift = reporting.E, reporting.ratio_bits
+
+    def divided(n: int) -> int:
+        """Return n / E, rounded down."""
+        return n * reporting.inverse >> shift
+
     # shrinking: the gap to `top`, less delta, divided by E; measured from pi, or from 1 where that says more
-    from_pi, from_one = before - delta, one - delta
-    if (one - pi) - ((one - before - delta) * inverse >> shift) < (delta * inverse >> shift):
-        start, top = from_one, one - 1
+    if (one - pi) - divided(one - before - delta) < divided(delta):
+        start, top = one - delta, one - 1
     else:
-        start, top = from_pi, pi - 1
-    # below this, E S + delta is the smaller term
-    switch = ((top - delta - (start * inverse >> shift)) << shift) // (E - inverse)
-    m = bisect_right(tails, switch)
-    advanced = [(E * t >> shift) + delta for t in tails[:m]]
-    advanced += [top - ((start - t) * inverse >> shift) for t in tails[m:]]
-    below = bisect_left(advanced, pi)
-    if below < len(advanced):
-        advanced[below:] = [pi]
-    new = min(delta, pi)
-    return [k * new // grid for k in range(grid)] + advanced
+        start, top = before - delta, pi - 1
+
+    # up to this S, growing is the smaller term
+    switch = ((top - delta - divided(start)) << shift) // (E - reporting.inverse)
+    growing = bisect_right(tails, switch)
+    advanced = [(E * t >> shift) + delta for t in tails[:growing]]
+    advanced += [top - divided(start - t) for t in tails[growing:]]
+
+    below_pi = bisect_left(advanced, pi)
+    if below_pi < len(advanced):
+        advanced[below_pi:] = [pi]
+    new_mass = min(delta, pi)
+    new = [k * new_mass // grid for k in range(grid)]
+    return new + advanced

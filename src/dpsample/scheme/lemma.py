@@ -26,8 +26,9 @@ def support_bound(reporting: Reporting) -> int:
     Floats propose it, and integers decide.
     """
     epsilon = min(float(reporting.privacy.epsilon), 64.0)
-    odds = math.log(math.expm1(epsilon)) + math.log(2 * reporting.one) - math.log(reporting.delta)
-    n = math.floor((max(odds, 0) + math.log1p(math.exp(-abs(odds)))) / epsilon) + 1
+    x = math.log(math.expm1(epsilon)) + math.log(2 * reporting.one) - math.log(reporting.delta)
+    log_one_plus_exp = max(x, 0) + math.log1p(math.exp(-abs(x)))
+    n = math.floor(log_one_plus_exp / epsilon) + 1
     while not _reaches_one(reporting, n):
         n += 1
     return 5 * n + 1
@@ -50,7 +51,9 @@ def delta_bound(reporting: Reporting, grid: int) -> int | None:
     None if the lemma does not apply: if E is too close to 1, or delta too few units.
     """
     E, inverse, one = reporting.E, reporting.inverse, 1 << reporting.ratio_bits
-    if (E - one) << 40 < one or inverse >= one or reporting.delta << reporting.ratio_bits < E << 74:
+    close_to_one = (E - one) << 40 < one or inverse >= one
+    few_units = reporting.delta << reporting.ratio_bits < E << 74
+    if close_to_one or few_units:
         return None
     ratio = (E >> reporting.ratio_bits) + 1
     tokens = (support_bound(reporting) + 2) * grid + 1
@@ -66,12 +69,13 @@ def check_steps(reporting: Reporting, largest: int, private_step: Callable[[int,
     pi, bounds, bits = reporting.pi, reporting.sampling.bounds, reporting.bits
     binding = [i for i in reporting.binding.tolist() if i <= largest]
     for i in binding:
-        if not (pi(i - 1) <= pi(i) <= bounds(i, bits)[0] and private_step(pi(i - 1), pi(i))):
+        before, now, q = pi(i - 1), pi(i), bounds(i, bits)[0]
+        if not (before <= now <= q and private_step(before, now)):
             raise _violation(reporting, i)
     steps = len(binding)
     # the stretches in which pi = q: after one binding row, and before the next
-    stretches = [(a, b) for a, b in pairwise([0, *binding, largest + 1]) if b - a > 1]
-    intervals = [(a, b - 1) for a, b in stretches]
+    ends = [0, *binding, largest + 1]
+    intervals = [(a, b - 1) for a, b in pairwise(ends) if b - a > 1]
     while intervals:
         a, b = intervals.pop()
         steps += 1

@@ -28,9 +28,11 @@ class RegisteredSampling(CustomSampling):
 
     def __init__(self, function_name: str, function: Callable[[int], Number]) -> None:
         super().__init__(function)
-        lines = "".join(f"{i} {text(q)}\n" for i, q in zip(HASHED, self._exact(HASHED), strict=True))
+        pairs = zip(HASHED, self._exact(HASHED), strict=True)
+        lines = [f"{i} {text(q)}\n" for i, q in pairs]
+        sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
         object.__setattr__(self, "function_name", function_name)
-        object.__setattr__(self, "sha256", hashlib.sha256(lines.encode()).hexdigest())
+        object.__setattr__(self, "sha256", sha256)
 
     def __repr__(self) -> str:
         return f"RegisteredSampling({self.function_name!r})"

@@ -182,17 +182,26 @@ class Reporting:
         bound = [self._bound[i] for i in self.binding.tolist()]
         self._pi_bound = np.array([_float_below(v, self.bits) for v in bound])
         self._absent_bound = np.array([_float_above(self.one - v, self.bits) for v in bound])
-        low_binding = self.binding[self.binding < 1 << 20]
-        size = max(_TABLE, int(low_binding[-1]) + 2 if len(low_binding) else 0)
-        low = np.arange(min(size, self.sampling.largest + 1), dtype=np.int64)
-        self._low_pi = self._with_bound(low, self.sampling.q(low, toward_privacy=True), self._pi_bound)
-        self._low_absent = self._with_bound(low, self.sampling.complement(low, toward_privacy=True), self._absent_bound)
+
+        low = self._tabulated_frequencies()
+        q = self.sampling.q(low, toward_privacy=True)
+        absent = self.sampling.complement(low, toward_privacy=True)
+        self._low_pi = self._with_bound(low, q, self._pi_bound)
+        self._low_absent = self._with_bound(low, absent, self._absent_bound)
+
+        # whether everything after the table is as at its end
         last = len(low) - 1
-        # from the table's end on, everything is as at its end
-        self._flat = bool(
-            self.sampling.largest == last
-            or (self.q(last) == self.q(self.sampling.largest) and not (self.binding >= last).any())
-        )
+        nothing_after = self.sampling.largest == last
+        same_q = self.q(last) == self.q(self.sampling.largest)
+        self._flat = bool(nothing_after or (same_q and not (self.binding >= last).any()))
+
+    def _tabulated_frequencies(self) -> Ints:
+        """The frequencies from 0 on that are looked up: with nearly all of the binding ones among them."""
+        size = _TABLE
+        low_binding = self.binding[self.binding < 1 << 20]
+        if len(low_binding):
+            size = max(size, int(low_binding[-1]) + 2)
+        return np.arange(min(size, self.sampling.largest + 1), dtype=np.int64)
 
     def _with_bound(self, i: Ints, values: Floats, bound: Floats) -> Floats:
         """Put the binding frequencies' values in their places."""
@@ -223,17 +232,20 @@ class Reporting:
     @cached_property
     def _delicate_slacks(self) -> Floats:
         """pi, a, c, d of the delicate rows, rounded only once: shape (4, rows)."""
+        # a over m r one, and c and d over m E one, in integers: Fractions would take nine times as long
         n, m = self.privacy.delta.as_integer_ratio()
         one, E, r = self.one, self.E, 1 << self.ratio_bits
-        delta = n * one * r  # as a, and E c, over m r one; Fractions would take nine times as long
-        columns = []
+        delta = n * one * r
+        a_unit, c_unit = m * r * one, m * E * one
+        rows = []
         for i in self.delicate.tolist():
             before, now = self.pi(i - 1), self.pi(i)
+            absent_before, absent_now = one - before, one - now
             a = m * (E * before - r * now) + delta
-            c = min(delta, m * (E * (one - now) - r * (one - before)) + delta)
+            c = min(delta, m * (E * absent_now - r * absent_before) + delta)
             d = m * (E * now - r * before) + c
-            columns.append([now / one, a / (m * r * one), c / (m * E * one), d / (m * E * one)])
-        return np.array(columns).reshape(-1, 4).T
+            rows.append([now / one, a / a_unit, c / c_unit, d / c_unit])
+        return np.array(rows).reshape(-1, 4).T
 
     def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:
         """Pi of consecutive rows but the first, and what its growth from the one before leaves unused."""
@@ -244,18 +256,19 @@ class Reporting:
         """Pi of consecutive rows (first axis), and a, c, d of all but the first; see `tokens`."""
         delta, E = float(self.privacy.delta), self.growth + 1
         pi, absent = self.sampling.q(rows), self.sampling.complement(rows)
-        rise = pi[1:] - pi[:-1]
-        a = self.growth * pi[:-1] + delta - rise
+        before, rise = pi[:-1], pi[1:] - pi[:-1]
+        a = self.growth * before + delta - rise
         c = np.minimum(delta / E, absent[1:] - absent[:-1] / E + delta / E)
-        d = rise + self.shrinkage * pi[:-1] + c
+        d = rise + self.shrinkage * before + c
         if len(self.delicate) and rows.size and (rows <= self.delicate[-1]).any():
-            at = np.searchsorted(self.delicate, rows).clip(max=len(self.delicate) - 1)
-            exact = self.delicate[at] == rows
-            values = self._delicate_slacks
-            pi[exact] = values[0][at[exact]]
-            at, exact = at[1:], exact[1:]
-            for array, column in zip((a, c, d), values[1:], strict=True):
-                array[exact] = column[at[exact]]
+            last = len(self.delicate) - 1
+            at = np.searchsorted(self.delicate, rows).clip(max=last)
+            delicate = self.delicate[at] == rows
+            of_pi, *of_slacks = self._delicate_slacks
+            pi[delicate] = of_pi[at[delicate]]
+            at, delicate = at[1:], delicate[1:]
+            for slack, values in zip((a, c, d), of_slacks, strict=True):
+                slack[delicate] = values[at[delicate]]
         return pi, a, c, d
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:
@@ -348,14 +361,15 @@ def closed_form(frequencies: ArrayLike, privacy: Privacy, *, complement: bool = 
     """
     i = as_frequencies(frequencies)
     epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-    grows = math.floor(steps_to_one(privacy)) + 1  # pi grows up to here, then its complement shrinks
+    last_growing = math.floor(steps_to_one(privacy)) + 1
+    growing = i <= last_growing
     with np.errstate(over="ignore"):
-        rising = delta * np.expm1(epsilon * np.minimum(i, grows)) / math.expm1(epsilon)
-        top = delta * math.expm1(epsilon * grows) / math.expm1(epsilon)
-        n = np.maximum(i - grows, 0).astype(np.float64)
-        falling = (1 - top) * np.exp(-epsilon * n) + delta * np.expm1(-epsilon * n) / math.expm1(epsilon)
-    absent = np.clip(np.where(i <= grows, 1 - rising, falling), 0, 1)
-    return absent if complement else np.where(i <= grows, np.minimum(rising, 1), 1 - absent)
+        pi = delta * np.expm1(epsilon * np.minimum(i, last_growing)) / math.expm1(epsilon)
+        top = delta * math.expm1(epsilon * last_growing) / math.expm1(epsilon)
+        n = np.maximum(i - last_growing, 0).astype(np.float64)
+        shrunk = (1 - top) * np.exp(-epsilon * n) + delta * np.expm1(-epsilon * n) / math.expm1(epsilon)
+    absent = np.clip(np.where(growing, 1 - pi, shrunk), 0, 1)
+    return absent if complement else np.where(growing, np.minimum(pi, 1), 1 - absent)
 
 
 def _float_below(value: int, bits: int) -> float:

@@ -356,17 +356,20 @@ class Priority(_ByWeight):
             w = frequencies if self.cap is None else np.minimum(frequencies, self.cap)
             left = self.tau.denominator - self.tau.numerator * w
             return np.maximum(left, 0) / self.tau.denominator
-        bits = 128
-        return np.array([((1 << bits) - self.bounds(i, bits)[0]) / (1 << bits) for i in frequencies.tolist()])
+        bits, one = 128, 1 << 128
+        q_below = [self.bounds(i, bits)[0] for i in frequencies.tolist()]
+        return np.array([(one - q) / one for q in q_below])
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if frequency == 0:
             return 0, 0
         one = 1 << bits
         if self.power.denominator == 1:
-            x = self.tau * (frequency if self.cap is None else min(frequency, self.cap)) ** int(self.power)
+            counted = frequency if self.cap is None else min(frequency, self.cap)
+            x = self.tau * counted ** int(self.power)
             return min(one, scaled_floor(x, bits)), min(one, -scaled_floor(-x, bits))
-        scaled = int(decimal_context(bits).multiply(min(self._x_real(frequency, bits), Decimal(2)), Decimal(one)))
+        real = min(self._x_real(frequency, bits), Decimal(2))
+        scaled = int(decimal_context(bits).multiply(real, Decimal(one)))
         return min(one, max(0, scaled - 1)), min(one, scaled + 2)
 
 

@@ -68,8 +68,11 @@ class SoftCap(Sampling):
         if i == 0:
             return 0, 0
         x = self.picks.tau * min(i, MAX_FREQUENCY)
-        absent = Decimal(0) if x > bits else context.exp(context.minus(decimal_of(x, context)))
-        q = context.multiply(decimal_of(self.share, context), context.subtract(Decimal(1), absent))
+        absent = Decimal(0)
+        if x <= bits:
+            absent = context.exp(context.minus(decimal_of(x, context)))
+        picked = context.subtract(Decimal(1), absent)
+        q = context.multiply(decimal_of(self.share, context), picked)
         scaled = int(context.multiply(q, Decimal(one)))
         return max(0, scaled - 2), min(one, scaled + 2)
 

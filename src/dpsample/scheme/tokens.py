@@ -102,7 +102,9 @@ def chosen_grid(grid: int | None, privacy: PerKey, largest: int = 1, sampling: S
     whole = isinstance(sampling, SampleAndHold) or not isinstance(privacy, Privacy)
     if grid not in (None, 1) and whole:
         raise InvalidValue("bounded noise has whole tokens", f"grid {grid!r}", "leave the grid out")
-    return check_grid((1 if whole else default_grid(privacy)) if grid is None else grid, largest)
+    if grid is None:
+        grid = 1 if whole else default_grid(privacy)
+    return check_grid(grid, largest)
 
 
 @overload
@@ -176,7 +178,7 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: PerKey, grid
         if laws and laws[-1].frequency == steady:
             template = laws[-1]
         for i, at in zip(block.tolist(), place.tolist(), strict=True):
-            law = laws[at] if i < steady or at < len(laws) else template
+            law = laws[at] if at < len(laws) else template
             assert law is not None
             yield law if law.frequency == i else _shifted(law, i)
 
@@ -221,13 +223,16 @@ def cell_masses(above: Floats, gap: Floats) -> Floats:
 
 
 def _laws(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[TokenLaw]:
-    mass = cell_masses(*whole_tails(frequencies, reporting, grid))
-    absent = reporting.probabilities(frequencies, complement=True)
+    above, gap = whole_tails(frequencies, reporting, grid)
+    masses = cell_masses(above, gap)
+    absent = reporting.probabilities(frequencies, complement=True).tolist()
     for n, i in enumerate(frequencies.tolist()):
-        cells = np.arange(i * grid, max(i * grid - len(mass), 0), -1, dtype=np.int64)
-        masses = mass[: len(cells), n]
-        positive = masses > 0
-        yield TokenLaw(i, grid, cells[positive][::-1], masses[positive][::-1], float(absent[n]))
+        highest = i * grid
+        lowest = max(highest - len(masses), 0) + 1
+        cells = np.arange(lowest, highest + 1, dtype=np.int64)
+        mass = masses[: len(cells), n][::-1]
+        positive = mass > 0
+        yield TokenLaw(i, grid, cells[positive], mass[positive], absent[n])
 
 
 def advance(S: Floats, reporting: Reporting, pi: Floats, d: Floats) -> Floats:
