@@ -13,7 +13,8 @@ import numpy as np
 
 from dpsample.estimators.calibration import Calibration, Function
 from dpsample.estimators.functional import Functional
-from dpsample.scheme.sampling import Floats
+from dpsample.estimators.tuning import Tuning
+from dpsample.scheme.sampling import Floats, Ints
 
 
 class Kernel(NamedTuple):
@@ -35,55 +36,77 @@ def kernels_of(total: Functional, keys: int) -> list[Kernel]:
 def _kernels(scheme: Calibration, keys: int) -> list[Kernel]:
     """The kernels of a scheme, the same for every sum: all of them, or none if some has no frequency."""
     tuning, threshold = scheme.tuning, scheme.calibration_threshold - scheme.before
-    widen = max(1.0, tuning.kernel_resolution / (float(scheme.privacy.epsilon) * tuning.kernel_width * threshold))
+    resolved = float(scheme.privacy.epsilon) * tuning.kernel_width * threshold
+    widen = max(1.0, tuning.kernel_resolution / resolved)
+    width = tuning.kernel_width * widen
     kernels: list[Kernel] = []
     for place, ratio in zip(tuning.kernel_centres, tuning.kernel_density_ratios, strict=True):
         centre = math.log(threshold) + math.log(place) * widen
-        functional = Functional(
-            scheme, _cosine(centre, tuning.kernel_width * widen, scheme.before), tuning.kernel_penalty_factor * keys
-        )
+        bump = _cosine(centre, width, scheme.before)
+        functional = Functional(scheme, bump, tuning.kernel_penalty_factor * keys)
         inside = functional.function(scheme.frequencies[~scheme.below])
         # reported keys from below the threshold look like keys at it, and are counted
-        width = (float(inside.sum()) + float(functional.mean[scheme.below].sum())) * scheme.spacing
-        if inside.any() and width > 0:
-            kernels.append(Kernel(functional, width, ratio, centre))
+        from_below = functional.mean[scheme.below]
+        counted = (float(inside.sum()) + float(from_below.sum())) * scheme.spacing
+        if inside.any() and counted > 0:
+            kernels.append(Kernel(functional, counted, ratio, centre))
     return kernels if len(kernels) == len(tuning.kernel_centres) else []
 
 
 def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error: Floats) -> tuple[Floats, Floats]:
     """Continue densities [..., kernels] below the threshold: what they add to the sum, and its error, [...]."""
-    tuning = total.scheme.tuning
-    ratio, centre = (np.array(column) for column in ([k.density_ratio for k in kernels], [k.centre for k in kernels]))
-    least = np.argmin(ratio * (density - tuning.extrapolation_caution * error), axis=-1)[..., None]
-    at_threshold, at_threshold_error = (
-        np.take_along_axis(np.broadcast_to(ratio * x, density.shape), least, -1)[..., 0] for x in (density, error)
-    )
+    caution = total.scheme.tuning.extrapolation_caution
+    ratio = np.array([kernel.density_ratio for kernel in kernels])
+    # the density at the threshold by each kernel; the lowest counts
+    density_there, error_there = ratio * density, ratio * error
+    lowest = np.argmin(ratio * (density - caution * error), axis=-1)[..., None]
+    at_threshold = np.take_along_axis(density_there, lowest, -1)[..., 0]
+    at_threshold_error = np.take_along_axis(error_there, lowest, -1)[..., 0]
     positive = density.min(axis=-1) > 0
+
     missed_if_constant = float(_missed(total, np.zeros(())))
     if missed_if_constant < 0:  # the sum counts keys below the threshold, which look like those at it
         counted = density[..., 0] * missed_if_constant
         return np.where(positive, counted, 0.0), error[..., 0] * -missed_if_constant
-    # a density that falls toward the threshold, or bends to fall, keeps falling; one that rises stays constant
-    known, apart = np.where(positive[..., None], density, 1.0), np.diff(centre)
-    slopes = np.diff(np.log(known), axis=-1) / apart
-    relative = (error / known) ** 2
-    slope_error = np.sqrt((4 * relative[..., :-1].sum(-1)) / apart[0] ** 2 + relative[..., 1:].sum(-1) / apart[1] ** 2)
+    known = np.where(positive[..., None], density, 1.0)
+    slope = _cautious_slope(known, error, kernels, total.scheme.tuning)
+    missed = _missed(total, np.where(positive, slope, 0.0))
+    cautious = np.maximum((at_threshold - caution * at_threshold_error) * missed, 0.0)
+    return np.where(positive, cautious, 0.0), at_threshold_error * missed
+
+
+def _cautious_slope(density: Floats, error: Floats, kernels: list[Kernel], tuning: Tuning) -> Floats:
+    """The power of the frequency with which a density falls below the threshold.
+
+    A density that falls toward the threshold, or bends to fall, keeps falling; one that rises stays constant.
+    """
+    apart = np.diff([kernel.centre for kernel in kernels])
+    slopes = np.diff(np.log(density), axis=-1) / apart
+    squared_error = (error / density) ** 2
+    first_two = 4 * squared_error[..., :-1].sum(-1)
+    last_two = squared_error[..., 1:].sum(-1)
+    slope_error = np.sqrt(first_two / apart[0] ** 2 + last_two / apart[1] ** 2)
     bend = slopes[..., 0] - slopes[..., 1]
     slope = slopes[..., 0] + np.where(bend <= tuning.sharpest_bend, bend, 0.0)
-    slope = slope - tuning.extrapolation_caution * slope_error
-    missed = _missed(total, np.where(positive, slope.clip(0.0, tuning.steepest_power), 0.0))
-    cautious = np.maximum((at_threshold - tuning.extrapolation_caution * at_threshold_error) * missed, 0.0)
-    return np.where(positive, cautious, 0.0), at_threshold_error * missed
+    cautious = slope - tuning.extrapolation_caution * slope_error
+    return np.asarray(cautious.clip(0.0, tuning.steepest_power))
 
 
 def _missed(total: Functional, slope: Floats) -> Floats:
     """What the sum misses for a density of 1 at the threshold that falls with this power of the frequency below it."""
     scheme = total.scheme
     below = scheme.frequencies[scheme.below] - scheme.before
-    density = (below / (scheme.calibration_threshold - scheme.before)) ** slope[..., None]
+    relative = below / (scheme.calibration_threshold - scheme.before)
+    density = relative ** slope[..., None]
     return np.asarray(density @ -total.bias[scheme.below] * scheme.spacing)
 
 
 def _cosine(centre: float, width: float, before: int) -> Function:
     """A raised cosine in the logarithm of i - before: 1 at the centre, 0 from the half-width on."""
-    return lambda i: (1 + np.cos(np.pi * np.clip((np.log(np.maximum(i - before, 1)) - centre) / width, -1, 1))) / 2
+
+    def bump(i: Ints) -> Floats:
+        log_frequency = np.log(np.maximum(i - before, 1))
+        distance = np.clip((log_frequency - centre) / width, -1, 1)
+        return np.asarray((1 + np.cos(np.pi * distance)) / 2)
+
+    return bump

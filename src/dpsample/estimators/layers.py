@@ -38,31 +38,29 @@ class TokenWeights:
     """
 
     def __init__(self, privacy: PerKey, grid: int) -> None:
-        scheme, support = calibration(KeepAll(), privacy, grid), support_length(privacy)
+        support = support_length(privacy)
         reporting = Reporting.of(KeepAll(), privacy)
-        self.grid, self._last = grid, reporting.constant_from + 2 * support  # later tokens are shifts of its own
+        self.grid = grid
+        self._last = reporting.constant_from + 2 * support  # later tokens are shifts of those of this frequency
         rows = self._last + 3 * support
         if rows * rows * grid > TUNING.table_limit:
             raise InvalidValue(
                 "epsilon must leave few enough tokens to compare", "too many", "compare the sums of each release"
             )
         cells = np.arange(1, (self._last + 2 * support) * grid + 1, dtype=np.int64)
-        frequencies, mass = supports(cells, reporting, grid)
-        law = np.zeros((len(cells), rows + 1))  # [token, frequency]
-        inside = frequencies <= rows
-        at = np.broadcast_to(np.arange(len(cells))[:, None], frequencies.shape)
-        law[at[inside], frequencies[inside]] = mass[inside]
-        pi = reporting.probabilities(np.arange(rows + 1))
-        prior = np.where(np.arange(rows + 1) >= scheme.calibration_threshold, law, 0.0)
-        total = prior.sum(1, keepdims=True)
-        posterior = np.divide(prior, total * np.where(pi > 0, pi, 1.0), out=np.zeros_like(prior), where=total > 0)
+        law = _law_table(cells, reporting, grid, rows)
+        posterior = _posterior(law, reporting, calibration(KeepAll(), privacy, grid).calibration_threshold)
+
         inner = self._last * grid
-        weights = 2 * posterior[:inner] - (posterior[:inner] @ law.T) @ posterior
-        # from the first frequency of each token on, less what is before, to where all is 0
-        self._before, width = 2 * support, 5 * support
-        columns = first_frequency(cells[:inner], grid)[:, None] + np.arange(-self._before, width - self._before)
-        picked = np.take_along_axis(weights, columns.clip(0, rows), axis=1)
-        self._table = np.where((columns >= 1) & (columns <= rows), picked, 0.0)
+        mean_posterior = (posterior[:inner] @ law.T) @ posterior
+        weights = 2 * posterior[:inner] - mean_posterior
+        # all that is not 0 lies in a window around the first frequency of each token
+        self._window = np.arange(-2 * support, 3 * support)
+        columns = first_frequency(cells[:inner], grid)[:, None] + self._window
+        inside = (columns >= 1) & (columns <= rows)
+        in_window = np.take_along_axis(weights, columns.clip(0, rows), axis=1)
+        self._table = np.where(inside, in_window, 0.0)
+
         steady = law[:, self._last]
         mean = steady @ cells / grid
         self.spread = float(steady @ (cells / grid - mean) ** 2)
@@ -71,8 +69,29 @@ class TokenWeights:
         """Return b of tokens; `function` has the frequencies of all keys for each token: [token, k] -> g."""
         first = first_frequency(cells, self.grid)
         walked = cells - np.maximum(first - self._last, 0) * self.grid
-        k = first[:, None] + np.arange(-self._before, self._table.shape[1] - self._before)
-        return np.asarray((self._table[walked - 1] * function(np.maximum(k, 0))).sum(1))
+        frequencies = np.maximum(first[:, None] + self._window, 0)
+        return np.asarray((self._table[walked - 1] * function(frequencies)).sum(1))
+
+
+def _law_table(cells: Ints, reporting: Reporting, grid: int, rows: int) -> Floats:
+    """The probability of each token at each frequency from 0 to `rows`: [token, frequency]."""
+    frequencies, mass = supports(cells, reporting, grid)
+    law = np.zeros((len(cells), rows + 1))
+    inside = frequencies <= rows
+    token = np.broadcast_to(np.arange(len(cells))[:, None], frequencies.shape)
+    law[token[inside], frequencies[inside]] = mass[inside]
+    return law
+
+
+def _posterior(law: Floats, reporting: Reporting, threshold: int) -> Floats:
+    """The posterior of each token under a uniform prior from the threshold on, over pi: [token, frequency]."""
+    frequencies = np.arange(law.shape[1])
+    pi = reporting.probabilities(frequencies)
+    prior = np.where(frequencies >= threshold, law, 0.0)
+    total = prior.sum(1, keepdims=True)
+    divisor = total * np.where(pi > 0, pi, 1.0)
+    posterior: Floats = np.divide(prior, divisor, out=np.zeros_like(prior), where=total > 0)
+    return posterior
 
 
 @lru_cache(maxsize=8)
@@ -99,17 +118,28 @@ class Layers:
     @cached_property
     def _sums(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Layers, from the one before the least on; G, and two sums of which the variance is made, at each."""
+        i = self._knots()
+        q = self.probability(i[1:])
+        rise = np.diff(self._of(i)) / q
+        hidden_rise = rise * (1 - q)
+
+        def from_zero(steps: Floats) -> Floats:
+            return np.append(0.0, np.cumsum(steps))
+
+        G = from_zero(rise)
+        K0 = from_zero(hidden_rise)
+        K1 = from_zero(hidden_rise * (G[1:] + G[:-1]) / 2)
+        return i.astype(np.float64), G, K0, K1
+
+    def _knots(self) -> Ints:
+        """The layers that are added up: all low ones, and then some in equal ratios."""
         end = min(self._least + _EXACT, self._largest)
         i = np.arange(self._least - 1, end + 1, dtype=np.int64)
-        if self._largest > end:
-            far = np.geomspace(end, self._largest, 2 + int(np.log(self._largest / end) / _SPACING))
-            i = np.unique(np.append(i, far.astype(np.int64)))
-        rise, q = np.diff(self._of(i)), self.probability(i[1:])
-        each = rise / q
-        G = np.append(0.0, np.cumsum(each))
-        K0 = np.append(0.0, np.cumsum(each * (1 - q)))
-        K1 = np.append(0.0, np.cumsum(each * (1 - q) * (G[1:] + G[:-1]) / 2))
-        return i.astype(np.float64), G, K0, K1
+        if self._largest == end:
+            return i
+        number = 2 + int(np.log(self._largest / end) / _SPACING)
+        far = np.geomspace(end, self._largest, number).astype(np.int64)
+        return np.unique(np.append(i, far))
 
     def value(self, frequencies: Ints, first: Ints) -> Floats:
         """Return G(i) - G(first - 1), 0 below."""
@@ -124,11 +154,17 @@ class Layers:
         rises: each pair is visible with the probability of the lower one.
         """
         i, G, K0, K1 = self._sums
-        low, high = np.maximum(np.minimum(one, two), first - 1), np.maximum(np.maximum(one, two), first - 1)
-        (g, a0, a1), (_, b0, b1) = ([np.interp(x, i, y) for y in (G, K0, K1)] for x in (low, high))
-        return np.maximum(2 * ((b1 - a1) - g * (b0 - a0)), 0.0)
+        low = np.maximum(np.minimum(one, two), first - 1)
+        high = np.maximum(np.maximum(one, two), first - 1)
+
+        def between(sums: Floats) -> Floats:
+            return np.asarray(np.interp(high, i, sums) - np.interp(low, i, sums))
+
+        G_below = np.interp(low, i, G)
+        return np.maximum(2 * (between(K1) - G_below * between(K0)), 0.0)
 
     def slope(self, frequencies: Ints, first: Ints) -> Floats:
         """Return how fast the value grows with the frequency."""
         at = np.maximum(frequencies, first)
-        return np.where(frequencies >= first, (self._of(at) - self._of(at - 1)) / self.probability(at), 0.0)
+        rise = (self._of(at) - self._of(at - 1)) / self.probability(at)
+        return np.where(frequencies >= first, rise, 0.0)

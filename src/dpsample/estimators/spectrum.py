@@ -53,6 +53,24 @@ class Spectrum:
         keys over the least frequency. `number`, the number of keys from it on with its bounds, corrects for that.
         """
         tuning = self.scheme.tuning
+        total = float(self.keys[self.frequencies >= least].cumsum()[-1])
+        value, low, high = self._quantiles_before_noise(shares, least, level, number or (total, total, total))
+
+        normal = NormalDist()
+        deviations = tuning.least_noise_deviations, tuning.threshold_noise_deviations
+        least_noise, near = self._noise(np.array([normal.cdf(deviation) for deviation in deviations]))
+        noise = self._noise(shares.clip(1 / (total + 1), total / (total + 1)))
+        low = low - np.maximum(noise, least_noise)
+        high = high - np.minimum(noise, -least_noise)
+        # near the threshold, frequencies cannot be told apart
+        low = np.where(low <= self.scheme.calibration_threshold + near, least, low)
+        return value, np.minimum(low, value).clip(min=least), np.maximum(high, value)
+
+    def _quantiles_before_noise(
+        self, shares: Floats, least: int, level: float, number: tuple[float, float, float]
+    ) -> tuple[Floats, Floats, Floats]:
+        """The quantiles, and their bounds if tokens had no noise, of all keys from the least frequency on."""
+        tuning = self.scheme.tuning
         selected = self.frequencies >= least
         i, keys = self.frequencies[selected], self.keys[selected]
         pi = reporting_probabilities(i, self.scheme.sampling, self.scheme.privacy)
@@ -61,34 +79,37 @@ class Spectrum:
         z = NormalDist().inv_cdf(0.5 + level / 2)
         upto = np.cumsum(keys)
         total = float(upto[-1])
-        estimated, fewest, most = number or (total, total, total)
-        ends = np.empty((3, len(shares)))  # of each share: the quantile, and the bounds before noise
+        estimated, fewest, most = number
+
+        def first_at_least_0(excess: Floats) -> float:
+            reached = excess >= 0
+            return float(i[np.argmax(reached)] if reached.any() else i[-1])
+
+        quantiles = np.empty((3, len(shares)))
         for n, p in enumerate(shares):
             # numbers of keys are integers: the half is a continuity correction
             excess = upto - max(np.ceil(p * total - tuning.rounding_keys), 1.0) + 0.5
             excess -= (1 - p) * (total - estimated)
-            variance = (
-                self.variance[selected] + p**2 * variance_below + (1 - 2 * p) * unreported + p**2 * unreported[-1]
-            )
+            of_reported = self.variance[selected] + p**2 * variance_below
+            variance = of_reported + (1 - 2 * p) * unreported + p**2 * unreported[-1]
             error = z * np.sqrt(np.maximum(variance, 0.0)) + tuning.single_key_allowance
-            up, down = (np.hypot(error, (1 - p) * (estimated - bound)) for bound in (most, fewest))
-            for row, reached in enumerate((excess >= 0, excess + up >= 0, excess - down >= 0)):
-                ends[row, n] = i[np.argmax(reached)] if reached.any() else i[-1]
-        deviations = tuning.least_noise_deviations, tuning.threshold_noise_deviations
-        least_noise, near = self._noise(np.array([NormalDist().cdf(deviation) for deviation in deviations]))
-        noise = self._noise(shares.clip(1 / (total + 1), total / (total + 1)))
-        low, high = ends[1] - np.maximum(noise, least_noise), ends[2] - np.minimum(noise, -least_noise)
-        # near the threshold, frequencies cannot be told apart
-        low = np.where(low <= self.scheme.calibration_threshold + near, least, low)
-        return ends[0], np.minimum(low, ends[0]).clip(min=least), np.maximum(high, ends[0])
+            up = np.hypot(error, (1 - p) * (estimated - most))
+            down = np.hypot(error, (1 - p) * (estimated - fewest))
+            quantiles[:, n] = [first_at_least_0(e) for e in (excess, excess + up, excess - down)]
+        value, low, high = quantiles
+        return value, low, high
 
     def _noise(self, shares: Floats) -> Ints:
         """Quantiles of the difference between a frequency drawn from the posterior of a key's token and the key's."""
-        law = _posterior(self.scheme, np.array([self.scheme.last_token]))[1][0]
+        last_token = np.array([self.scheme.last_token])
+        _, probabilities = _posterior(self.scheme, last_token)
+        law = probabilities[0]
         step = -(-len(law) // self.scheme.tuning.noise_points)
         law = np.add.reduceat(law, np.arange(0, len(law), step))
-        upto = np.cumsum(np.convolve(law, law[::-1]))
-        return np.asarray((np.searchsorted(upto, shares * upto[-1]) - len(law) + 1) * step)
+        difference = np.convolve(law, law[::-1])
+        upto = np.cumsum(difference)
+        place = np.searchsorted(upto, shares * upto[-1])
+        return np.asarray((place - len(law) + 1) * step)
 
 
 def spectrum(tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Spectrum:
@@ -105,14 +126,18 @@ def spectrum(tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, tunin
 @lru_cache(maxsize=32)
 def _spectrum(tally: Tally, scheme: Calibration) -> Spectrum:
     inside = tally.cells <= scheme.last_token
-    parts = [(*_posterior(scheme, tally.cells[inside]), tally.keys[inside])]
+    parts = [(_posterior(scheme, tally.cells[inside]), tally.keys[inside])]
     if not inside.all():
-        parts.append((*_posterior_beyond_table(scheme, tally.cells[~inside]), tally.keys[~inside]))
-    support, place = np.unique(np.concatenate([i.ravel() for i, _, _ in parts]), return_inverse=True)
-    reported, variance = (
-        np.bincount(place, np.concatenate([(column(p) * keys[:, None]).ravel() for _, p, keys in parts]), len(support))
-        for column in (lambda p: p, _variance_increments)
-    )
+        parts.append((_posterior_beyond_table(scheme, tally.cells[~inside]), tally.keys[~inside]))
+    frequencies, keys, variances = [], [], []
+    for (i, probabilities), reported_keys in parts:
+        each = reported_keys[:, None]
+        frequencies.append(i.ravel())
+        keys.append((probabilities * each).ravel())
+        variances.append((_variance_increments(probabilities) * each).ravel())
+    support, place = np.unique(np.concatenate(frequencies), return_inverse=True)
+    reported = np.bincount(place, np.concatenate(keys), len(support))
+    variance = np.bincount(place, np.concatenate(variances), len(support))
     pi = reporting_probabilities(support, scheme.sampling, scheme.privacy)
     expected = np.divide(reported, pi, out=np.zeros(len(pi)), where=reported > 1e-9)
     return Spectrum(scheme, support, expected, np.maximum(np.cumsum(variance), 0.0))
@@ -129,16 +154,19 @@ def _posterior_beyond_table(scheme: Calibration, cells: Ints) -> tuple[Ints, Flo
 
     Long ones are taken at some points each, all of which have the same probability.
     """
-    frequencies, probabilities = _posterior(scheme, scheme.last_token - np.arange(scheme.grid))
+    last_tokens = scheme.last_token - np.arange(scheme.grid)
+    frequencies, probabilities = _posterior(scheme, last_tokens)
     points = min(scheme.tuning.posterior_points, max(1, scheme.tuning.posterior_limit // len(cells)))
-    if probabilities.shape[1] > 2 * points:
+    length = probabilities.shape[1]
+    if length > 2 * points:
         wanted = (np.arange(points) + 0.5) / points
-        at = np.array([np.searchsorted(np.cumsum(own), wanted) for own in probabilities])
-        frequencies = np.take_along_axis(frequencies, np.minimum(at, probabilities.shape[1] - 1), 1)
+        at = np.array([np.searchsorted(np.cumsum(law), wanted) for law in probabilities])
+        frequencies = np.take_along_axis(frequencies, np.minimum(at, length - 1), 1)
         probabilities = np.full(at.shape, 1 / points)
-    fraction = (scheme.last_token - cells) % scheme.grid
     offsets = frequencies - first_frequency(scheme.last_token, scheme.grid)
-    return first_frequency(cells, scheme.grid)[:, None] + offsets[fraction], probabilities[fraction]
+    fraction = (scheme.last_token - cells) % scheme.grid
+    first = first_frequency(cells, scheme.grid)[:, None]
+    return first + offsets[fraction], probabilities[fraction]
 
 
 def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
@@ -147,5 +175,6 @@ def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
         return np.zeros((0, 1), np.int64), np.zeros((0, 1))
     frequencies, mass = supports(cells, scheme.reporting, scheme.grid)
     above = np.where(frequencies >= scheme.calibration_threshold, mass, 0.0)
-    mass = np.where(above.any(1, keepdims=True), above, mass)
-    return frequencies, mass / mass.sum(1, keepdims=True)
+    some_above = above.any(1, keepdims=True)
+    prior_mass = np.where(some_above, above, mass)
+    return frequencies, prior_mass / prior_mass.sum(1, keepdims=True)
