@@ -129,12 +129,15 @@ class SumErrors(NamedTuple):
         groups: Tallies, posterior: Floats, unbiased: Floats, squared: Floats, unreported: Floats, tuning: Tuning
     ) -> "SumErrors":
         """Combine two estimates of the variance of each token's key, the square of one, and an unreported key."""
-        by_posterior, by_functional = groups.sums(groups.squares * posterior), groups.sums(groups.squares * unbiased)
+        by_posterior = groups.sums(groups.squares * posterior)
+        by_functional = groups.sums(groups.squares * unbiased)
         fourth = groups.squares**2 / groups.keys
-        square, floor = groups.sums(fourth * unbiased**2), tuning.variance_floor * groups.sums(fourth * squared)
-        error_square = np.maximum(square, floor) + unreported**2 + _TINY
+        square = groups.sums(fourth * unbiased**2)
+        least_square = tuning.variance_floor * groups.sums(fourth * squared)
+        error_square = np.maximum(square, least_square) + unreported**2 + _TINY
         variance = unreported + np.maximum(by_functional, tuning.variance_floor * by_posterior) + _TINY
         raw_keys = variance**2 / error_square
+        # where few keys determine the unbiased estimate, a larger posterior mean is trusted in part
         shortfall = np.maximum(by_posterior - by_functional, 0.0)
         variance = variance + shortfall * tuning.variance_blend / (tuning.variance_blend + raw_keys**2)
         posterior_square = groups.sums(fourth * posterior**2) + unreported**2 + _TINY
@@ -165,13 +168,14 @@ def functionals_of(
 
 def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats, Floats]:
     """The extrapolation of each group, and its standard error."""
-    kernels, n = functionals.kernels, len(groups.starts)
+    scheme, kernels, n = functionals.scheme, functionals.kernels, len(groups.starts)
     if not kernels:
         return np.zeros(n), np.zeros(n)
-    place = np.minimum(functionals.scheme.places(groups.cells), functionals.scheme.table_tokens)
+    place = np.minimum(scheme.places(groups.cells), scheme.table_tokens)
     density, error = np.zeros((2, n, len(kernels)))
     for k, kernel in enumerate(kernels):
-        value = np.append(kernel.functional.table_values, 0.0)[place]
+        zero_beyond_table = np.append(kernel.functional.table_values, 0.0)
+        value = zero_beyond_table[place]
         density[:, k] = groups.sums(groups.weights * value) / kernel.width
         error[:, k] = np.sqrt(groups.sums(groups.squares * value**2)) / kernel.width
     return extrapolate(functionals.total, kernels, density, error)
@@ -184,11 +188,22 @@ def unreported_moments(groups: Tallies, scheme: Calibration, functions: Sequence
     matter.
     """
     tuning, start = scheme.tuning, scheme.calibration_threshold
-    least = groups.cells[groups.starts] // scheme.grid + support_length(scheme.privacy) // 2
-    distinct, back = np.unique(np.maximum(least, start), return_inverse=True)
-    end = np.minimum(distinct + tuning.unreported_reach / float(scheme.privacy.epsilon), float(scheme.sampling.largest))
+    first_token = groups.cells[groups.starts] // scheme.grid
+    least_reported = first_token + support_length(scheme.privacy) // 2
+    distinct, back = np.unique(np.maximum(least_reported, start), return_inverse=True)
+    reach = tuning.unreported_reach / float(scheme.privacy.epsilon)
+    end = np.minimum(distinct + reach, float(scheme.sampling.largest))
     span = np.maximum(end - start, 1)
-    i = start + (span[:, None] + 1) ** np.linspace(0, 1, tuning.unreported_points) - 1  # [group, point]
-    weight = np.minimum(1.0, scheme.unreported_probability(i.astype(np.int64)) / tuning.certain_miss)
-    moments = (function(i) * weight for function in functions)
-    return [(((m[:, 1:] + m[:, :-1]) / 2 * np.diff(i)).sum(1) / span)[back] for m in moments]
+
+    # the mean over the range, by the trapezoidal rule, on points that are denser where frequencies are low
+    points = np.linspace(0, 1, tuning.unreported_points)
+    i = start + (span[:, None] + 1) ** points - 1  # [group, point]
+    missed = scheme.unreported_probability(i.astype(np.int64)) / tuning.certain_miss
+    weight = np.minimum(1.0, missed)
+
+    def mean(function: Function) -> Floats:
+        values = function(i) * weight
+        trapezoids = (values[:, 1:] + values[:, :-1]) / 2 * np.diff(i)
+        return np.asarray((trapezoids.sum(1) / span)[back])
+
+    return [mean(function) for function in functions]

@@ -166,7 +166,8 @@ class Calibration:
         frequencies, mass = supports(cells, self.reporting, self.grid)
         pi = self.reporting.probabilities(frequencies)
         above = (mass > 0) & (frequencies >= self._unbiased_from)
-        return mass, np.divide(mass, pi, out=np.zeros_like(mass), where=above), mass.sum(1, where=above)
+        over_pi = np.divide(mass, pi, out=np.zeros_like(mass), where=above)
+        return mass, over_pi, mass.sum(1, where=above)
 
     @cached_property
     def laws(self) -> Floats:
@@ -223,7 +224,9 @@ class Calibration:
         i = self.before + np.arange(1, rows + length, dtype=np.int64)
         values = function(np.minimum(i, self.sampling.largest))
         # tokens of one first frequency have the same support
-        sums = weight.reshape(rows, self.grid, length) @ sliding_window_view(values, length)[:, :, None]
+        values_by_row = sliding_window_view(values, length)[:, :, None]
+        weight_by_row = weight.reshape(rows, self.grid, length)
+        sums = weight_by_row @ values_by_row
         return np.divide(sums.reshape(-1), total, out=np.zeros(self.table_tokens), where=total > 0)
 
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
@@ -232,18 +235,26 @@ class Calibration:
         shift = np.maximum(first_frequency(cells, self.grid) - self.reporting.constant_from, 0)
         walked, place = np.unique(cells - shift * self.grid, return_inverse=True)
         means = np.zeros((len(cells), len(functions)))
-        size = max(1, _BLOCK // support_length(self.privacy))
-        for start in range(0, len(walked), size):
-            weight = self._posterior_weights(walked[start : start + size])
-            part = np.flatnonzero((place >= start) & (place < start + size))
-            for first in range(0, len(part), size):
-                tokens = part[first : first + size]
-                i, at = _windows(first_frequency(cells[tokens], self.grid), weight.shape[1])
-                i = np.minimum(i, self.sampling.largest)
-                for n, function in enumerate(functions):
-                    values = sliding_window_view(function(i), weight.shape[1])[at]
-                    means[tokens, n] = np.einsum("tk,tk->t", weight[place[tokens] - start], values)
+        at_once = max(1, _BLOCK // support_length(self.privacy))
+        for start in range(0, len(walked), at_once):
+            weight = self._posterior_weights(walked[start : start + at_once])
+            have_these = np.flatnonzero((place >= start) & (place < start + at_once))
+            for first in range(0, len(have_these), at_once):
+                tokens = have_these[first : first + at_once]
+                weight_of_tokens = weight[place[tokens] - start]
+                means[tokens] = self._weighted_means(cells[tokens], weight_of_tokens, functions)
         return means
+
+    def _weighted_means(self, cells: Ints, weight: Floats, functions: Sequence[Function]) -> Floats:
+        """Sum each function over the support of each token, with its weights: [token, function]."""
+        length = weight.shape[1]
+        frequencies, starts = _windows(first_frequency(cells, self.grid), length)
+        frequencies = np.minimum(frequencies, self.sampling.largest)
+        sums = np.empty((len(cells), len(functions)))
+        for n, function in enumerate(functions):
+            values = sliding_window_view(function(frequencies), length)[starts]
+            sums[:, n] = np.einsum("tk,tk->t", weight, values)
+        return sums
 
     def _posterior_weights(self, cells: Ints) -> Floats:
         """The weight of each frequency of a token's support in a posterior mean: [token, frequency]."""
@@ -260,8 +271,9 @@ class Calibration:
     def _walked_weights(self, cells: Ints) -> Floats:
         frequencies, mass = supports(cells, self.reporting, self.grid)
         mass = np.where(frequencies >= self._unbiased_from, mass, 0.0)
-        pi = self.reporting.probabilities(frequencies) * np.maximum(mass.sum(1, keepdims=True), 1e-300)
-        return np.asarray(np.divide(mass, pi, out=np.zeros_like(mass), where=mass > 0))
+        total = np.maximum(mass.sum(1, keepdims=True), 1e-300)
+        divisor = self.reporting.probabilities(frequencies) * total
+        return np.asarray(np.divide(mass, divisor, out=np.zeros_like(mass), where=mass > 0))
 
     def bias_correction(self, bias: Floats, penalty: float) -> Floats:
         """Return what to add to token values, by bin, to remove a bias at the frequencies that are not `below`.
@@ -285,19 +297,30 @@ class Calibration:
         Over keys whose numbers fall with a power of the frequency; and over the keys of some low frequencies that
         happen to be reported, whatever their number.
         """
-        deviation = math.sqrt(2) / float(self.privacy.epsilon)
-        rare = self.calibration_threshold - np.array(self.tuning.balanced_deviations) * deviation
-        places = np.searchsorted(self.frequencies, np.maximum(rare, self.before + 1))
-        single = np.zeros((len(places), len(self.frequencies)))
-        single[np.arange(len(places)), places] = 1 / self.reporting.probabilities(self.frequencies[places])
-        relative = (self.frequencies - self.before) / (self.calibration_threshold - self.before)
-        numbers = np.vstack([relative ** -np.array(self.tuning.balanced_powers)[:, None], single])  # of keys
+        numbers = np.vstack([self._numbers_by_power(), self._numbers_of_rare()])  # of keys: [case, frequency]
         moments = numbers @ self.binned_laws
         spread = (scale * moments) @ inverse * scale
         size = 1 / np.sqrt((spread * moments).sum(1))
+        system = spread @ moments.T * size * size[:, None]
+        biases = size * (numbers @ bias)
         # low frequencies may be the same one: then the least of all solutions
-        solved = np.linalg.lstsq(spread @ moments.T * size * size[:, None], size * (numbers @ bias), rcond=1e-9)[0]
-        return np.asarray(-(size * solved) @ spread)
+        solution = np.linalg.lstsq(system, biases, rcond=1e-9)[0]
+        return np.asarray(-(size * solution) @ spread)
+
+    def _numbers_by_power(self) -> Floats:
+        """Numbers of keys at each frequency that fall with a power of it, for each of the balanced powers."""
+        relative = (self.frequencies - self.before) / (self.calibration_threshold - self.before)
+        powers = np.array(self.tuning.balanced_powers)[:, None]
+        return np.asarray(relative**-powers)
+
+    def _numbers_of_rare(self) -> Floats:
+        """Keys at one low frequency, as many as make one reported key, for each of some low frequencies."""
+        deviation = math.sqrt(2) / float(self.privacy.epsilon)
+        rare = self.calibration_threshold - np.array(self.tuning.balanced_deviations) * deviation
+        places = np.searchsorted(self.frequencies, np.maximum(rare, self.before + 1))
+        numbers = np.zeros((len(places), len(self.frequencies)))
+        numbers[np.arange(len(places)), places] = 1 / self.reporting.probabilities(self.frequencies[places])
+        return numbers
 
     @cached_property
     def frequency_weights(self) -> Floats:
@@ -312,9 +335,12 @@ class Calibration:
 def _windows(first: Ints, length: int) -> tuple[Ints, Ints]:
     """Ascending frequencies that have those of all windows of a length, and where each window starts among them."""
     starts = np.unique(first)
-    spans = np.flatnonzero(np.diff(starts, prepend=starts[:1] - length - 1) > length)
-    ends = np.append(starts[spans[1:] - 1], starts[-1:]) + length
-    i = np.concatenate([np.arange(a, b) for a, b in zip(starts[spans].tolist(), ends.tolist(), strict=True)])
+    before_all = starts[:1] - length - 1
+    begins_span = np.flatnonzero(np.diff(starts, prepend=before_all) > length)
+    span_starts = starts[begins_span]
+    span_ends = np.append(starts[begins_span[1:] - 1], starts[-1:]) + length
+    pairs = zip(span_starts.tolist(), span_ends.tolist(), strict=True)
+    i = np.concatenate([np.arange(start, end) for start, end in pairs])
     return i, np.searchsorted(i, first)
 
 

@@ -48,15 +48,20 @@ def narrow_quantile_intervals(
         values = values_upto[picks][:, scheme.bins[places]]
         upto = values @ keys
         values -= share * one
-        square, fourth = (values**power @ keys + float((share * far) ** power @ far_keys) for power in (2, 4))
+        far_values = share * far
+        square = values**2 @ keys + float(far_values**2 @ far_keys)
+        fourth = values**4 @ keys + float(far_values**4 @ far_keys)
         squared_means = (1 - share) ** 2 * upto + share**2 * (total - upto)
         effective_keys = square**2 / (fourth + 1e-300)
         variance = np.maximum(square - squared_means, tuning.cumulative_variance_floor * square)
         margin = np.sqrt(variance) * student_quantile(0.5 + level / 2, 2 * effective_keys)
         margin += bias[picks] * tally.total
-        excess, known = upto - share * total, effective_keys >= tuning.least_cumulative_keys
-        low = at[picks][~(known & (excess + margin < 0))]
-        high = at[picks][~(known & (excess - margin >= (1 - share) * overcount))] + scheme.spacing
+        excess = upto - share * total
+        known = effective_keys >= tuning.least_cumulative_keys
+        too_low = known & (excess + margin < 0)
+        too_high = known & (excess - margin >= (1 - share) * overcount)
+        low = at[picks][~too_low]
+        high = at[picks][~too_high] + scheme.spacing
         if picks[0] == 0:  # no key is below the first
             high = np.append(at[0], high)
         if len(low) and len(high) and 0 <= high[-1] - low[0] < highs[n] - lows[n]:
@@ -68,8 +73,10 @@ def narrow_quantile_intervals(
 def cumulative_counts(scheme: Calibration, least: int, keys: int) -> tuple[Ints, Floats, Floats, Functional]:
     """Frequencies; values of bins that count the keys from the least up to each; their bias; and the number of all."""
     i = scheme.frequencies[~scheme.below]
-    at = i[(i >= least) & (scheme.places(i * scheme.grid) < len(scheme.bins))]
-    targets = ((i >= least) & (i <= at[:, None])).astype(np.float64)
+    has_bin = scheme.places(i * scheme.grid) < len(scheme.bins)
+    at = i[(i >= least) & has_bin]
+    counted = (i >= least) & (i <= at[:, None])
+    targets = counted.astype(np.float64)
     values = scheme.bias_correction(-targets, scheme.tuning.bias_penalty * keys)
     bias = np.abs(values @ scheme.binned_laws.T - targets).max(1)
     return at, values, bias, Functional(scheme, Measure.of(f"at-least:{least}"), keys)

@@ -41,28 +41,33 @@ class Deviations:
         keys: int | None = None,
     ) -> None:
         self._groups = groups = Tallies.of(tallies)
-        top, bottom = (functionals_of(groups, sampling, privacy, grid, of, TUNING, keys) for of in (summed, counted))
+        top = functionals_of(groups, sampling, privacy, grid, summed, TUNING, keys)
+        bottom = functionals_of(groups, sampling, privacy, grid, counted, TUNING, keys)
         variances = top.variance, _covariance(top, bottom), bottom.variance
+        variance_functions = [variance.function for variance in variances]
+
+        # values of the table's tokens, and of those beyond it: 2 sums, 3 variances, 2 biases
         cells, back = np.unique(groups.cells, return_inverse=True)
         places = top.scheme.places(cells)
         inside = places < top.scheme.table_tokens
-        functions: list[Function] = [summed, counted, *(v.function for v in variances)]
-        far = top.scheme.posterior_means(cells[~inside], [*functions, top.residual_bias, bottom.residual_bias])
+        functions: list[Function] = [summed, counted, *variance_functions, top.residual_bias, bottom.residual_bias]
+        far = top.scheme.posterior_means(cells[~inside], functions)
 
         def by_token(table: Floats, n: int) -> Floats:
             return np.append(table[places[inside]], far[:, n])[back]
 
-        self._values = [by_token(f.total.table_values, n) for n, f in enumerate((top, bottom))]
-        self._unbiased = [by_token(f.table_values, n) for n, f in enumerate(variances, 2)]
-        self._posterior = [by_token(f.uncorrected, n) for n, f in enumerate(variances, 2)]
-        self._bias = [by_token(f.bias_allowance, n) for n, f in enumerate((top, bottom), 5)]
-        self._unreported = unreported_moments(groups, top.scheme, functions[2:5])
+        self._values = [by_token(sums.total.table_values, n) for n, sums in enumerate((top, bottom))]
+        self._unbiased = [by_token(variance.table_values, n) for n, variance in enumerate(variances, 2)]
+        self._posterior = [by_token(variance.uncorrected, n) for n, variance in enumerate(variances, 2)]
+        self._bias = [by_token(sums.bias_allowance, n) for n, sums in enumerate((top, bottom), 5)]
+        self._unreported = unreported_moments(groups, top.scheme, variance_functions)
 
     def at(self, means: Floats) -> list[SumEstimate]:
         """Return the sum of the deviations of each group from a mean."""
         groups = self._groups
         v = np.repeat(means, np.diff(groups.starts, append=len(groups.cells)))
-        unbiased, posterior = _combined(self._unbiased, v), np.maximum(_combined(self._posterior, v), 0.0)
+        unbiased = _combined(self._unbiased, v)
+        posterior = np.maximum(_combined(self._posterior, v), 0.0)
         weight = groups.sums(groups.squares) / groups.sums(groups.keys)
         unreported = np.maximum(_combined(self._unreported, means), 0.0) * weight
         error = SumErrors.of(groups, posterior, unbiased, posterior**2, unreported, TUNING)
@@ -84,18 +89,19 @@ class Deviations:
         A mean that is larger by x is rejected if x times the number of keys exceeds the half-width of the interval at
         that mean, whose square is nearly quadratic in x. If the number of keys may be 0, there is no bound.
         """
-        first = self._half_widths(means, level)
-        step = np.maximum(first[1] / numbers, 1e-9 * np.abs(means) + 1e-300)
-        ends = []
-        for sign in (-1, 1):
-            one, two = (self._half_widths(means + sign * n * step, level)[(sign + 1) // 2] for n in (1, 2))
-            c, at_one, at_two = first[(sign + 1) // 2] ** 2, one**2, two**2
-            a, b = (at_two - 2 * at_one + c) / 2, (4 * at_one - at_two - 3 * c) / 2  # of the square, by steps
-            q = (numbers * step) ** 2 - a
-            with np.errstate(divide="ignore", invalid="ignore"):
-                steps = np.where(q > 0, (b + np.sqrt(np.maximum(b * b + 4 * q * c, 0.0))) / (2 * q), np.inf)
-            ends.append(means + sign * np.maximum(steps, 0.0) * step)
-        return ends[0], ends[1]
+        against_larger, against_smaller = self._half_widths(means, level)
+        step = np.maximum(against_smaller / numbers, 1e-9 * np.abs(means) + 1e-300)
+
+        def end(sign: int) -> Floats:
+            """The mean that is as far away as its own interval is long, in the direction of the sign."""
+            side = (sign + 1) // 2
+            at_zero = (against_larger, against_smaller)[side] ** 2
+            at_one = self._half_widths(means + sign * step, level)[side] ** 2
+            at_two = self._half_widths(means + sign * 2 * step, level)[side] ** 2
+            steps = _crossing(at_zero, at_one, at_two, (numbers * step) ** 2)
+            return np.asarray(means + sign * np.maximum(steps, 0.0) * step)
+
+        return end(-1), end(1)
 
     def _half_widths(self, means: Floats, level: float) -> tuple[Floats, Floats]:
         """The lengths of the intervals of the deviations on both sides: against larger means, and smaller ones.
@@ -106,6 +112,16 @@ class Deviations:
         ends = np.array([estimate.interval_above(level) for estimate in estimates])
         above = np.array([estimate.above for estimate in estimates])
         return above - ends[:, 0], ends[:, 1] - above
+
+
+def _crossing(at_zero: Floats, at_one: Floats, at_two: Floats, square: Floats) -> Floats:
+    """The x from which on ``square * x**2`` exceeds the parabola with these values at 0, 1 and 2; it may be infinite."""
+    a = (at_two - 2 * at_one + at_zero) / 2
+    b = (4 * at_one - at_two - 3 * at_zero) / 2
+    q = square - a
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = np.sqrt(np.maximum(b * b + 4 * q * at_zero, 0.0))
+        return np.where(q > 0, (b + root) / (2 * q), np.inf)
 
 
 def _combined(parts: Sequence[Floats], v: Floats) -> Floats:

@@ -77,16 +77,19 @@ class Functional:
 
     def residual_bias(self, largest: int) -> Function:
         """Return the size of the bias that one key's value has left, as a function of its frequency."""
-        i, bias = self.scheme.frequencies, np.where(self.scheme.below, 0.0, np.abs(self.bias))
-        if self.scheme.balanced:  # from the threshold on, biases mostly cancel out
-            above = i >= self.scheme.calibration_threshold
-            bias = np.where(above, self.scheme.tuning.unbalanced_share * bias, bias)
+        scheme, i = self.scheme, self.scheme.frequencies
+        bias = np.where(scheme.below, 0.0, np.abs(self.bias))
+        if scheme.balanced:  # from the threshold on, biases mostly cancel out
+            above = i >= scheme.calibration_threshold
+            bias = np.where(above, scheme.tuning.unbalanced_share * bias, bias)
         beyond, laws, values = self._beyond_table(largest)
         if laws:
             means = np.array([law.probabilities @ values(law.cells) for law in laws])
             # away from kinks, uncorrected values have no bias to speak of
-            at_kinks = np.where(np.isin(beyond, self._kinks), np.abs(means - self.function(beyond)), 0.0)
-            i, bias = np.append(i, beyond), np.append(bias, at_kinks)
+            is_kink = np.isin(beyond, self._kinks)
+            at_kinks = np.where(is_kink, np.abs(means - self.function(beyond)), 0.0)
+            i = np.append(i, beyond)
+            bias = np.append(bias, at_kinks)
         return lambda frequencies: np.interp(frequencies, i, bias, right=0.0)
 
     def _beyond_table(self, largest: int) -> tuple[Ints, list[TokenLaw], Function]:
@@ -96,10 +99,12 @@ class Functional:
         return self._beyond[largest]
 
     def _computed_beyond_table(self, largest: int) -> tuple[Ints, list[TokenLaw], Function]:
-        start, last = int(self.scheme.frequencies[-1]) + 1, min(largest, self.scheme.sampling.largest)
+        start = int(self.scheme.frequencies[-1]) + 1
+        last = min(largest, self.scheme.sampling.largest)
         if last < start:
             return np.empty(0, np.int64), [], np.zeros_like
-        kinks = self._kinks[(self._kinks >= start) & (self._kinks <= last)]
+        beyond_table = (self._kinks >= start) & (self._kinks <= last)
+        kinks = self._kinks[beyond_table]
         spaced = np.geomspace(start, last, self.scheme.tuning.variance_frequencies).astype(np.int64)
         beyond = np.unique(np.append(spaced, kinks))
         laws = self.scheme.laws_beyond(beyond)
@@ -121,8 +126,10 @@ class Functional:
         picks, end = [], 0
         for law in laws:  # each adds the tokens that the laws before it do not have
             cells = law.cells[law.cells > end]
-            size = min(cells.size, max(self.scheme.tuning.variance_tokens * cells.size // law.cells.size, 2))
-            picks.append(cells[np.linspace(0, cells.size - 1, size).astype(np.int64)])
+            share = self.scheme.tuning.variance_tokens * cells.size // law.cells.size
+            size = min(cells.size, max(share, 2))
+            spread_out = np.linspace(0, cells.size - 1, size).astype(np.int64)
+            picks.append(cells[spread_out])
             end = max(end, int(law.cells[-1]))
         knots = np.concatenate(picks)
         values = self.values(knots)
