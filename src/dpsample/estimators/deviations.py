@@ -115,7 +115,7 @@ class Deviations:
 
 
 def _crossing(at_zero: Floats, at_one: Floats, at_two: Floats, square: Floats) -> Floats:
-    """The x from which on ``square * x**2`` exceeds the parabola with these values at 0, 1 and 2; it may be infinite."""
+    """The x from which ``square * x**2`` exceeds the parabola with these values at 0, 1 and 2; it may be infinite."""
     a = (at_two - 2 * at_one + at_zero) / 2
     b = (4 * at_one - at_two - 3 * at_zero) / 2
     q = square - a
