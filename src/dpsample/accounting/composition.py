@@ -39,11 +39,16 @@ def composed_delta(each: Privacy, keys: int, epsilon: Fraction) -> Fraction:
     Fraction(1, 1000000)
     """
     slack = _slack_above(each.epsilon, keys, epsilon, each.delta)
-    # 1 - (1 - d)**k is at most k d, and alternating series bound it from above when cut after a positive term
-    d = each.delta
-    cubes = Fraction(keys * (keys - 1) * (keys - 2), 6) * d**3
-    leaks = min(keys * d, Fraction(1), keys * d - Fraction(keys * (keys - 1), 2) * d**2 + cubes)
+    leaks = _any_leaks(each.delta, keys)
     return min(Fraction(1), leaks + slack - leaks * slack)
+
+
+def _any_leaks(delta: Fraction, keys: int) -> Fraction:
+    """Bound ``1 - (1 - delta)**keys`` from above: an alternating series, cut after a positive term."""
+    first = keys * delta
+    second = Fraction(keys * (keys - 1), 2) * delta**2
+    third = Fraction(keys * (keys - 1) * (keys - 2), 6) * delta**3
+    return min(Fraction(1), first, first - second + third)
 
 
 def _slack_above(each: Fraction, keys: int, epsilon: Fraction, least: Fraction) -> Fraction:
@@ -62,11 +67,16 @@ def _slack_above(each: Fraction, keys: int, epsilon: Fraction, least: Fraction) 
     more, less = _power(E_high, keys, up), whole_low
     total = Decimal(0)
     for l in range(last + 1):  # noqa: E741 - the theorem's own letter
-        total = up.add(total, max(Decimal(0), up.subtract(more, less)))
-        steps, of = Decimal(keys - l), Decimal(l + 1)
-        more = up.divide(up.multiply(up.multiply(more, shrink_high), steps), of)
-        less = down.divide(down.multiply(down.multiply(less, E_low), steps), of)
-    return Fraction(up.divide(total, _power(down.add(Decimal(1), E_low), keys, down)))
+        term = max(Decimal(0), up.subtract(more, less))
+        total = up.add(total, term)
+        # C(k, l + 1) = C(k, l) (k - l) / (l + 1)
+        numerator, denominator = Decimal(keys - l), Decimal(l + 1)
+        more = up.multiply(up.multiply(more, shrink_high), numerator)
+        more = up.divide(more, denominator)
+        less = down.multiply(down.multiply(less, E_low), numerator)
+        less = down.divide(less, denominator)
+    divisor = _power(down.add(Decimal(1), E_low), keys, down)
+    return Fraction(up.divide(total, divisor))
 
 
 def _power(base: Decimal, n: int, context: Context) -> Decimal:
@@ -82,9 +92,11 @@ def _power(base: Decimal, n: int, context: Context) -> Decimal:
 def _exponential(x: Fraction, down: Context, up: Context) -> tuple[Decimal, Decimal]:
     """Proved bounds of exp(x): a partial sum of positive terms, which falls short by less than two units."""
     bits = _BITS + 4 * down.prec
-    low = exponential_floor(x, bits)
+    units = exponential_floor(x, bits)
     one = Decimal(1 << bits)
-    return down.divide(down.create_decimal(low), one), up.divide(up.create_decimal(low + 2), one)
+    below = down.divide(down.create_decimal(units), one)
+    above = up.divide(up.create_decimal(units + 2), one)
+    return below, above
 
 
 @lru_cache(maxsize=64, typed=True)  # True is no number of keys
@@ -148,14 +160,23 @@ def check_keys_per_user(keys: Any) -> int:
 
 def _largest_epsilon(keys: int, epsilon: float, slack: float) -> float:
     """The largest epsilon' for this slack, in floats."""
+    log_ratios = np.log(np.arange(keys, 0, -1) / np.arange(1, keys + 1))
+    log_choose = np.concatenate([[0.0], np.cumsum(log_ratios)])  # log C(k, l)
+
+    def spent(each: float) -> float:
+        """The slack of this epsilon'."""
+        last = math.ceil((keys - epsilon / each) / 2) - 1
+        first = max(0, last - 64 * math.isqrt(keys) - 64)  # smaller terms vanish
+        l = np.arange(first, last + 1)  # noqa: E741 - the theorem's own letter
+        size = np.exp(log_choose[l] + (keys - l) * each - keys * np.logaddexp(0.0, each))
+        share = -np.expm1(epsilon + (2 * l - keys) * each)
+        return float((size * share).sum())
+
     low, high = epsilon / keys, epsilon
-    before = np.log(np.arange(keys, 0, -1) / np.arange(1, keys + 1))
-    choose = np.concatenate([[0.0], np.cumsum(before)])  # log C(k, l)
     for _ in range(60):
         middle = (low + high) / 2
-        last = math.ceil((keys - epsilon / middle) / 2) - 1
-        l = np.arange(max(0, last - 64 * math.isqrt(keys) - 64), last + 1)  # noqa: E741 - smaller terms vanish
-        size = np.exp(choose[l] + (keys - l) * middle - keys * np.logaddexp(0.0, middle))
-        spent = float((size * -np.expm1(epsilon + (2 * l - keys) * middle)).sum())
-        low, high = (middle, high) if spent <= slack else (low, middle)
+        if spent(middle) <= slack:
+            low = middle
+        else:
+            high = middle
     return low

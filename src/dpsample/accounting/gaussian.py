@@ -162,10 +162,13 @@ def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
         middle = 1 - unit.erfc()
         if variance < _WIDE:
             tails = [((2 * j - 1) * unit).erfc() / 2 for j in range(side + 1, 0, -1)]
-            return *(near - far for far, near in pairwise(tails)), middle
-        density, step = _cell_series(unit, 2 * side * unit, bits), 4 * unit**2
-        squares = (j * j * step for j in range(side, 0, -1))
-        return *((-square).exp() * density(square) for square in squares), middle
+            cells = [near - far for far, near in pairwise(tails)]
+            return *cells, middle
+        density = _cell_series(unit, 2 * side * unit, bits)
+        step = 4 * unit**2
+        squares = [j * j * step for j in range(side, 0, -1)]
+        cells = [(-square).exp() * density(square) for square in squares]
+        return *cells, middle
 
 
 def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
@@ -176,16 +179,22 @@ def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
     the first n are together at most ``exp(2 c + 1) u**(2 n + 1) / (1 - u**2)``: a radius of the first coefficient.
     """
     n, square = 1, unit**2
-    left = (2 * furthest + 1).exp() * unit * square / (1 - square)
-    while not left < dyadic(1, bits) * unit:
-        n, left = n + 1, left * square
-    powers = [unit ** (2 * k + 1) / (2 * k + 1) for k in range(n)]
-    coefficients = [
-        ball(Fraction(4**m, math.factorial(2 * m)))
-        * sum((ball(Fraction((-1) ** (k - m), math.factorial(k - m))) * powers[k] for k in range(m, n)), arb(0))
-        for m in range(n)
-    ]
-    coefficients[0] += arb(0, left.upper())
+    left_out = (2 * furthest + 1).exp() * unit * square / (1 - square)
+    while not left_out < dyadic(1, bits) * unit:
+        n += 1
+        left_out *= square
+    powers = [unit ** (2 * k + 1) / (2 * k + 1) for k in range(n)]  # integrals of s**(2 k)
+
+    def coefficient(m: int) -> arb:
+        """The integral of the term (2 c s)**(2 m) of the cosh times exp(-s**2), as a series."""
+        series = arb(0)
+        for k in range(m, n):
+            sign = (-1) ** (k - m)
+            series += ball(Fraction(sign, math.factorial(k - m))) * powers[k]
+        return ball(Fraction(4**m, math.factorial(2 * m))) * series
+
+    coefficients = [coefficient(m) for m in range(n)]
+    coefficients[0] += arb(0, left_out.upper())
     return arb_poly([2 / arb.pi().sqrt() * c for c in coefficients])
 
 

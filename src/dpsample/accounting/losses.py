@@ -68,9 +68,9 @@ class Losses:
         """Compose two mechanisms."""
         step = min(self.step, other.step)
         a, b = self._coarser(step), other._coarser(step)
-        product = (fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))).coeffs()
-        up = (1 << BITS) - 1
-        masses = tuple((int(mass) + up) >> BITS for mass in product)
+        product = fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))
+        round_up = (1 << BITS) - 1
+        masses = tuple((int(mass) + round_up) >> BITS for mass in product.coeffs())
         return Losses(step, a.first + b.first, masses, a.infinite + b.infinite)._shorter()
 
     def __pow__(self, times: int) -> "Losses":
@@ -150,4 +150,6 @@ def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, 
     width = dyadic(1, step)
     upper = (p - q * dyadic(low, step).exp()) / (1 - (-width).exp())
     lower = (q * dyadic(high, step).exp() - p) / (width.exp() - 1)
-    return [(cell, max(ceiling(mass, BITS), 0)) for cell, mass in ((low, lower), (high, upper))]
+    upper_mass = max(ceiling(upper, BITS), 0)
+    lower_mass = max(ceiling(lower, BITS), 0)
+    return [(low, lower_mass), (high, upper_mass)]

@@ -115,16 +115,24 @@ def smooth_shape(order: float, slope: float, end: float, most: int) -> Floats | 
     """
     a = order
     bend = math.sqrt(slope / (a * (a - 1)))  # from about here on the law falls faster than a normal one
-    u = bend * np.sinh(np.linspace(0, math.asinh(_STEEP / (a * bend)), _POINTS))
-    rise = slope + 4 * (a - 1) * np.sinh(a * u / 2) ** 2 - 4 * a * np.sinh((a - 1) * u / 2) ** 2
-    rate = a * (a - 1) * (np.cosh((a - 1) * u) + np.cosh(a * u)) / rise
-    x, log = _integral(rate, u), -_integral(u * rate, u)
-    total = _integral(np.exp(log), x)
-    ended = np.exp(log) <= end * 2 * total
-    half = int(x[np.argmax(ended)]) + 1 if ended.any() else int(x[-1])
+    steepest = math.asinh(_STEEP / (a * bend))
+    u = bend * np.sinh(np.linspace(0, steepest, _POINTS))
+    D = 4 * (a - 1) * np.sinh(a * u / 2) ** 2 - 4 * a * np.sinh((a - 1) * u / 2) ** 2
+    G_slope = a * (a - 1) * (np.cosh((a - 1) * u) + np.cosh(a * u))
+    cells_per_u = G_slope / (slope + D)
+    x = _integral(cells_per_u, u)
+    log_mass = -_integral(u * cells_per_u, u)
+
+    mass = np.exp(log_mass)
+    total = _integral(mass, x)
+    ended = mass <= end * 2 * total
+    half = int(x[-1])
+    if ended.any():
+        half = int(x[np.argmax(ended)]) + 1
     if 2 * half > most:
         return None
-    weights = np.exp(np.interp(np.arange(half) + 0.5, x, log))
+    middles = np.arange(half) + 0.5
+    weights = np.exp(np.interp(middles, x, log_mass))
     return np.concatenate([weights[::-1], weights])
 
 
@@ -177,24 +185,40 @@ def delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
     """
     mass, loss = law[1:], np.log(law[1:] / law[:-1])
     # sums, since a product of long vectors starts threads, which takes longer than the product
-    mean, deviation = keys * float((mass * loss).sum()), math.sqrt(keys * float((mass * loss**2).sum()))
+    mean = keys * float((mass * loss).sum())
+    deviation = math.sqrt(keys * float((mass * loss**2).sum()))
     span = max(mean + 14 * deviation, 2 * epsilon) + float(np.abs(loss).max())
     width = 2 * span / _BINS
+    cells = _on_a_grid(mass, loss, width)
+    losses = np.fft.fftfreq(_BINS, 1 / _BINS) * width
+
+    def moment(tilt: float) -> float:
+        return keys * math.log((mass * np.exp(tilt * loss)).sum()) - tilt * epsilon
+
+    # of some tilts, up to that which would make epsilon the mean of a normal law, the one with the least moment
+    most_tilt = min(max(epsilon - mean, 0.0) / deviation**2, _MOST_TILT / span)
+    tilts = most_tilt * np.array(_TILTS)
+    tilt = min(tilts.tolist(), key=moment)
+    tilted = cells * np.exp(tilt * losses)
+    scale = float(tilted.sum())
+    transformed = _power(np.fft.rfft(tilted / scale), keys)
+    together = np.maximum(np.fft.irfft(transformed, _BINS), 0)
+
+    above = losses > epsilon
+    beyond = losses[above]
+    untilted = together[above] * np.exp(keys * math.log(scale) - tilt * beyond)
+    finite = untilted * -np.expm1(epsilon - beyond)
+    return float(keys * law[0] + finite.sum())
+
+
+def _on_a_grid(mass: Floats, loss: Floats, width: float) -> Floats:
+    """Divide the mass of each loss among the two multiples of `width` around it, so that both laws are kept."""
     place = np.floor(loss / width)
     upper = mass * -np.expm1((place - loss / width) * width) / -math.expm1(-width)
     at = place.astype(np.int64)
-    cells = np.bincount((at + 1) % _BINS, upper, _BINS) + np.bincount(at % _BINS, mass - upper, _BINS)
-    losses = np.fft.fftfreq(_BINS, 1 / _BINS) * width
-    # of some tilts, up to that which would make epsilon the mean of a normal law, the one with the least moment
-    tilts = min(max(epsilon - mean, 0.0) / deviation**2, _MOST_TILT / span) * np.array(_TILTS)
-    tilt = min(tilts.tolist(), key=lambda t: keys * math.log((mass * np.exp(t * loss)).sum()) - t * epsilon)
-    tilted = cells * np.exp(tilt * losses)
-    scale = float(tilted.sum())
-    together = np.maximum(np.fft.irfft(_power(np.fft.rfft(tilted / scale), keys), _BINS), 0)
-    above = losses > epsilon
-    beyond = losses[above]
-    finite = together[above] * np.exp(keys * math.log(scale) - tilt * beyond) * -np.expm1(epsilon - beyond)
-    return float(keys * law[0] + finite.sum())
+    above = np.bincount((at + 1) % _BINS, upper, _BINS)
+    below = np.bincount(at % _BINS, mass - upper, _BINS)
+    return np.asarray(above + below)
 
 
 def _power(values: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
