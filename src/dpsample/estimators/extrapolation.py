@@ -58,7 +58,8 @@ def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error
     caution = total.scheme.tuning.extrapolation_caution
     ratio = np.array([kernel.density_ratio for kernel in kernels])
     # the density at the threshold by each kernel; the lowest counts
-    density_there, error_there = ratio * density, ratio * error
+    density_there = ratio * density
+    error_there = np.broadcast_to(ratio * error, density.shape)
     lowest = np.argmin(ratio * (density - caution * error), axis=-1)[..., None]
     at_threshold = np.take_along_axis(density_there, lowest, -1)[..., 0]
     at_threshold_error = np.take_along_axis(error_there, lowest, -1)[..., 0]
