@@ -22,7 +22,7 @@ from dpsample.estimators.mle import mle
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
-from dpsample.scheme.tokens import chosen_grid, token_laws
+from dpsample.scheme.tokens import TokenLaw, chosen_grid, token_laws
 
 __all__ = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage", "selection_accuracy"]
 
@@ -87,23 +87,38 @@ class Pws:
         """Bias and variance, summed over the tokens of each distinct frequency."""
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         back = back.reshape(np.shape(frequencies))
-        g, grid = Measure.of(of)(i), chosen_grid(self.grid, self.privacy, sampling=self.sampling)
+        g = Measure.of(of)(i)
+        grid = chosen_grid(self.grid, self.privacy, sampling=self.sampling)
         pi, bias, variance = np.zeros(i.shape), -g, np.zeros(i.shape)
         laws = token_laws(i, self.sampling, self.privacy, grid)
+        at_once = max(1, _BLOCK // 512 // grid)
         done = 0
-        while block := list(islice(laws, max(1, _BLOCK // 512 // grid))):
-            part = slice(done, done := done + len(block))
-            owner = np.repeat(np.arange(len(block)), [law.cells.size for law in block])
-            cells = np.concatenate([law.cells for law in block])
-            p = np.concatenate([law.probabilities for law in block])
-            absent, truth = np.array([law.not_reported for law in block]), g[part]
-            off = self.estimator(cells, self.sampling, self.privacy, grid, of) - truth[owner]
-            # around the truth and around the mean, so that nothing large cancels
-            pi[part] = np.bincount(owner, p, len(block))
-            bias[part] = np.bincount(owner, p * off, len(block)) - absent * truth
-            spread = np.bincount(owner, p * (off - bias[part][owner]) ** 2, len(block))
-            variance[part] = spread + absent * (truth + bias[part]) ** 2
+        while block := list(islice(laws, at_once)):
+            part = slice(done, done + len(block))
+            pi[part], bias[part], variance[part] = self._errors_of_laws(block, g[part], grid, of)
+            done += len(block)
         return Errors(i[back], g[back], pi[back], bias[back], variance[back])
+
+    def _errors_of_laws(
+        self, laws: list[TokenLaw], truth: Floats, grid: int, of: Measure | str
+    ) -> tuple[Floats, Floats, Floats]:
+        """The reporting probability, bias and variance for each law.
+
+        Both are summed around the truth and around the mean, so that nothing large cancels.
+        """
+        n = len(laws)
+        owner = np.repeat(np.arange(n), [law.cells.size for law in laws])
+        cells = np.concatenate([law.cells for law in laws])
+        p = np.concatenate([law.probabilities for law in laws])
+        absent = np.array([law.not_reported for law in laws])
+        estimates = self.estimator(cells, self.sampling, self.privacy, grid, of)
+        error = estimates - truth[owner]
+        bias = np.bincount(owner, p * error, n) - absent * truth
+        deviation = error - bias[owner]
+        of_reported = np.bincount(owner, p * deviation**2, n)
+        variance = of_reported + absent * (truth + bias) ** 2
+        pi = np.bincount(owner, p, n).astype(np.float64)
+        return pi, bias, variance
 
 
 @dataclass(frozen=True)
@@ -226,8 +241,11 @@ def selected(errors: Errors, keys: Floats, share: float) -> Accuracy:
     """Return the same as `selection_accuracy`, from the errors at each frequency and its number of keys."""
     all_keys = covered(errors.frequencies, keys, errors.reported)
     part = Coverage(*(share * number for number in vars(all_keys).values()))
-    variance = share * float(keys @ errors.variance) + share * (1 - share) * float(keys @ errors.bias**2)
-    return Accuracy(part, share * float(keys @ errors.truth), share * float(keys @ errors.bias), variance)
+    truth = share * float(keys @ errors.truth)
+    bias = share * float(keys @ errors.bias)
+    of_estimates = share * float(keys @ errors.variance)
+    of_selection = share * (1 - share) * float(keys @ errors.bias**2)
+    return Accuracy(part, truth, bias, of_estimates + of_selection)
 
 
 def _grouped(
@@ -257,7 +275,9 @@ def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
     elements = round(float(keys @ i))
     if elements >= 2**53 and (keys % 1 == 0).all():  # which floats would round
         elements = sum(a * int(n) for a, n in zip(i.tolist(), keys.tolist(), strict=True))
-    return Coverage(round(float(keys.sum())), elements, float(keys @ reported), float((keys * i) @ reported))
+    reported_keys = float(keys @ reported)
+    reported_elements = float((keys * i) @ reported)
+    return Coverage(round(float(keys.sum())), elements, reported_keys, reported_elements)
 
 
 def _added(a: _Sum, b: _Sum) -> _Sum:

@@ -81,13 +81,12 @@ class _ValueMoments:
         self.scheme = scheme
         self.total = Functional(scheme, Measure.of("frequency"), keys)
         self.kernels = kernels_of(self.total, keys)
-        values, densities = self.total.table_values, [k.functional.table_values / k.width for k in self.kernels]
+        values = self.total.table_values
+        densities = [kernel.functional.table_values / kernel.width for kernel in self.kernels]
         self.pairs = list(combinations_with_replacement(range(len(densities)), 2))
-        columns = [
-            *densities,
-            *(values * density for density in densities),
-            *(densities[k] * densities[m] for k, m in self.pairs),
-        ]
+        with_total = [values * density for density in densities]
+        with_each_other = [densities[k] * densities[m] for k, m in self.pairs]
+        columns = [*densities, *with_total, *with_each_other]
         self.moments = scheme.laws @ np.array(columns).reshape(-1, len(values)).T
 
     def error(self, frequencies: Floats, keys: Floats, pi: Floats, share: float) -> tuple[float, float]:
@@ -95,34 +94,42 @@ class _ValueMoments:
         scheme, n = self.scheme, len(self.kernels)
         inside = frequencies <= scheme.frequencies[-1]
         i, count = frequencies[inside], keys[inside]
+        table = np.append(0, scheme.frequencies)
 
         def at(values: Floats) -> Floats:
-            return np.asarray(np.interp(i, np.append(0, scheme.frequencies), np.append(0.0, values)))
+            return np.asarray(np.interp(i, table, np.append(0.0, values)))
 
         bias, variances = at(self.total.bias), at(self.total.variances)
+        beyond = self._variances_beyond(frequencies[~inside], pi[~inside])
         mean = share * float(count @ bias)
-        variance = share * float(count @ variances) + share * (1 - share) * float(count @ bias**2)
-        variance += share * float(keys[~inside] @ self._variances_beyond(frequencies[~inside], pi[~inside]))
+        variance = share * float(count @ variances)
+        variance += share * (1 - share) * float(count @ bias**2)  # of which keys are selected
+        variance += share * float(keys[~inside] @ beyond)
         if not n:
             return mean, variance
+
         moments = np.array([at(column) for column in self.moments.T])
-        density, product_with_total = moments[:n], moments[n : 2 * n]
+        density, product_with_total, products = np.split(moments, [n, 2 * n])
         squares = np.zeros((n, n))
-        for (k, m), column in zip(self.pairs, moments[2 * n :], strict=True):
+        for (k, m), column in zip(self.pairs, products, strict=True):
             squares[k, m] = squares[m, k] = share * float(count @ column)
         covariance = squares - share**2 * (density * count) @ density.T
-        with_total = share * (product_with_total - i * density) @ count - share**2 * (density * bias) @ count
+        with_total = share * (product_with_total - i * density) @ count
+        with_total -= share**2 * (density * bias) @ count
         errors = np.sqrt(np.diag(squares))
-        added, added_variance = self._extrapolation(share * density @ count, errors, covariance, with_total)
+        mean_density = share * density @ count
+        added, added_variance = self._extrapolation(mean_density, errors, covariance, with_total)
         return mean + added, max(variance + added_variance, 0.0)
 
     def _variances_beyond(self, frequencies: Floats, pi: Floats) -> Floats:
         """The variance of one key beyond the table: of whether it is reported, and of its token if it is."""
         scheme = self.scheme
-        last, end = self.total.variances[-1], float(scheme.frequencies[-1])
+        last_variance = self.total.variances[-1]
+        last = float(scheme.frequencies[-1])
         [p] = reporting_probabilities(scheme.frequencies[-1:], scheme.sampling, scheme.privacy)
-        token_variance = max(last * p - end**2 * (1 - p), 0.0)
-        return np.asarray((frequencies**2 * (1 - pi) + token_variance) / pi)
+        token_variance = max(last_variance * p - last**2 * (1 - p), 0.0)
+        of_reporting = frequencies**2 * (1 - pi)
+        return np.asarray((of_reporting + token_variance) / pi)
 
     def _extrapolation(
         self, density: Floats, error: Floats, covariance: Floats, with_total: Floats
@@ -136,18 +143,23 @@ class _ValueMoments:
             return 0.0, 0.0
         scale = np.sqrt(np.maximum(scale, 1e-14 * scale[-1]))
         z, p = _normal_nodes(len(density), self.scheme.tuning.quadrature_nodes)
-        D, _ = extrapolate(self.total, self.kernels, density + (z * scale) @ axes.T, error)
+        densities = density + (z * scale) @ axes.T
+        D, _ = extrapolate(self.total, self.kernels, densities, error)
         mean = float(p @ D)
         deviation = D - mean
-        return mean, float(p @ deviation**2) + 2 * float(p @ (deviation * (z @ ((with_total @ axes) / scale))))
+        variance = float(p @ deviation**2)
+        expected_total = z @ ((with_total @ axes) / scale)
+        joint = float(p @ (deviation * expected_total))
+        return mean, variance + 2 * joint
 
 
 @cache
 def _normal_nodes(dimensions: int, nodes: int) -> tuple[Floats, Floats]:
     """Nodes and weights of Gauss-Hermite quadrature over the standard normal distribution."""
-    at, weight = hermegauss(nodes)
-    points, weights = (np.array(list(product(x, repeat=dimensions))) for x in (at, weight / weight.sum()))
-    return points, np.prod(weights, axis=1)
+    places, weights = hermegauss(nodes)
+    points = np.array(list(product(places, repeat=dimensions)))
+    products = np.array(list(product(weights / weights.sum(), repeat=dimensions)))
+    return points, np.prod(products, axis=1)
 
 
 @lru_cache(maxsize=1)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it
@@ -166,8 +178,10 @@ def _quick_table(sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning)
     spacing = support_length(privacy) * float(privacy.epsilon) / rows
     spacing = min(max(spacing, tuning.table_spacing), tuning.quick_table_spacing)
     sampling, privacy, k = strided(sampling, privacy, rows)
-    grid = 1 << max(0, math.floor(math.log2(float(privacy.epsilon) / spacing)))
-    return Calibration(sampling, privacy, min(grid, default_grid(privacy)), replace(tuning, table_spacing=spacing)), k
+    log_grid = math.floor(math.log2(float(privacy.epsilon) / spacing))
+    grid = min(1 << max(0, log_grid), default_grid(privacy))
+    coarser = replace(tuning, table_spacing=spacing)
+    return Calibration(sampling, privacy, grid, coarser), k
 
 
 @lru_cache(maxsize=2)  # for all keys, and for a selection
@@ -186,26 +200,34 @@ def _by_mle(
     frequencies: Ints, keys: Floats, sampling: Sampling, privacy: PerKey, share: float, quick: bool, tuning: Tuning
 ) -> Accuracy:
     """The same for mle, interpolated between some frequencies if there are many."""
-    pi, truth = reporting_probabilities(frequencies, sampling, privacy), frequencies.astype(np.float64)
-    sampling, privacy, k = strided(sampling, privacy, tuning.quick_table_rows // 2) if quick else (sampling, privacy, 1)
+    pi = reporting_probabilities(frequencies, sampling, privacy)
+    truth = frequencies.astype(np.float64)
+    k = 1
+    if quick:
+        sampling, privacy, k = strided(sampling, privacy, tuning.quick_table_rows // 2)
     i = truth / k
     knots = _mle_knots(privacy, max(i[0], 1.0), max(i[-1], 1.0), tuning)
     estimator = _InterpolatedMle(tuning.mle_token_spacing)
     if k == 1 and len(frequencies) <= len(knots):
         return selected(Pws(sampling, privacy, estimator).errors(frequencies), keys, share)
     errors = _mle_errors(sampling, privacy, estimator, tuple(knots.tolist()))
-    bias = truth * np.interp(i, knots, errors.bias / errors.truth)
+    relative_bias = errors.bias / errors.truth
+    bias = truth * np.interp(i, knots, relative_bias)
     # the variance grows as 1 / pi, and what it is besides is smooth
-    variance = truth**2 / pi * np.interp(i, knots, errors.variance * errors.reported / errors.truth**2)
+    smooth_variance = errors.variance * errors.reported / errors.truth**2
+    variance = truth**2 / pi * np.interp(i, knots, smooth_variance)
     return selected(Errors(frequencies, truth, pi, bias, variance), keys, share)
 
 
 def _mle_knots(privacy: PerKey, first: float, last: float, tuning: Tuning) -> Ints:
     """Some frequencies: dense around the detection threshold, which is about the middle of a token's support."""
     support, outer = support_length(privacy), tuning.mle_outer_knots
-    middle = np.arange(support / 4, support, tuning.mle_knot_spacing / float(privacy.epsilon))
-    ends = np.geomspace(first, max(first, middle[0]), outer), np.geomspace(min(last, middle[-1]), last, outer)
-    return np.unique(np.concatenate([ends[0], middle, ends[1]]).clip(first, last).astype(np.int64))
+    spacing = tuning.mle_knot_spacing / float(privacy.epsilon)
+    middle = np.arange(support / 4, support, spacing)
+    before = np.geomspace(first, max(first, middle[0]), outer)
+    after = np.geomspace(min(last, middle[-1]), last, outer)
+    knots = np.concatenate([before, middle, after]).clip(first, last)
+    return np.unique(knots.astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -217,9 +239,13 @@ class _InterpolatedMle:
     def __call__(self, cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str) -> Floats:
         cells = np.asarray(cells, np.int64)
         distinct = np.unique(cells)
-        stretch = distinct // max(1, round(self.spacing * grid / float(privacy.epsilon)))
-        picks = distinct[np.diff(stretch, prepend=-1).astype(bool) | np.diff(stretch, append=-1).astype(bool)]
-        return np.asarray(np.interp(cells, picks, mle(picks, sampling, privacy, grid, of)))
+        length = max(1, round(self.spacing * grid / float(privacy.epsilon)))
+        stretch = distinct // length
+        is_first = np.diff(stretch, prepend=-1) != 0
+        is_last = np.diff(stretch, append=-1) != 0
+        picks = distinct[is_first | is_last]
+        estimates = mle(picks, sampling, privacy, grid, of)
+        return np.asarray(np.interp(cells, picks, estimates))
 
 
 @lru_cache(maxsize=1)  # for all keys and for a selection

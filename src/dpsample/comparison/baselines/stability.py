@@ -73,9 +73,12 @@ class StabilityHistogram:
         if isinstance(self.sampling, Ppswor):
             # the second term: exp(-tau T) times the probability of being sampled by the excess over T
             slow, apart = min(epsilon, tau), abs(epsilon - tau)
-            both = np.exp(-slow * high) * (-np.expm1(-apart * high) / apart if apart else high)
-            excess = -np.expm1(-tau * high) - tau * both / 2 + np.exp(-tau * high) * tau / (epsilon + tau) / 2
-            reaching = -math.expm1(-tau * T) * reaching + math.exp(-tau * T) * np.exp(epsilon * low) * excess
+            difference = -np.expm1(-apart * high) / apart if apart else high
+            both = np.exp(-slow * high) * difference
+            above = np.exp(-tau * high) * tau / (epsilon + tau) / 2
+            excess = -np.expm1(-tau * high) - tau * both / 2 + above
+            by_excess = math.exp(-tau * T) * np.exp(epsilon * low) * excess
+            reaching = -math.expm1(-tau * T) * reaching + by_excess
         elif tau * T < 1:  # priority sampling, where q still grows above T, up to 1/tau
             end = 1 / tau - T
             below = np.minimum(high, end)
@@ -96,8 +99,9 @@ class StabilityHistogram:
         over = 2 * e**2 + fading * (T**2 / 2 + ahead * (T - e) - e**2) - bias**2
         under = fading * (T**2 / 2 + T * e + e**2) - mean**2
         variance = np.where(ahead > 0, over, under) + self._sampling_variance(i.astype(np.float64))
-        here = i > 0
-        return Errors(i, i.astype(np.float64), self.reported(i), np.where(here, bias, 0), np.where(here, variance, 0))
+        exists = i > 0
+        bias, variance = np.where(exists, bias, 0), np.where(exists, variance, 0)
+        return Errors(i, i.astype(np.float64), self.reported(i), bias, variance)
 
     def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
         """Draw an estimate for one key of each frequency; 0 where it is not reported."""
@@ -125,10 +129,9 @@ class StabilityHistogram:
     def _sampling_variance(self, i: Floats) -> Floats:
         """Return the integral over x > T of x**2 (1 / q_x - 1) times the density of j at x."""
         if isinstance(self.sampling, Ppswor):
-            flat, parts = i.reshape(-1), range(0, i.size, _CHUNK)
-            return np.concatenate([np.empty(0), *(self._by_ppswor(flat[n : n + _CHUNK]) for n in parts)]).reshape(
-                i.shape
-            )
+            flat = i.reshape(-1)
+            parts = [self._by_ppswor(flat[start : start + _CHUNK]) for start in range(0, i.size, _CHUNK)]
+            return np.concatenate([np.empty(0), *parts]).reshape(i.shape)
         return self._by_priority(i) if isinstance(self.sampling, Priority) else np.zeros(i.shape)
 
     def _by_priority(self, i: Floats) -> Floats:

@@ -130,13 +130,16 @@ class SampleAndThreshold:
 
     def _spent(self, n: Ints, rest: float) -> Floats:
         """Return delta_n: from the first c that counts, terms at least halve, so 64 of them are enough."""
+        p = self.rate
         first = np.maximum(n - np.ceil(n * rest).astype(np.int64) + 1, self.threshold)
         c = first[:, None] + np.arange(64)
-        weight = np.maximum(1 - (n[:, None] - c) / (n * rest)[:, None], 0)
-        log_p = _log_choose(n, first) + first * math.log(self.rate) + (n - first) * math.log1p(-self.rate)
+        left = n[:, None] - c
+        weight = np.maximum(1 - left / (n * rest)[:, None], 0)
+        log_first = _log_choose(n, first) + first * math.log(p) + (n - first) * math.log1p(-p)
+        first_term = np.where(first <= n, np.exp(log_first), 0.0)
         with np.errstate(divide="ignore"):
-            ratio = np.maximum(n[:, None] - c[:, :-1], 0) / (c[:, 1:]) * (self.rate / (1 - self.rate))
-        terms = np.cumprod(np.column_stack([np.where(first <= n, np.exp(log_p), 0.0), ratio]), axis=1)
+            ratios = np.maximum(left[:, :-1], 0) / c[:, 1:] * (p / (1 - p))
+        terms = np.cumprod(np.column_stack([first_term, ratios]), axis=1)
         return np.asarray((terms * weight).sum(axis=1))
 
     def reported(self, frequencies: ArrayLike) -> Floats:
@@ -149,12 +152,13 @@ class SampleAndThreshold:
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         # c at and above the threshold are summed up to where nothing is left, for frequencies below threshold / rate
         width = self.threshold + math.ceil(14 * math.sqrt(self.threshold)) + 80
-        size = max(1, _BLOCK // width)
-        parts = [self._moments(i[n : n + size], width) for n in range(0, len(i), size)]
-        reported, bias, variance = np.concatenate([np.empty((3, 0)), *parts], axis=1)[:, back]
+        at_once = max(1, _BLOCK // width)
+        parts = [self._moments(i[start : start + at_once], width) for start in range(0, len(i), at_once)]
+        moments = np.concatenate([np.empty((3, 0)), *parts], axis=1)
         shape = np.shape(frequencies)
+        reported, bias, variance = (column[back].reshape(shape) for column in moments)
         i = i[back].reshape(shape)
-        return Errors(i, i.astype(np.float64), reported.reshape(shape), bias.reshape(shape), variance.reshape(shape))
+        return Errors(i, i.astype(np.float64), reported, bias, variance)
 
     def _moments(self, i: Ints, width: int) -> Floats:
         """Return the reporting probability, bias and variance: from the smaller of both sides of the threshold."""
@@ -163,17 +167,22 @@ class SampleAndThreshold:
         n = i[:, None]
         with np.errstate(divide="ignore"):
             steps = np.log(np.maximum(n - c[:-1], 0) / c[1:])
-        choose = np.column_stack([np.zeros(len(i)), np.cumsum(steps, axis=1)])
-        B = np.exp(choose + c * math.log(p) + (n - c) * math.log1p(-p))
-        value = c / p
-        low, high, x = B[:, :t], B[:, t:], i.astype(np.float64)
+        log_choose = np.column_stack([np.zeros(len(i)), np.cumsum(steps, axis=1)])
+        B = np.exp(log_choose + c * math.log(p) + (n - c) * math.log1p(-p))
+        low, high = B[:, :t], B[:, t:]
+        low_values, high_values = np.split(c / p, [t])
+        x = i.astype(np.float64)
+
         # many keys are reported: what is missing is small
-        lost = low @ value[:t]
-        many_mse = x * (1 - p) / p + (low * value[:t] * (2 * x[:, None] - value[:t])).sum(axis=1)
+        lost = low @ low_values
+        lost_square = (low * low_values * (2 * x[:, None] - low_values)).sum(axis=1)
+        many_mse = x * (1 - p) / p + lost_square
         many = np.array([1 - low.sum(axis=1), -lost, many_mse - lost**2])
+
         # few keys are reported
-        reported, mean = high.sum(axis=1), high @ value[t:]
-        spread = (high * (value[t:] - mean[:, None]) ** 2).sum(axis=1) + (1 - reported) * mean**2
+        reported, mean = high.sum(axis=1), high @ high_values
+        deviation = high_values - mean[:, None]
+        spread = (high * deviation**2).sum(axis=1) + (1 - reported) * mean**2
         few = np.array([reported, mean - x, spread])
         return np.where(x * p >= t, many, few)
 
