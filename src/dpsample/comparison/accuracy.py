@@ -89,7 +89,9 @@ class Pws:
         back = back.reshape(np.shape(frequencies))
         g = Measure.of(of)(i)
         grid = chosen_grid(self.grid, self.privacy, sampling=self.sampling)
-        pi, bias, variance = np.zeros(i.shape), -g, np.zeros(i.shape)
+        pi = np.zeros(i.shape)
+        bias = -g
+        variance = np.zeros(i.shape)
         laws = token_laws(i, self.sampling, self.privacy, grid)
         at_once = max(1, _BLOCK // 512 // grid)
         done = 0
@@ -240,7 +242,8 @@ def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int
 def selected(errors: Errors, keys: Floats, share: float) -> Accuracy:
     """Return the same as `selection_accuracy`, from the errors at each frequency and its number of keys."""
     all_keys = covered(errors.frequencies, keys, errors.reported)
-    part = Coverage(*(share * number for number in vars(all_keys).values()))
+    numbers = [share * number for number in vars(all_keys).values()]
+    part = Coverage(*numbers)
     truth = share * float(keys @ errors.truth)
     bias = share * float(keys @ errors.bias)
     of_estimates = share * float(keys @ errors.variance)
@@ -273,8 +276,10 @@ def _grouped(
 def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
     """Return the coverage of a number of keys at each frequency, reported with these probabilities."""
     elements = round(float(keys @ i))
-    if elements >= 2**53 and (keys % 1 == 0).all():  # which floats would round
-        elements = sum(a * int(n) for a, n in zip(i.tolist(), keys.tolist(), strict=True))
+    whole_numbers = (keys % 1 == 0).all()
+    if elements >= 2**53 and whole_numbers:  # which floats would round
+        pairs = zip(i.tolist(), keys.tolist(), strict=True)
+        elements = sum(frequency * int(n) for frequency, n in pairs)
     reported_keys = float(keys @ reported)
     reported_elements = float((keys * i) @ reported)
     return Coverage(round(float(keys.sum())), elements, reported_keys, reported_elements)

@@ -73,7 +73,9 @@ def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy
     most = float(pws.reported([sampling.largest])[0])
     before = sampling.least - 1  # no key up to here is reported
     half = (frequency_reaching(most / 2, sampling, privacy) or 1) - before
-    i = before + np.unique(np.rint(np.geomspace(1, min(10 * half, sampling.largest), points)).astype(np.int64))
+    end = min(10 * half, sampling.largest)
+    in_equal_ratios = np.rint(np.geomspace(1, end, points)).astype(np.int64)
+    i = before + np.unique(in_equal_ratios)
     each = privacy if peers is None and isinstance(privacy, Privacy) else peers
     lines = {name: peer.reported(i) for name, peer in histograms(sampling, each)}
     return Curve(i, pws.reported(i), lines.get(SBH), lines.get(TIGHT), sampling.q(i))

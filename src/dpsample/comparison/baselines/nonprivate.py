@@ -31,10 +31,13 @@ class NonPrivate:
     def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
         """Bias and variance of the inverse-probability estimate."""
         i = as_frequencies(frequencies)
-        g, q = Measure.of(of)(i), self.sampling.q(i)
+        g = Measure.of(of)(i)
+        q = self.sampling.q(i)
+        absent = self.sampling.complement(i)
         sampled = q > 0
-        spread = g**2 * self.sampling.complement(i) / np.where(sampled, q, 1.0)
-        return Errors(i, g, q, np.where(sampled, 0.0, -g), np.where(sampled, spread, 0.0))
+        bias = np.where(sampled, 0.0, -g)
+        spread = g**2 * absent / np.where(sampled, q, 1.0)
+        return Errors(i, g, q, bias, np.where(sampled, spread, 0.0))
 
     def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
         """Draw an estimate for one key of each frequency; 0 where it is not sampled."""

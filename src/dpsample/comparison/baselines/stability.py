@@ -24,7 +24,7 @@ from dpsample.comparison.accuracy import Errors
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import Floats, KeepAll, Ppswor, Priority, Sampling, as_frequencies
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Priority, Sampling, as_frequencies
 
 _CHUNK = 1 << 13  # frequencies at once in a quadrature
 
@@ -67,49 +67,80 @@ class StabilityHistogram:
     def reported(self, frequencies: ArrayLike) -> Floats:
         """phi: the probability that a key of each frequency is reported (and sampled)."""
         i = as_frequencies(frequencies)
-        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
-        reaching, ahead = self._reaching(i), i - T
-        low, high = np.minimum(ahead, 0.0), np.maximum(ahead, 0.0)
+        reaching = self._reaching(i)
+        grows_above_cutoff = self._tau * self.cutoff < 1
         if isinstance(self.sampling, Ppswor):
-            # the second term: exp(-tau T) times the probability of being sampled by the excess over T
-            slow, apart = min(epsilon, tau), abs(epsilon - tau)
-            difference = -np.expm1(-apart * high) / apart if apart else high
-            both = np.exp(-slow * high) * difference
-            above = np.exp(-tau * high) * tau / (epsilon + tau) / 2
-            excess = -np.expm1(-tau * high) - tau * both / 2 + above
-            by_excess = math.exp(-tau * T) * np.exp(epsilon * low) * excess
-            reaching = -math.expm1(-tau * T) * reaching + by_excess
-        elif tau * T < 1:  # priority sampling, where q still grows above T, up to 1/tau
-            end = 1 / tau - T
-            below = np.minimum(high, end)
-            area = below + np.exp(-epsilon * (high - below)) * np.expm1(-epsilon * below) / (2 * epsilon)
-            area -= np.exp(epsilon * low) * np.expm1(-epsilon * np.maximum(end - high, 0)) / (2 * epsilon)
-            reaching = tau * (T * reaching + area)
+            reaching = self._sampled_by_ppswor(i, reaching)
+        elif grows_above_cutoff:
+            reaching = self._sampled_by_priority(i, reaching)
         return np.where(i > 0, np.minimum(reaching, 1.0), 0.0)
+
+    def _sampled_by_ppswor(self, i: Ints, reaching: Floats) -> Floats:
+        """Return phi for ppswor: sampled by the cutoff T, or else by what j exceeds T by."""
+        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
+        ahead = i - T
+        low = np.minimum(ahead, 0.0)
+        high = np.maximum(ahead, 0.0)
+
+        # the integral of exp(-epsilon y - tau (high - y)) over 0 < y < high, without cancellation
+        slow = min(epsilon, tau)
+        apart = abs(epsilon - tau)
+        difference = -np.expm1(-apart * high) / apart if apart else high
+        both = np.exp(-slow * high) * difference
+
+        above = np.exp(-tau * high) * tau / (epsilon + tau) / 2
+        sampled_by_excess = -np.expm1(-tau * high) - tau * both / 2 + above
+        by_excess = math.exp(-tau * T) * np.exp(epsilon * low) * sampled_by_excess
+        by_cutoff = -math.expm1(-tau * T) * reaching
+        phi: Floats = by_cutoff + by_excess
+        return phi
+
+    def _sampled_by_priority(self, i: Ints, reaching: Floats) -> Floats:
+        """Return phi for priority sampling whose q still grows above T: it is 1 from 1 / tau on."""
+        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
+        ahead = i - T
+        low = np.minimum(ahead, 0.0)
+        high = np.maximum(ahead, 0.0)
+
+        # the integral of P[j >= x] over T < x < 1 / tau
+        end = 1 / tau - T
+        below = np.minimum(high, end)
+        beyond = np.maximum(end - high, 0)
+        area = below + np.exp(-epsilon * (high - below)) * np.expm1(-epsilon * below) / (2 * epsilon)
+        area -= np.exp(epsilon * low) * np.expm1(-epsilon * beyond) / (2 * epsilon)
+        phi: Floats = tau * (T * reaching + area)
+        return phi
 
     def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
         """Bias and variance of the estimate j / q_j of the frequency."""
         check_frequency_itself(of)
         i = as_frequencies(frequencies)
-        T, e = self.cutoff, 1 / self._epsilon
+        T = self.cutoff
+        e = 1 / self._epsilon
         ahead = i - T
         fading = np.exp(-np.abs(ahead) / e)
         mean = fading * (T + e) / 2
         bias = np.where(ahead > 0, -fading * (T - e) / 2, mean - i)
-        over = 2 * e**2 + fading * (T**2 / 2 + ahead * (T - e) - e**2) - bias**2
-        under = fading * (T**2 / 2 + T * e + e**2) - mean**2
-        variance = np.where(ahead > 0, over, under) + self._sampling_variance(i.astype(np.float64))
+        variance_above = 2 * e**2 + fading * (T**2 / 2 + ahead * (T - e) - e**2) - bias**2
+        variance_below = fading * (T**2 / 2 + T * e + e**2) - mean**2
+        of_noise = np.where(ahead > 0, variance_above, variance_below)
+        variance = of_noise + self._sampling_variance(i.astype(np.float64))
+
         exists = i > 0
-        bias, variance = np.where(exists, bias, 0), np.where(exists, variance, 0)
-        return Errors(i, i.astype(np.float64), self.reported(i), bias, variance)
+        truth = i.astype(np.float64)
+        return Errors(i, truth, self.reported(i), np.where(exists, bias, 0), np.where(exists, variance, 0))
 
     def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
         """Draw an estimate for one key of each frequency; 0 where it is not reported."""
         i = as_frequencies(frequencies)
         j = i + generator.laplace(scale=1 / self._epsilon, size=i.shape)
         x = self._tau * np.maximum(j, self.cutoff)
-        q = -np.expm1(-x) if isinstance(self.sampling, Ppswor) else np.minimum(x, 1.0)
-        reported = (i > 0) & (j >= self.cutoff) & (generator.random(i.shape) < q)
+        if isinstance(self.sampling, Ppswor):
+            q = -np.expm1(-x)
+        else:
+            q = np.minimum(x, 1.0)
+        sampled = generator.random(i.shape) < q
+        reported = (i > 0) & (j >= self.cutoff) & sampled
         return np.where(reported, j / q, 0.0)
 
     @property
@@ -128,55 +159,76 @@ class StabilityHistogram:
 
     def _sampling_variance(self, i: Floats) -> Floats:
         """Return the integral over x > T of x**2 (1 / q_x - 1) times the density of j at x."""
-        if isinstance(self.sampling, Ppswor):
-            flat = i.reshape(-1)
-            parts = [self._by_ppswor(flat[start : start + _CHUNK]) for start in range(0, i.size, _CHUNK)]
-            return np.concatenate([np.empty(0), *parts]).reshape(i.shape)
-        return self._by_priority(i) if isinstance(self.sampling, Priority) else np.zeros(i.shape)
+        if isinstance(self.sampling, Priority):
+            return self._by_priority(i)
+        if not isinstance(self.sampling, Ppswor):
+            return np.zeros(i.shape)
+        flat = i.reshape(-1)
+        parts = [np.empty(0)]
+        for start in range(0, i.size, _CHUNK):
+            parts.append(self._by_ppswor(flat[start : start + _CHUNK]))
+        return np.concatenate(parts).reshape(i.shape)
 
     def _by_priority(self, i: Floats) -> Floats:
-        """Of x (1/tau - x), up to 1/tau: in each part a sum of positive terms, each an integral in closed form."""
+        """The integral for priority sampling, of x (1/tau - x) up to 1/tau.
+
+        On each side of i it is a sum of positive terms, each of which has a closed form.
+        """
         T, epsilon, end = self.cutoff, self._epsilon, 1 / self._tau
-        # above i: x = s + y, y up to n
+
+        # above i: x = s + y, and 1/tau - x = n - y, for y up to n
         s = np.maximum(i, T)
         n = np.maximum(end - s, 0)
         z = epsilon * n
         above = np.exp(-epsilon * (s - i)) * n**2 * (s * _integral(z, 0, 1) + n * _integral(z, 1, 1))
-        # below i: x = u - y, y up to n
+
+        # below i: x = u - y, and 1/tau - x = rest + y, for y up to n
         u = np.clip(i, None, end)
         n = np.maximum(u - T, 0)
         z = epsilon * n
         rest = end - u
-        ones, ys = n * _integral(z, 0, 0), n**2 * _integral(z, 1, 0)
-        below = T * (rest * ones + ys) + n**2 * (rest * _integral(z, 0, 1) + n * _integral(z, 1, 1))
-        both: Floats = epsilon / 2 * (above + np.exp(-epsilon * (i - u)) * below)
+        ones = n * _integral(z, 0, 0)
+        ys = n**2 * _integral(z, 1, 0)
+        times_cutoff = T * (rest * ones + ys)
+        times_excess = n**2 * (rest * _integral(z, 0, 1) + n * _integral(z, 1, 1))
+        below = np.exp(-epsilon * (i - u)) * (times_cutoff + times_excess)
+
+        both: Floats = epsilon / 2 * (above + below)
         return both
 
     def _by_ppswor(self, i: Floats) -> Floats:
-        """Of x**2 / (exp(tau x) - 1), which has no elementary integral: by Gauss' rules, to about 1e-13.
+        """The integral for ppswor, of x**2 / (exp(tau x) - 1): by Gauss' rules, to about 1e-13.
 
-        Its poles are 2 pi / tau away from the real line, so it is smooth over the steps that are taken. Above i it
-        falls at least as exp(-(epsilon + tau) y). Below i, what is left out is below exp(-50) of 2 / epsilon**2.
+        It has no elementary form. Its poles are 2 pi / tau away from the real line, so it is smooth over the steps that
+        are taken. Above i it falls at least as exp(-(epsilon + tau) y). Below i, what is left out is below exp(-50) of
+        2 / epsilon**2.
         """
         T, epsilon, tau = self.cutoff, self._epsilon, self._tau
 
         def weight(x: Floats) -> Floats:
             return x**2 / -np.expm1(-tau * x)
 
+        # above i, by the rule of Gauss and Laguerre
         nodes, weights = laggauss(32)
-        s = np.maximum(i, T)
+        start = np.maximum(i, T)
         rate = epsilon + tau
-        above = np.exp(-epsilon * (s - i) - tau * s) * (weight(s[:, None] + nodes / rate) @ weights) / rate
+        at_nodes = weight(start[:, None] + nodes / rate)
+        above = np.exp(-epsilon * (start - i) - tau * start) * (at_nodes @ weights) / rate
+
+        # below i, by the rule of Gauss and Legendre on equal panels
         enough = 50.0
         low = np.maximum(T, i - enough / epsilon)
         high = np.minimum(i, (enough + 2 * math.log1p(epsilon / tau)) / tau)
+        width = np.maximum(high - low, 0)
         nodes, weights = leggauss(16)
         panels = 8
-        nodes = ((np.arange(panels)[:, None] + (nodes + 1) / 2) / panels).reshape(-1)
-        width = np.maximum(high - low, 0)
+        panel = np.arange(panels)[:, None]
+        nodes = ((panel + (nodes + 1) / 2) / panels).reshape(-1)
+        weights = np.tile(weights / 2 / panels, panels)
         x = np.maximum(low, 1)[:, None] + width[:, None] * nodes
         part = weight(x) * np.exp(-tau * x - epsilon * np.maximum(i[:, None] - x, 0))
-        both: Floats = epsilon / 2 * (above + width * (part @ np.tile(weights / 2 / panels, panels)))
+
+        both: Floats = epsilon / 2 * (above + width * (part @ weights))
         return both
 
 

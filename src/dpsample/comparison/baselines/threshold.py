@@ -116,16 +116,20 @@ class SampleAndThreshold:
         entropy = alpha * math.log(alpha / p) - rest * e
         # as n grows, c = t - 1 ceases to count, and then c = t: the largest delta_n is in between, or close by
         at = max(math.floor(t / alpha), t)
-        near = np.arange(max(math.floor((t - 1) / alpha), t), at + 1)
+        from_n = max(math.floor((t - 1) / alpha), t)
+        near = np.arange(from_n, at + 1)
         largest = float(self._spent(near[-1:], rest)[0])
         if largest <= enough:
             largest = float(self._spent(near, rest).max())
         if largest > enough or not everywhere:
             return max(largest * _SAFE, _LEAST)
-        last = max(at, math.ceil(-math.log(largest) / entropy)) if largest > 0 else at
+        last = at
+        if largest > 0:
+            last = max(at, math.ceil(-math.log(largest) / entropy))
         step = _BLOCK // 64
         for n in range(t, last + 1, step):
-            largest = max(largest, float(self._spent(np.arange(n, min(n + step, last + 1)), rest).max()))
+            block = np.arange(n, min(n + step, last + 1))
+            largest = max(largest, float(self._spent(block, rest).max()))
         return max(largest * _SAFE, _LEAST)
 
     def _spent(self, n: Ints, rest: float) -> Floats:
@@ -134,12 +138,15 @@ class SampleAndThreshold:
         first = np.maximum(n - np.ceil(n * rest).astype(np.int64) + 1, self.threshold)
         c = first[:, None] + np.arange(64)
         left = n[:, None] - c
-        weight = np.maximum(1 - left / (n * rest)[:, None], 0)
+        expected_left = (n * rest)[:, None]
+        weight = np.maximum(1 - left / expected_left, 0)
         log_first = _log_choose(n, first) + first * math.log(p) + (n - first) * math.log1p(-p)
         first_term = np.where(first <= n, np.exp(log_first), 0.0)
+        odds = p / (1 - p)
         with np.errstate(divide="ignore"):
-            ratios = np.maximum(left[:, :-1], 0) / c[:, 1:] * (p / (1 - p))
-        terms = np.cumprod(np.column_stack([first_term, ratios]), axis=1)
+            ratios = np.maximum(left[:, :-1], 0) / c[:, 1:] * odds
+        factors = np.column_stack([first_term, ratios])
+        terms = np.cumprod(factors, axis=1)
         return np.asarray((terms * weight).sum(axis=1))
 
     def reported(self, frequencies: ArrayLike) -> Floats:
@@ -153,8 +160,11 @@ class SampleAndThreshold:
         # c at and above the threshold are summed up to where nothing is left, for frequencies below threshold / rate
         width = self.threshold + math.ceil(14 * math.sqrt(self.threshold)) + 80
         at_once = max(1, _BLOCK // width)
-        parts = [self._moments(i[start : start + at_once], width) for start in range(0, len(i), at_once)]
-        moments = np.concatenate([np.empty((3, 0)), *parts], axis=1)
+        parts = [np.empty((3, 0))]
+        for start in range(0, len(i), at_once):
+            parts.append(self._moments(i[start : start + at_once], width))
+        moments = np.concatenate(parts, axis=1)
+
         shape = np.shape(frequencies)
         reported, bias, variance = (column[back].reshape(shape) for column in moments)
         i = i[back].reshape(shape)
@@ -163,28 +173,34 @@ class SampleAndThreshold:
     def _moments(self, i: Ints, width: int) -> Floats:
         """Return the reporting probability, bias and variance: from the smaller of both sides of the threshold."""
         p, t = self.rate, self.threshold
+        low, high = np.split(self._binomial(i, width), [t], axis=1)
+        low_values, high_values = np.split(np.arange(width) / p, [t])
+        x = i.astype(np.float64)
+
+        # many keys are reported: what is missing is small
+        missing = low.sum(axis=1)
+        lost = low @ low_values
+        lost_square = (low * low_values * (2 * x[:, None] - low_values)).sum(axis=1)
+        many_mse = x * (1 - p) / p + lost_square
+        many = np.array([1 - missing, -lost, many_mse - lost**2])
+
+        # few keys are reported
+        reported = high.sum(axis=1)
+        mean = high @ high_values
+        deviation = high_values - mean[:, None]
+        spread = (high * deviation**2).sum(axis=1) + (1 - reported) * mean**2
+        few = np.array([reported, mean - x, spread])
+        return np.where(x * p >= t, many, few)
+
+    def _binomial(self, i: Ints, width: int) -> Floats:
+        """Return the probability that c of i elements are counted: shape (frequency, c), for c below `width`."""
+        p = self.rate
         c = np.arange(width)
         n = i[:, None]
         with np.errstate(divide="ignore"):
             steps = np.log(np.maximum(n - c[:-1], 0) / c[1:])
         log_choose = np.column_stack([np.zeros(len(i)), np.cumsum(steps, axis=1)])
-        B = np.exp(log_choose + c * math.log(p) + (n - c) * math.log1p(-p))
-        low, high = B[:, :t], B[:, t:]
-        low_values, high_values = np.split(c / p, [t])
-        x = i.astype(np.float64)
-
-        # many keys are reported: what is missing is small
-        lost = low @ low_values
-        lost_square = (low * low_values * (2 * x[:, None] - low_values)).sum(axis=1)
-        many_mse = x * (1 - p) / p + lost_square
-        many = np.array([1 - low.sum(axis=1), -lost, many_mse - lost**2])
-
-        # few keys are reported
-        reported, mean = high.sum(axis=1), high @ high_values
-        deviation = high_values - mean[:, None]
-        spread = (high * deviation**2).sum(axis=1) + (1 - reported) * mean**2
-        few = np.array([reported, mean - x, spread])
-        return np.where(x * p >= t, many, few)
+        return np.asarray(np.exp(log_choose + c * math.log(p) + (n - c) * math.log1p(-p)))
 
     def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
         """Draw an estimate for one key of each frequency; 0 where it is not reported."""
