@@ -130,14 +130,18 @@ class ComposedSteps:
     def proves(self, now: int, before: int, bits: int) -> bool:
         """Whether a step between two probabilities over 2**bits is proved, in both directions."""
         one = 1 << bits
+        spent = self._spent
         with precision(_PRECISION):
-            p, p_not = dyadic(now, bits), dyadic(one - now, bits)
-            r, r_not = dyadic(before, bits), dyadic(one - before, bits)
+            p = dyadic(now, bits)
+            p_not = dyadic(one - now, bits)
+            r = dyadic(before, bits)
+            r_not = dyadic(one - before, bits)
             reported = (p / r).log()
             absent = (p_not / r_not).log()
-            spent, epsilon, most = self._spent, self._epsilon, ball(self.delta)
+            epsilon = self._epsilon
             there = p * spent(epsilon - reported) + p_not * spent(epsilon - absent)
             back = r * spent(epsilon + reported) + r_not * spent(epsilon + absent)
+            most = ball(self.delta)
             return bool(there <= most and back <= most)
 
     @property

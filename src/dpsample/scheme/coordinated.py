@@ -65,10 +65,13 @@ def _real_first(hashes: Words, sampling: "Ppswor | Priority") -> tuple[Floats, F
     ``tau i**power`` is then u for priority sampling, and ``-ln(1 - u)`` for ppswor.
     """
     high, low = hashes[:, 0], hashes[:, 1]
-    x = high * 2.0**-64 + low * 2.0**-128  # u
+    u = high * 2.0**-64 + low * 2.0**-128
+    x = u
     if isinstance(sampling, Ppswor):
         absent = ~high * 2.0**-64 + (~low + 1.0) * 2.0**-128  # 1 - u, where that is small
-        x = np.where(x < 0.5, -np.log1p(-np.minimum(x, 0.5)), -np.log(absent))
+        by_u = -np.log1p(-np.minimum(u, 0.5))
+        by_absent = -np.log(absent)
+        x = np.where(u < 0.5, by_u, by_absent)
     power = float(sampling.power)
     weights = x / float(sampling.tau)
     with np.errstate(over="ignore"):
@@ -112,8 +115,10 @@ class _Rows:
     """
 
     def __init__(self, steady: int) -> None:
-        step = -(-steady // _MOST_ROWS) | 1  # odd, so that there is a row in the middle
-        self.starts: Ints = np.append(np.arange(1, steady, step, dtype=np.int64), steady)
+        rounded_up = -(-steady // _MOST_ROWS)
+        step = rounded_up | 1  # odd, so that there is a row in the middle
+        before_steady = np.arange(1, steady, step, dtype=np.int64)
+        self.starts: Ints = np.append(before_steady, steady)
         ends = np.append(self.starts[1:] - 1, steady)
         self.rows: Ints = (self.starts + ends) // 2
 
@@ -125,11 +130,11 @@ class _Rows:
         first = np.maximum(frequencies[:, None] - self.starts + 1, 0)
         from_row = sampling.q(first)
         absent = sampling.complement(first)
-        this, later = slice(None, -1), slice(1, None)
-        by_q = from_row[:, this] - from_row[:, later]
-        by_complement = absent[:, later] - absent[:, this]
-        gains = np.where(from_row[:, this] < 0.5, by_q, by_complement)
-        return np.append(gains, from_row[:, -1:], axis=1)
+        by_q = -np.diff(from_row)
+        by_complement = np.diff(absent)
+        gains = np.where(from_row[:, :-1] < 0.5, by_q, by_complement)
+        last_row = from_row[:, -1:]
+        return np.append(gains, last_row, axis=1)
 
 
 class _Mixture:
@@ -163,11 +168,16 @@ class _Mixture:
 
     def _knots(self, frequencies: Ints) -> tuple[Ints, Ints, Ints]:
         """The frequencies, in equal ratios, between which means are interpolated: below, above, and which of these."""
-        knot = np.log(np.maximum(frequencies / self._near, 1.0)) / np.log1p(_SPACING)
-        knots, back = np.unique(np.floor(knot).astype(np.int64), return_inverse=True)
-        ends = self._near * (1 + _SPACING) ** (knots + np.arange(2)[:, None])
-        lows, highs = np.minimum(ends, MAX_FREQUENCY / 2).astype(np.int64)
-        return lows, highs, back
+        beyond_near = np.maximum(frequencies / self._near, 1.0)
+        place = np.log(beyond_near) / np.log1p(_SPACING)
+        knot = np.floor(place).astype(np.int64)
+        knots, back = np.unique(knot, return_inverse=True)
+        return self._frequency_at(knots), self._frequency_at(knots + 1), back
+
+    def _frequency_at(self, knots: Ints) -> Ints:
+        frequencies = self._near * (1 + _SPACING) ** knots
+        capped: Ints = np.minimum(frequencies, MAX_FREQUENCY / 2).astype(np.int64)
+        return capped
 
     @cached_property
     def _table(self) -> Floats:

@@ -105,18 +105,23 @@ class HeldReporting(OwnLaws):
     def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:
         """S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
         rows = min(self.support, int(frequencies.max(initial=1))) + 1
-        k = np.minimum(np.arange(rows)[:, None], frequencies) * self.every
+        row = np.arange(rows)[:, None]
+        k = np.minimum(row, frequencies) * self.every
         above = self.phi(k)
-        gap = self.phi(k, complement=True) - self.probabilities(frequencies, complement=True)
+        not_above = self.phi(k, complement=True)
+        gap = not_above - self.probabilities(frequencies, complement=True)
         gap[-1] = 0.0  # what is left out
         return above, np.maximum(gap, 0.0)
 
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:
         """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
-        k = np.arange(max(window, self.support) + 2, dtype=np.int64) * self.every
+        rows = max(window, self.support) + 2
+        k = np.arange(rows, dtype=np.int64) * self.every
         above = self.phi(k)
         absent = self.phi(k, complement=True)
-        mass = np.where(above[1:] < 0.5, np.diff(above), -np.diff(absent))
+        by_above = np.diff(above)
+        by_absent = -np.diff(absent)
+        mass = np.where(above[1:] < 0.5, by_above, by_absent)
         mass[self.support :] = 0.0
 
         def for_each_token(column: Floats) -> Floats:

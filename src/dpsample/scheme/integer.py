@@ -103,8 +103,12 @@ def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | No
 
 def advance(tails: list[int], i: int, reporting: Reporting, grid: int) -> list[int]:
     """Row i from row i - 1: S at x = i, i - 1/grid, ..., ascending, up to the first that has reached pi_i."""
-    before, pi, one, delta = reporting.pi(i - 1), reporting.pi(i), reporting.one, reporting.delta
-    E, shift = reporting.E, reporting.ratio_bits
+    before = reporting.pi(i - 1)
+    pi = reporting.pi(i)
+    one = reporting.one
+    delta = reporting.delta
+    E = reporting.E
+    shift = reporting.ratio_bits
 
     def divided(n: int) -> int:
         """Return n / E, rounded down."""

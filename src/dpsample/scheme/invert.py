@@ -37,13 +37,17 @@ def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tup
 
 
 def _locate(i: Ints, v: Floats, reporting: Reporting, grid: int, window: int) -> tuple[Ints, Floats, Floats]:
-    rows_before = np.arange(window, -1, -1, dtype=np.int64)[:, None]
-    pi, a, c, d = reporting.slacks(np.maximum(i - rows_before, 0))
+    """Return the token whose boundaries enclose v at frequency i, and these, if it is at most `window` rows old."""
+    rows_before = np.arange(window, -1, -1, dtype=np.int64)
+    rows = np.maximum(i - rows_before[:, None], 0)
+    pi, a, c, d = reporting.slacks(rows)
     back, share = _origin(v, reporting, pi, a, c, d)
-    k = np.minimum((share * grid).astype(np.int64), grid - 1)
+    token_of_row = (share * grid).astype(np.int64)
+    k = np.minimum(token_of_row, grid - 1)
     shares = np.array([k, k + 1]) / grid
     above, upto = _advance(back, shares, pi, d, reporting)
-    return (i - back) * grid - k, above, upto
+    token = (i - back) * grid - k
+    return token, above, upto
 
 
 def _origin(v: Floats, reporting: Reporting, pi: Floats, a: Floats, c: Floats, d: Floats) -> tuple[Ints, Floats]:
@@ -64,19 +68,24 @@ def _origin(v: Floats, reporting: Reporting, pi: Floats, a: Floats, c: Floats, d
         share[is_new] = S[is_new] / np.maximum(new_mass[is_new], _TINY)
         if (back >= 0).all():
             break
-        gap_before = np.minimum((gap + a[row - 1]) / E, (gap + c[row - 1]) * E)
-        S_before = np.maximum((S - delta) / E, (S - d[row - 1]) * E)
-        by_gap = gap < S
-        S = np.maximum(np.where(by_gap, pi[row - 1] - gap_before, S_before), 0)
-        gap = np.maximum(np.where(by_gap, gap_before, pi[row - 1] - S_before), 0)
+        before = row - 1
+        gap_before = np.minimum((gap + a[before]) / E, (gap + c[before]) * E)
+        S_before = np.maximum((S - delta) / E, (S - d[before]) * E)
+        gap_is_smaller = gap < S
+        S = np.where(gap_is_smaller, pi[before] - gap_before, S_before)
+        gap = np.where(gap_is_smaller, gap_before, pi[before] - S_before)
+        S = np.maximum(S, 0)
+        gap = np.maximum(gap, 0)
     return np.maximum(back, 0), share
 
 
 def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: Reporting) -> Floats:
     """Return S at the last row of boundaries [n, key] that were new `back` rows before, with this share above."""
     window = len(pi) - 1
-    pi_when_new: Floats = np.take_along_axis(pi, (window - back)[None], 0)[0]
-    S: Floats = share * np.minimum(pi_when_new, float(reporting.privacy.delta))
+    delta = float(reporting.privacy.delta)
+    row_when_new = (window - back)[None]
+    pi_when_new: Floats = np.take_along_axis(pi, row_when_new, 0)[0]
+    S: Floats = share * np.minimum(pi_when_new, delta)
     oldest = window - int(back.max(initial=0))
     for row in range(oldest + 1, window + 1):
         was_new_before = window - row < back

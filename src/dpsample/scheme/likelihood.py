@@ -72,12 +72,16 @@ def likely_frequencies(
     def of(walked: Ints, reporting: Reporting) -> Ints:
         frequencies, mass, above, at_least = exceedances(walked, reporting, grid)
         likeliest = _likeliest(frequencies, mass)
-        token, last = np.arange(len(mass)), mass.shape[1] - 1
-        rejected_as_too_low = (at_least < (1 - _TIE) * tail).sum(1)
-        not_rejected_as_too_high = (above <= 1 - (1 - _TIE) * tail).sum(1)
-        low = frequencies[token, rejected_as_too_low.clip(max=last)]
-        high = frequencies[token, (not_rejected_as_too_high - 1).clip(min=0)]
-        return np.stack([likeliest, np.minimum(low, likeliest), np.maximum(high, likeliest)])
+        nearly_tail = (1 - _TIE) * tail
+        rejected_as_too_low = (at_least < nearly_tail).sum(1)
+        not_rejected_as_too_high = (above <= 1 - nearly_tail).sum(1)
+        token = np.arange(len(mass))
+        last = mass.shape[1] - 1
+        lowest = rejected_as_too_low.clip(max=last)
+        highest = (not_rejected_as_too_high - 1).clip(min=0)
+        low = np.minimum(frequencies[token, lowest], likeliest)
+        high = np.maximum(frequencies[token, highest], likeliest)
+        return np.stack([likeliest, low, high])
 
     likeliest, low, high = _by_token(cells, sampling, privacy, grid, of, 3)
     return likeliest, low, high
@@ -96,8 +100,9 @@ def _held(tokens: Ints, reporting: Reporting, tail: float) -> tuple[Ints, Ints, 
 
     def token_at_most(k: Ints) -> Floats:
         """The probability that a reported key of frequency token + k has a token of at most token."""
-        gap = reporting.phi(k, True) - reporting.phi(tokens + k, True)
-        return np.asarray(gap / reporting.phi(tokens + k))
+        frequency = tokens + k
+        gap = reporting.phi(k, True) - reporting.phi(frequency, True)
+        return np.asarray(gap / reporting.phi(frequency))
 
     def token_at_least(k: Ints) -> Floats:
         """The same for a token of at least token."""
@@ -107,11 +112,13 @@ def _held(tokens: Ints, reporting: Reporting, tail: float) -> tuple[Ints, Ints, 
         """The first number of steps from the token at which the condition holds."""
         return _first_reached(lambda steps: reached(steps * step), last)
 
+    nearly_tail = (1 - _TIE) * tail
     median = first(lambda k: token_at_least(k) + 1 - token_at_most(k) >= 1)
-    not_too_low = first(lambda k: token_at_least(k) >= (1 - _TIE) * tail)
-    too_high = first(lambda k: token_at_most(k) < (1 - _TIE) * tail)
+    not_too_low = first(lambda k: token_at_least(k) >= nearly_tail)
+    too_high = first(lambda k: token_at_most(k) < nearly_tail)
     value = tokens + median * step
-    low = tokens + np.maximum((not_too_low - 1) * step + 1, 0)
+    last_too_low = (not_too_low - 1) * step
+    low = tokens + np.maximum(last_too_low + 1, 0)
     high = tokens + too_high * step - 1
     return value, np.minimum(low, value), np.maximum(high, value)
 

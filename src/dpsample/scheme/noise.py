@@ -208,12 +208,15 @@ class NoiseReporting(OwnLaws):
         return np.append(below[:i], below[reported])
 
     def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:  # noqa: D102
-        below, cells = self.noise.below, self.noise.cells
+        below = self.noise.below
+        cells = self.noise.cells
         k = np.arange(cells + 1)[:, None]
         last = self._reported_cells(frequencies)
-        reached = np.where(k < frequencies - self._shift, k, last)
-        gap = below[cells - reached] - below[cells - last]
-        return below[reached], gap
+        above_cutoff = k < frequencies - self._shift
+        reached = np.where(above_cutoff, k, last)
+        not_reached = below[cells - reached]  # the law is symmetric
+        not_reported = below[cells - last]
+        return below[reached], not_reached - not_reported
 
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
         support = self.noise.cells
@@ -230,8 +233,11 @@ class NoiseReporting(OwnLaws):
 
     def locate(self, frequencies: Ints, v: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the token whose boundaries enclose v, and these."""
-        below, lowest = self.noise.below, frequencies - self._shift - 1
+        below = self.noise.below
+        lowest = frequencies - self._shift - 1
         last = np.minimum(self.noise.cells - 1, lowest)
-        k = np.minimum(np.searchsorted(below, v, side="right") - 1, last)
+        cell = np.searchsorted(below, v, side="right") - 1
+        k = np.minimum(cell, last)
         upto = np.where(k == lowest, self._reported_cells(frequencies), k + 1)
-        return frequencies - k, below[k], below[upto]
+        token = frequencies - k
+        return token, below[k], below[upto]

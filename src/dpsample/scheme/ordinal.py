@@ -25,19 +25,27 @@ def concordance(i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy
     array([0.9995, 1.    ])
     """
     a, b = np.broadcast_arrays(as_frequencies(i), as_frequencies(j))
-    high, low = np.maximum(a, b), np.minimum(a, b)
+    high = np.maximum(a, b)
+    low = np.minimum(a, b)
     distinct = np.unique([high, low])
     grid = chosen_grid(grid, privacy, sampling=sampling)
     laws = dict(zip(distinct.tolist(), token_laws(distinct, sampling, privacy, grid), strict=True))
-    pairs = zip(high.reshape(-1).tolist(), low.reshape(-1).tolist(), strict=True)
-    return np.array([_concordance(laws[h], laws[k]) for h, k in pairs]).reshape(high.shape)
+
+    concordances = []
+    for higher, lower in zip(high.flat, low.flat, strict=True):
+        concordances.append(_concordance(laws[int(higher)], laws[int(lower)]))
+    return np.array(concordances).reshape(high.shape)
 
 
 def _concordance(high: TokenLaw, low: TokenLaw) -> float:
-    below = low.not_reported + np.append(0.0, np.cumsum(low.probabilities))
+    """Return the probability that the first token is the larger one, plus half of that of a tie."""
+    reported_up_to = np.append(0.0, np.cumsum(low.probabilities))
+    up_to = low.not_reported + reported_up_to
     before = np.searchsorted(low.cells, high.cells, side="left")
-    upto = np.searchsorted(low.cells, high.cells, side="right")
-    return float(high.probabilities @ (below[before] + below[upto]) / 2 + high.not_reported * low.not_reported / 2)
+    through = np.searchsorted(low.cells, high.cells, side="right")
+    if_reported = high.probabilities @ (up_to[before] + up_to[through]) / 2
+    neither_reported = high.not_reported * low.not_reported / 2
+    return float(if_reported + neither_reported)
 
 
 def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> float:

@@ -171,13 +171,16 @@ class RenyiReporting(StepReporting):
         super().__init__(sampling, steps)
 
     def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
+        """Whether a step from low to high, about, spends more than half of the divergence."""
+        order = float(self._renyi.order)
+        half_divergence = float(self._renyi.divergence) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             now = np.log(high) - np.log(high_absent)
             before = np.log(low) - np.log(low_absent)
-            order, half_divergence = float(self._renyi.order), float(self._renyi.divergence) / 2
             diverges = _diverging_from(np.maximum(before, -1e4), order, half_divergence)
             far = diverges(np.minimum(now, 1e4))
-        return (high > low) & ((low <= 0) | (high_absent <= 0) | far)
+        from_or_to_certainty = (low <= 0) | (high_absent <= 0)
+        return (high > low) & (from_or_to_certainty | far)
 
 
 def moment_limit(order: Fraction, divergence: Fraction) -> arb:
@@ -187,10 +190,14 @@ def moment_limit(order: Fraction, divergence: Fraction) -> arb:
 
 def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bool:
     """Whether both moments of two coins, exp((order - 1) D), are proved to be at most the limit."""
-    alpha, one = ball(order), 1 << bits
-    p, p_not = dyadic(now, bits), dyadic(one - now, bits)
-    q, q_not = dyadic(before, bits), dyadic(one - before, bits)
-    up, down = p / q, p_not / q_not
+    alpha = ball(order)
+    one = 1 << bits
+    p = dyadic(now, bits)
+    p_not = dyadic(one - now, bits)
+    q = dyadic(before, bits)
+    q_not = dyadic(one - before, bits)
+    up = p / q
+    down = p_not / q_not
     there = q * up**alpha + q_not * down**alpha
     if not there <= limit:
         return False

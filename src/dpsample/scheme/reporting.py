@@ -234,9 +234,12 @@ class Reporting:
         """pi, a, c, d of the delicate rows, rounded only once: shape (4, rows)."""
         # a over m r one, and c and d over m E one, in integers: Fractions would take nine times as long
         n, m = self.privacy.delta.as_integer_ratio()
-        one, E, r = self.one, self.E, 1 << self.ratio_bits
+        one = self.one
+        E = self.E
+        r = 1 << self.ratio_bits
         delta = n * one * r
-        a_unit, c_unit = m * r * one, m * E * one
+        a_unit = m * r * one
+        c_unit = m * E * one
         rows = []
         for i in self.delicate.tolist():
             before, now = self.pi(i - 1), self.pi(i)
@@ -254,9 +257,12 @@ class Reporting:
 
     def slacks(self, rows: Ints) -> tuple[Floats, Floats, Floats, Floats]:
         """Pi of consecutive rows (first axis), and a, c, d of all but the first; see `tokens`."""
-        delta, E = float(self.privacy.delta), self.growth + 1
-        pi, absent = self.sampling.q(rows), self.sampling.complement(rows)
-        before, rise = pi[:-1], pi[1:] - pi[:-1]
+        delta = float(self.privacy.delta)
+        E = self.growth + 1
+        pi = self.sampling.q(rows)
+        absent = self.sampling.complement(rows)
+        before = pi[:-1]
+        rise = np.diff(pi, axis=0)
         a = self.growth * before + delta - rise
         c = np.minimum(delta / E, absent[1:] - absent[:-1] / E + delta / E)
         d = rise + self.shrinkage * before + c
@@ -264,11 +270,14 @@ class Reporting:
             last = len(self.delicate) - 1
             at = np.searchsorted(self.delicate, rows).clip(max=last)
             delicate = self.delicate[at] == rows
-            of_pi, *of_slacks = self._delicate_slacks
+            of_pi, of_a, of_c, of_d = self._delicate_slacks
             pi[delicate] = of_pi[at[delicate]]
-            at, delicate = at[1:], delicate[1:]
-            for slack, values in zip((a, c, d), of_slacks, strict=True):
-                slack[delicate] = values[at[delicate]]
+            # slacks have no first row
+            at = at[1:]
+            delicate = delicate[1:]
+            a[delicate] = of_a[at[delicate]]
+            c[delicate] = of_c[at[delicate]]
+            d[delicate] = of_d[at[delicate]]
         return pi, a, c, d
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:
@@ -360,16 +369,20 @@ def closed_form(frequencies: ArrayLike, privacy: Privacy, *, complement: bool = 
     array([0.001 , 0.0163, 1.    ])
     """
     i = as_frequencies(frequencies)
-    epsilon, delta = float(privacy.epsilon), float(privacy.delta)
+    epsilon = float(privacy.epsilon)
+    delta = float(privacy.delta)
+    growth = math.expm1(epsilon)  # E - 1
     last_growing = math.floor(steps_to_one(privacy)) + 1
     growing = i <= last_growing
     with np.errstate(over="ignore"):
-        pi = delta * np.expm1(epsilon * np.minimum(i, last_growing)) / math.expm1(epsilon)
-        top = delta * math.expm1(epsilon * last_growing) / math.expm1(epsilon)
+        pi = delta * np.expm1(epsilon * np.minimum(i, last_growing)) / growth
+        top = delta * math.expm1(epsilon * last_growing) / growth
         n = np.maximum(i - last_growing, 0).astype(np.float64)
-        shrunk = (1 - top) * np.exp(-epsilon * n) + delta * np.expm1(-epsilon * n) / math.expm1(epsilon)
+        shrunk = (1 - top) * np.exp(-epsilon * n) + delta * np.expm1(-epsilon * n) / growth
     absent = np.clip(np.where(growing, 1 - pi, shrunk), 0, 1)
-    return absent if complement else np.where(growing, np.minimum(pi, 1), 1 - absent)
+    if complement:
+        return absent
+    return np.where(growing, np.minimum(pi, 1), 1 - absent)
 
 
 def _float_below(value: int, bits: int) -> float:

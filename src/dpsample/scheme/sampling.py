@@ -356,9 +356,12 @@ class Priority(_ByWeight):
             w = frequencies if self.cap is None else np.minimum(frequencies, self.cap)
             left = self.tau.denominator - self.tau.numerator * w
             return np.maximum(left, 0) / self.tau.denominator
-        bits, one = 128, 1 << 128
-        q_below = [self.bounds(i, bits)[0] for i in frequencies.tolist()]
-        return np.array([(one - q) / one for q in q_below])
+        one = 1 << 128
+        absent = []
+        for i in frequencies.tolist():
+            q_below, _ = self.bounds(i, 128)
+            absent.append((one - q_below) / one)
+        return np.array(absent)
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if frequency == 0:

@@ -126,7 +126,8 @@ def _columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> Colum
     """Return the columns of ascending tokens, over `window` + 1 rows."""
     if isinstance(reporting, OwnLaws):
         return Columns(*reporting.columns(cells, grid, window))
-    delta, E = float(reporting.privacy.delta), reporting.growth + 1
+    delta = float(reporting.privacy.delta)
+    E = reporting.growth + 1
     first = first_frequency(cells, grid)
     rows = _rows_reached(first, window)
     pis, a_of, c_of, d_of = reporting.slacks(np.minimum(rows, reporting.sampling.largest))
@@ -137,18 +138,23 @@ def _columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> Colum
     share_above = (first * grid - cells) / grid
     share = np.array([share_above, share_above + 1 / grid])
     pi = pis[at]
-    S = share * np.minimum(delta, pi)
+    new_mass = np.minimum(delta, pi)
+    S = share * new_mass
     gap = pi - S
     mass, above = np.zeros((2, window + 1, cells.size))
     mass[0], above[0] = S[1] - S[0], S[0]
     for k in range(1, window + 1):
-        before, pi = at + k - 1, pis[at + k]
+        before = at + k - 1
+        pi = pis[at + k]
         S = advance(S, reporting, pi, d_of[before])
         grown = gap + (gap * reporting.growth - a_of[before])
         shrunk = reporting.stay * gap - (gap * reporting.rate + c_of[before])
         followed = np.maximum(np.maximum(grown, shrunk), 0)
-        gap = np.where((pi - S) * E > S, pi - S, followed)
-        mass[k] = np.where(S[1] <= gap[0], S[1] - S[0], gap[0] - gap[1])
+        difference = pi - S
+        gap = np.where(difference * E > S, difference, followed)
+        by_S = S[1] - S[0]
+        by_gap = gap[0] - gap[1]
+        mass[k] = np.where(S[1] <= gap[0], by_S, by_gap)
         above[k] = S[0]
     np.maximum(mass, 0, out=mass)
     return Columns(mass, above)
@@ -160,5 +166,7 @@ def _rows_reached(first: Ints, window: int) -> Ints:
     begins_span = np.flatnonzero(np.diff(first, prepend=before_all) > window)
     starts = first[begins_span]
     ends = np.append(first[begins_span[1:] - 1], first[-1:]) + window
-    spans = [np.arange(start, end + 1) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    spans = []
+    for start, end in zip(starts, ends, strict=True):
+        spans.append(np.arange(start, end + 1))
     return np.concatenate(spans)
