@@ -168,7 +168,9 @@ def functionals_of(
 
 def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats, Floats]:
     """The extrapolation of each group, and its standard error."""
-    scheme, kernels, n = functionals.scheme, functionals.kernels, len(groups.starts)
+    scheme = functionals.scheme
+    kernels = functionals.kernels
+    n = len(groups.starts)
     if not kernels:
         return np.zeros(n), np.zeros(n)
     place = np.minimum(scheme.places(groups.cells), scheme.table_tokens)
@@ -176,8 +178,10 @@ def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats,
     for k, kernel in enumerate(kernels):
         zero_beyond_table = np.append(kernel.functional.table_values, 0.0)
         value = zero_beyond_table[place]
-        density[:, k] = groups.sums(groups.weights * value) / kernel.width
-        error[:, k] = np.sqrt(groups.sums(groups.squares * value**2)) / kernel.width
+        counted = groups.sums(groups.weights * value)
+        variance = groups.sums(groups.squares * value**2)
+        density[:, k] = counted / kernel.width
+        error[:, k] = np.sqrt(variance) / kernel.width
     return extrapolate(functionals.total, kernels, density, error)
 
 
@@ -187,7 +191,8 @@ def unreported_moments(groups: Tallies, scheme: Calibration, functions: Sequence
     The key is anywhere from the threshold on to the least reported frequency; where it is surely reported, it does not
     matter.
     """
-    tuning, start = scheme.tuning, scheme.calibration_threshold
+    tuning = scheme.tuning
+    start = scheme.calibration_threshold
     first_token = groups.cells[groups.starts] // scheme.grid
     least_reported = first_token + support_length(scheme.privacy) // 2
     distinct, back = np.unique(np.maximum(least_reported, start), return_inverse=True)
@@ -203,7 +208,8 @@ def unreported_moments(groups: Tallies, scheme: Calibration, functions: Sequence
 
     def mean(function: Function) -> Floats:
         values = function(i) * weight
-        trapezoids = (values[:, 1:] + values[:, :-1]) / 2 * np.diff(i)
-        return np.asarray((trapezoids.sum(1) / span)[back])
+        heights = (values[:, 1:] + values[:, :-1]) / 2
+        integral = (heights * np.diff(i)).sum(1)
+        return np.asarray((integral / span)[back])
 
     return [mean(function) for function in functions]

@@ -220,7 +220,8 @@ class Calibration:
     def posterior_mean_table(self, function: Function) -> Floats:
         """E[h / pi | token] for each of the table's tokens, as `posterior_means`."""
         _, weight, total = self._supports
-        rows, length = self.table_tokens // self.grid, weight.shape[1]
+        rows = self.table_tokens // self.grid
+        length = weight.shape[1]
         i = self.before + np.arange(1, rows + length, dtype=np.int64)
         values = function(np.minimum(i, self.sampling.largest))
         # tokens of one first frequency have the same support
@@ -232,7 +233,8 @@ class Calibration:
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi | token] under a uniform prior on the frequencies where biases are removed: [token, function]."""
         # tokens of frequencies at which pi is constant are shifts of the first such ones
-        shift = np.maximum(first_frequency(cells, self.grid) - self.reporting.constant_from, 0)
+        beyond = first_frequency(cells, self.grid) - self.reporting.constant_from
+        shift = np.maximum(beyond, 0)
         walked, place = np.unique(cells - shift * self.grid, return_inverse=True)
         means = np.zeros((len(cells), len(functions)))
         at_once = max(1, _BLOCK // support_length(self.privacy))
@@ -269,11 +271,14 @@ class Calibration:
         return self._walked_weights(cells[np.argsort(cells % self.grid)])
 
     def _walked_weights(self, cells: Ints) -> Floats:
+        """The probability of each frequency of a token's support, given the token, over pi: [token, frequency]."""
         frequencies, mass = supports(cells, self.reporting, self.grid)
         mass = np.where(frequencies >= self._unbiased_from, mass, 0.0)
         total = np.maximum(mass.sum(1, keepdims=True), 1e-300)
-        divisor = self.reporting.probabilities(frequencies) * total
-        return np.asarray(np.divide(mass, divisor, out=np.zeros_like(mass), where=mass > 0))
+        pi = self.reporting.probabilities(frequencies)
+        weights = np.zeros_like(mass)
+        np.divide(mass, pi * total, out=weights, where=mass > 0)
+        return weights
 
     def bias_correction(self, bias: Floats, penalty: float) -> Floats:
         """Return what to add to token values, by bin, to remove a bias at the frequencies that are not `below`.
@@ -316,10 +321,13 @@ class Calibration:
     def _numbers_of_rare(self) -> Floats:
         """Keys at one low frequency, as many as make one reported key, for each of some low frequencies."""
         deviation = math.sqrt(2) / float(self.privacy.epsilon)
-        rare = self.calibration_threshold - np.array(self.tuning.balanced_deviations) * deviation
+        deviations_below = np.array(self.tuning.balanced_deviations)
+        rare = self.calibration_threshold - deviations_below * deviation
         places = np.searchsorted(self.frequencies, np.maximum(rare, self.before + 1))
+        pi = self.reporting.probabilities(self.frequencies[places])
         numbers = np.zeros((len(places), len(self.frequencies)))
-        numbers[np.arange(len(places)), places] = 1 / self.reporting.probabilities(self.frequencies[places])
+        for row, place in enumerate(places):
+            numbers[row, place] = 1 / pi[row]
         return numbers
 
     @cached_property
@@ -338,9 +346,11 @@ def _windows(first: Ints, length: int) -> tuple[Ints, Ints]:
     before_all = starts[:1] - length - 1
     begins_span = np.flatnonzero(np.diff(starts, prepend=before_all) > length)
     span_starts = starts[begins_span]
-    span_ends = np.append(starts[begins_span[1:] - 1], starts[-1:]) + length
-    pairs = zip(span_starts.tolist(), span_ends.tolist(), strict=True)
-    i = np.concatenate([np.arange(start, end) for start, end in pairs])
+    last_starts = np.append(starts[begins_span[1:] - 1], starts[-1:])
+    spans = []
+    for start, last in zip(span_starts, last_starts, strict=True):
+        spans.append(np.arange(start, last + length))
+    i = np.concatenate(spans)
     return i, np.searchsorted(i, first)
 
 

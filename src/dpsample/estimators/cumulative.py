@@ -73,10 +73,13 @@ def narrow_quantile_intervals(
 def cumulative_counts(scheme: Calibration, least: int, keys: int) -> tuple[Ints, Floats, Floats, Functional]:
     """Frequencies; values of bins that count the keys from the least up to each; their bias; and the number of all."""
     i = scheme.frequencies[~scheme.below]
+    from_least = i >= least
     has_bin = scheme.places(i * scheme.grid) < len(scheme.bins)
-    at = i[(i >= least) & has_bin]
-    counted = (i >= least) & (i <= at[:, None])
+    at = i[from_least & has_bin]
+    counted = from_least & (i <= at[:, None])
     targets = counted.astype(np.float64)
     values = scheme.bias_correction(-targets, scheme.tuning.bias_penalty * keys)
-    bias = np.abs(values @ scheme.binned_laws.T - targets).max(1)
-    return at, values, bias, Functional(scheme, Measure.of(f"at-least:{least}"), keys)
+    means = values @ scheme.binned_laws.T
+    bias = np.abs(means - targets).max(1)
+    number_of_all = Functional(scheme, Measure.of(f"at-least:{least}"), keys)
+    return at, values, bias, number_of_all

@@ -89,16 +89,17 @@ class Deviations:
         A mean that is larger by x is rejected if x times the number of keys exceeds the half-width of the interval at
         that mean, whose square is nearly quadratic in x. If the number of keys may be 0, there is no bound.
         """
-        against_larger, against_smaller = self._half_widths(means, level)
+        half_widths = self._half_widths(means, level)
+        against_smaller = half_widths[1]
         step = np.maximum(against_smaller / numbers, 1e-9 * np.abs(means) + 1e-300)
 
         def end(sign: int) -> Floats:
             """The mean that is as far away as its own interval is long, in the direction of the sign."""
             side = (sign + 1) // 2
-            at_zero = (against_larger, against_smaller)[side] ** 2
-            at_one = self._half_widths(means + sign * step, level)[side] ** 2
-            at_two = self._half_widths(means + sign * 2 * step, level)[side] ** 2
-            steps = _crossing(at_zero, at_one, at_two, (numbers * step) ** 2)
+            at_zero = half_widths[side]
+            at_one = self._half_widths(means + sign * step, level)[side]
+            at_two = self._half_widths(means + sign * 2 * step, level)[side]
+            steps = _crossing(at_zero**2, at_one**2, at_two**2, (numbers * step) ** 2)
             return np.asarray(means + sign * np.maximum(steps, 0.0) * step)
 
         return end(-1), end(1)
@@ -108,20 +109,25 @@ class Deviations:
 
         A key that was not reported is probably a rare one, whose deviation is negative: it matters on both sides.
         """
-        estimates = [replace(estimate, unreported_share=0.0) for estimate in self.at(means)]
-        ends = np.array([estimate.interval_above(level) for estimate in estimates])
-        above = np.array([estimate.above for estimate in estimates])
-        return above - ends[:, 0], ends[:, 1] - above
+        against_larger, against_smaller = [], []
+        for estimate in self.at(means):
+            as_if_all_reported = replace(estimate, unreported_share=0.0)
+            low, high = as_if_all_reported.interval_above(level)
+            against_larger.append(estimate.above - low)
+            against_smaller.append(high - estimate.above)
+        return np.array(against_larger), np.array(against_smaller)
 
 
 def _crossing(at_zero: Floats, at_one: Floats, at_two: Floats, square: Floats) -> Floats:
     """The x from which ``square * x**2`` exceeds the parabola with these values at 0, 1 and 2; it may be infinite."""
+    # the parabola is a x**2 + b x + at_zero; the larger root of q x**2 - b x - at_zero is wanted
     a = (at_two - 2 * at_one + at_zero) / 2
     b = (4 * at_one - at_two - 3 * at_zero) / 2
     q = square - a
+    discriminant = np.maximum(b * b + 4 * q * at_zero, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        root = np.sqrt(np.maximum(b * b + 4 * q * at_zero, 0.0))
-        return np.where(q > 0, (b + root) / (2 * q), np.inf)
+        root = (b + np.sqrt(discriminant)) / (2 * q)
+    return np.where(q > 0, root, np.inf)
 
 
 def _combined(parts: Sequence[Floats], v: Floats) -> Floats:

@@ -60,7 +60,8 @@ def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error
     # the density at the threshold by each kernel; the lowest counts
     density_there = ratio * density
     error_there = np.broadcast_to(ratio * error, density.shape)
-    lowest = np.argmin(ratio * (density - caution * error), axis=-1)[..., None]
+    cautious_density = ratio * (density - caution * error)
+    lowest = np.argmin(cautious_density, axis=-1)[..., None]
     at_threshold = np.take_along_axis(density_there, lowest, -1)[..., 0]
     at_threshold_error = np.take_along_axis(error_there, lowest, -1)[..., 0]
     positive = density.min(axis=-1) > 0
@@ -83,12 +84,17 @@ def _cautious_slope(density: Floats, error: Floats, kernels: list[Kernel], tunin
     """
     apart = np.diff([kernel.centre for kernel in kernels])
     slopes = np.diff(np.log(density), axis=-1) / apart
+    first_slope = slopes[..., 0]
+    last_slope = slopes[..., 1]
+    bend = first_slope - last_slope
+
+    # if it bends, the slope is 2 first_slope - last_slope
     squared_error = (error / density) ** 2
     first_two = 4 * squared_error[..., :-1].sum(-1)
     last_two = squared_error[..., 1:].sum(-1)
     slope_error = np.sqrt(first_two / apart[0] ** 2 + last_two / apart[1] ** 2)
-    bend = slopes[..., 0] - slopes[..., 1]
-    slope = slopes[..., 0] + np.where(bend <= tuning.sharpest_bend, bend, 0.0)
+
+    slope = first_slope + np.where(bend <= tuning.sharpest_bend, bend, 0.0)
     cautious = slope - tuning.extrapolation_caution * slope_error
     return np.asarray(cautious.clip(0.0, tuning.steepest_power))
 

@@ -68,9 +68,12 @@ class TokenWeights:
     def values(self, cells: Ints, function: Callable[[Ints], Floats]) -> Floats:
         """Return b of tokens; `function` has the frequencies of all keys for each token: [token, k] -> g."""
         first = first_frequency(cells, self.grid)
-        walked = cells - np.maximum(first - self._last, 0) * self.grid
+        # tokens of frequencies beyond the table are shifts of its last ones
+        shift = np.maximum(first - self._last, 0)
+        row = cells - shift * self.grid - 1
         frequencies = np.maximum(first[:, None] + self._window, 0)
-        return np.asarray((self._table[walked - 1] * function(frequencies)).sum(1))
+        products = self._table[row] * function(frequencies)
+        return np.asarray(products.sum(1))
 
 
 def _law_table(cells: Ints, reporting: Reporting, grid: int, rows: int) -> Floats:
@@ -154,8 +157,9 @@ class Layers:
         rises: each pair is visible with the probability of the lower one.
         """
         i, G, K0, K1 = self._sums
-        low = np.maximum(np.minimum(one, two), first - 1)
-        high = np.maximum(np.maximum(one, two), first - 1)
+        last_invisible = first - 1
+        low = np.maximum(np.minimum(one, two), last_invisible)
+        high = np.maximum(np.maximum(one, two), last_invisible)
 
         def between(sums: Floats) -> Floats:
             return np.asarray(np.interp(high, i, sums) - np.interp(low, i, sums))

@@ -53,12 +53,15 @@ class Spectrum:
         keys over the least frequency. `number`, the number of keys from it on with its bounds, corrects for that.
         """
         tuning = self.scheme.tuning
-        total = float(self.keys[self.frequencies >= least].cumsum()[-1])
-        value, low, high = self._quantiles_before_noise(shares, least, level, number or (total, total, total))
+        selected = self.frequencies >= least
+        total = float(self.keys[selected].cumsum()[-1])
+        number = number or (total, total, total)
+        value, low, high = self._quantiles_before_noise(shares, least, level, number)
 
         normal = NormalDist()
-        deviations = tuning.least_noise_deviations, tuning.threshold_noise_deviations
-        least_noise, near = self._noise(np.array([normal.cdf(deviation) for deviation in deviations]))
+        of_least_noise = normal.cdf(tuning.least_noise_deviations)
+        of_threshold = normal.cdf(tuning.threshold_noise_deviations)
+        least_noise, near = self._noise(np.array([of_least_noise, of_threshold]))
         noise = self._noise(shares.clip(1 / (total + 1), total / (total + 1)))
         low = low - np.maximum(noise, least_noise)
         high = high - np.minimum(noise, -least_noise)
@@ -88,14 +91,18 @@ class Spectrum:
         quantiles = np.empty((3, len(shares)))
         for n, p in enumerate(shares):
             # numbers of keys are integers: the half is a continuity correction
-            excess = upto - max(np.ceil(p * total - tuning.rounding_keys), 1.0) + 0.5
+            place = max(np.ceil(p * total - tuning.rounding_keys), 1.0)
+            excess = upto - place + 0.5
             excess -= (1 - p) * (total - estimated)
             of_reported = self.variance[selected] + p**2 * variance_below
-            variance = of_reported + (1 - 2 * p) * unreported + p**2 * unreported[-1]
+            of_unreported = (1 - 2 * p) * unreported
+            variance = of_reported + of_unreported + p**2 * unreported[-1]
             error = z * np.sqrt(np.maximum(variance, 0.0)) + tuning.single_key_allowance
             up = np.hypot(error, (1 - p) * (estimated - most))
             down = np.hypot(error, (1 - p) * (estimated - fewest))
-            quantiles[:, n] = [first_at_least_0(e) for e in (excess, excess + up, excess - down)]
+            quantiles[0, n] = first_at_least_0(excess)
+            quantiles[1, n] = first_at_least_0(excess + up)
+            quantiles[2, n] = first_at_least_0(excess - down)
         value, low, high = quantiles
         return value, low, high
 

@@ -28,10 +28,12 @@ class Tally:
     def of(cells: "Ints | list[int]", weights: "Floats | list[float] | None" = None) -> "Tally":
         """Tally keys one by one: their tokens in units of 1/grid, and weights if there are any."""
         distinct, back = np.unique(np.asarray(cells, np.int64), return_inverse=True)
-        w = np.ones(len(back)) if weights is None else np.asarray(weights, np.float64)
+        of_keys = np.ones(len(back)) if weights is None else np.asarray(weights, np.float64)
         n = len(distinct)
-        weights_, squares = (np.zeros(n) + np.bincount(back, v, n) for v in (w, w * w))
-        return Tally(distinct, np.bincount(back, minlength=n), weights_, squares)
+        keys = np.bincount(back, minlength=n)
+        sums = np.zeros(n) + np.bincount(back, of_keys, n)
+        squares = np.zeros(n) + np.bincount(back, of_keys * of_keys, n)
+        return Tally(distinct, keys, sums, squares)
 
     @property
     def unweighted(self) -> "Tally":
