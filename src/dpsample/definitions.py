@@ -179,12 +179,19 @@ DEFINITIONS: dict[str, type[Zcdp] | type[Gdp]] = {definition.name: definition fo
 @lru_cache(maxsize=256)
 def _zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
     with precision(_BITS):
-        slope, at_most = ball(rho), ball(delta)
-        low, high = Fraction(0), Fraction(2 * math.sqrt(-math.log(delta) / rho))  # of alpha - 1
-        for _ in range(_STEPS):  # by ball arithmetic, which is the same on every machine
+        slope = ball(rho)
+        at_most = ball(delta)
+        # alpha - 1 by bisection, in ball arithmetic, which is the same on every machine
+        low = Fraction(0)
+        high = Fraction(2 * math.sqrt(-math.log(delta) / rho))
+        for _ in range(_STEPS):
             middle = (low + high) / 2
-            beyond = slope * ball(middle) ** 2 + (at_most * (1 + ball(middle))).log() > 0
-            low, high = (low, middle) if beyond else (middle, high)
+            alpha = 1 + ball(middle)
+            beyond = slope * ball(middle) ** 2 + (at_most * alpha).log() > 0
+            if beyond:
+                high = middle
+            else:
+                low = middle
         alpha = 1 + ball(high)
         epsilon = slope * alpha + (1 - 1 / alpha).log() - (at_most * alpha).log() / (alpha - 1)
         return max(figures_above(epsilon, _FIGURES), LEAST_EPSILON)

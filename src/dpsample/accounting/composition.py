@@ -45,10 +45,11 @@ def composed_delta(each: Privacy, keys: int, epsilon: Fraction) -> Fraction:
 
 def _any_leaks(delta: Fraction, keys: int) -> Fraction:
     """Bound ``1 - (1 - delta)**keys`` from above: an alternating series, cut after a positive term."""
+    pairs = math.comb(keys, 2)
+    triples = math.comb(keys, 3)
     first = keys * delta
-    second = Fraction(keys * (keys - 1), 2) * delta**2
-    third = Fraction(keys * (keys - 1) * (keys - 2), 6) * delta**3
-    return min(Fraction(1), first, first - second + third)
+    series = first - pairs * delta**2 + triples * delta**3
+    return min(Fraction(1), first, series)
 
 
 def _slack_above(each: Fraction, keys: int, epsilon: Fraction, least: Fraction) -> Fraction:
@@ -168,7 +169,9 @@ def _largest_epsilon(keys: int, epsilon: float, slack: float) -> float:
         last = math.ceil((keys - epsilon / each) / 2) - 1
         first = max(0, last - 64 * math.isqrt(keys) - 64)  # smaller terms vanish
         l = np.arange(first, last + 1)  # noqa: E741 - the theorem's own letter
-        size = np.exp(log_choose[l] + (keys - l) * each - keys * np.logaddexp(0.0, each))
+        log_divisor = keys * np.logaddexp(0.0, each)
+        log_size = log_choose[l] + (keys - l) * each - log_divisor
+        size = np.exp(log_size)
         share = -np.expm1(epsilon + (2 * l - keys) * each)
         return float((size * share).sum())
 

@@ -110,8 +110,11 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
 
 
 def _expected(certificate: Certificate) -> str:
+    """The line by which the checker accepts these integers."""
     privacy: Privacy = certificate.privacy
-    (e, e_under), (d, d_under) = privacy.epsilon.as_integer_ratio(), privacy.delta.as_integer_ratio()
-    frequencies = " ".join(f"{span.start}-{span.stop - 1}" for span in certificate.checked)
+    epsilon = "{}/{}".format(*privacy.epsilon.as_integer_ratio())
+    delta = "{}/{}".format(*privacy.delta.as_integer_ratio())
+    spans = [f"{span.start}-{span.stop - 1}" for span in certificate.checked]
+    frequencies = " ".join(spans)
     above = " and all above" if repeats(certificate) else ""
-    return f"accepted: epsilon {e}/{e_under}, delta {d}/{d_under}, frequencies {frequencies}{above}"
+    return f"accepted: epsilon {epsilon}, delta {delta}, frequencies {frequencies}{above}"

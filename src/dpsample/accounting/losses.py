@@ -67,11 +67,13 @@ class Losses:
     def __mul__(self, other: "Losses") -> "Losses":
         """Compose two mechanisms."""
         step = min(self.step, other.step)
-        a, b = self._coarser(step), other._coarser(step)
+        a = self._coarser(step)
+        b = other._coarser(step)
         product = fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))
         round_up = (1 << BITS) - 1
         masses = tuple((int(mass) + round_up) >> BITS for mass in product.coeffs())
-        return Losses(step, a.first + b.first, masses, a.infinite + b.infinite)._shorter()
+        composed = Losses(step, a.first + b.first, masses, a.infinite + b.infinite)
+        return composed._shorter()
 
     def __pow__(self, times: int) -> "Losses":
         """Compose a mechanism with itself."""
@@ -148,8 +150,10 @@ def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, 
     if high != low + 1:  # on a grid point, or too close to one to tell
         return [(high, ceiling(p, BITS))]
     width = dyadic(1, step)
-    upper = (p - q * dyadic(low, step).exp()) / (1 - (-width).exp())
-    lower = (q * dyadic(high, step).exp() - p) / (width.exp() - 1)
+    E_low = dyadic(low, step).exp()
+    E_high = dyadic(high, step).exp()
+    upper = (p - q * E_low) / (1 - (-width).exp())
+    lower = (q * E_high - p) / (width.exp() - 1)
     upper_mass = max(ceiling(upper, BITS), 0)
     lower_mass = max(ceiling(lower, BITS), 0)
     return [(low, lower_mass), (high, upper_mass)]

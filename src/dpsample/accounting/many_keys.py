@@ -144,13 +144,18 @@ def _delta_of_noise(noise: KeyNoise, keys: int, epsilon: Fraction) -> Fraction:
     losses = Losses.of_atoms(noise_atoms(noise), noise.delta)
     if not noise.offset:
         return (losses**keys).delta(epsilon)
-    starts = list(range(keys)) if keys <= _OFFSET_KEYS else [0, *(1 << n for n in range((keys - 1).bit_length()))]
-    worst, existing = keys * noise.new_key, 0
-    together: Losses | None = None
+    starts = list(range(keys))
+    if keys > _OFFSET_KEYS:
+        starts = [0, *(1 << n for n in range((keys - 1).bit_length()))]
+    worst = keys * noise.new_key
+    existing = 0
+    together: Losses | None = None  # of the keys that exist anyway
     for start, after in reversed(list(pairwise([*starts, keys]))):
         more = losses ** (keys - start - existing)
-        together, existing = more if together is None else together * more, keys - start
-        worst = max(worst, (after - 1) * noise.new_key + together.delta(epsilon))
+        together = more if together is None else together * more
+        existing = keys - start
+        most_new = after - 1
+        worst = max(worst, most_new * noise.new_key + together.delta(epsilon))
     return worst
 
 

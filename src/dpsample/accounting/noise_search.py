@@ -183,7 +183,8 @@ def delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
     Masses are multiplied by exp(tilt loss), and divided by it in the end: a transform has no digits for what is 1e16
     times less likely than the rest.
     """
-    mass, loss = law[1:], np.log(law[1:] / law[:-1])
+    mass = law[1:]
+    loss = np.log(law[1:] / law[:-1])
     # sums, since a product of long vectors starts threads, which takes longer than the product
     mean = keys * float((mass * loss).sum())
     deviation = math.sqrt(keys * float((mass * loss**2).sum()))
@@ -196,13 +197,15 @@ def delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
         return keys * math.log((mass * np.exp(tilt * loss)).sum()) - tilt * epsilon
 
     # of some tilts, up to that which would make epsilon the mean of a normal law, the one with the least moment
-    most_tilt = min(max(epsilon - mean, 0.0) / deviation**2, _MOST_TILT / span)
+    to_epsilon = max(epsilon - mean, 0.0) / deviation**2
+    most_tilt = min(to_epsilon, _MOST_TILT / span)
     tilts = most_tilt * np.array(_TILTS)
     tilt = min(tilts.tolist(), key=moment)
     tilted = cells * np.exp(tilt * losses)
     scale = float(tilted.sum())
-    transformed = _power(np.fft.rfft(tilted / scale), keys)
-    together = np.maximum(np.fft.irfft(transformed, _BINS), 0)
+    transformed = np.fft.rfft(tilted / scale)
+    composed = np.fft.irfft(_power(transformed, keys), _BINS)
+    together = np.maximum(composed, 0)
 
     above = losses > epsilon
     beyond = losses[above]
@@ -214,10 +217,12 @@ def delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
 def _on_a_grid(mass: Floats, loss: Floats, width: float) -> Floats:
     """Divide the mass of each loss among the two multiples of `width` around it, so that both laws are kept."""
     place = np.floor(loss / width)
-    upper = mass * -np.expm1((place - loss / width) * width) / -math.expm1(-width)
+    below_loss = (place - loss / width) * width
+    upper = mass * -np.expm1(below_loss) / -math.expm1(-width)
+    lower = mass - upper
     at = place.astype(np.int64)
     above = np.bincount((at + 1) % _BINS, upper, _BINS)
-    below = np.bincount(at % _BINS, mass - upper, _BINS)
+    below = np.bincount(at % _BINS, lower, _BINS)
     return np.asarray(above + below)
 
 

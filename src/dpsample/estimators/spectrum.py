@@ -163,12 +163,13 @@ def _posterior_beyond_table(scheme: Calibration, cells: Ints) -> tuple[Ints, Flo
     """
     last_tokens = scheme.last_token - np.arange(scheme.grid)
     frequencies, probabilities = _posterior(scheme, last_tokens)
-    points = min(scheme.tuning.posterior_points, max(1, scheme.tuning.posterior_limit // len(cells)))
-    length = probabilities.shape[1]
-    if length > 2 * points:
+    points_for_each = scheme.tuning.posterior_limit // len(cells)
+    points = min(scheme.tuning.posterior_points, max(1, points_for_each))
+    last = probabilities.shape[1] - 1
+    if last >= 2 * points:
         wanted = (np.arange(points) + 0.5) / points
         at = np.array([np.searchsorted(np.cumsum(law), wanted) for law in probabilities])
-        frequencies = np.take_along_axis(frequencies, np.minimum(at, length - 1), 1)
+        frequencies = np.take_along_axis(frequencies, np.minimum(at, last), 1)
         probabilities = np.full(at.shape, 1 / points)
     offsets = frequencies - first_frequency(scheme.last_token, scheme.grid)
     fraction = (scheme.last_token - cells) % scheme.grid
