@@ -88,10 +88,12 @@ def _moments(column: pa.Array) -> pa.Array:
 
 
 def _from_moments(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    """Read moments that are written out, or counted as whole numbers."""
     counted = pc.match_substring_regex(column, r"^-?[0-9]+$")
     absent = pa.scalar(None, pa.string())
     written = pc.if_else(counted, absent, column).cast(type)
-    return pc.coalesce(written, pc.if_else(counted, column, absent).cast(_count_type(type)).cast(type))
+    numbers = pc.if_else(counted, column, absent).cast(_count_type(type))
+    return pc.coalesce(written, numbers.cast(type))
 
 
 def _count_type(type: pa.DataType) -> pa.DataType:

@@ -91,15 +91,18 @@ class _ValueMoments:
 
     def error(self, frequencies: Floats, keys: Floats, pi: Floats, share: float) -> tuple[float, float]:
         """Return the bias and the variance of a sum."""
-        scheme, n = self.scheme, len(self.kernels)
+        scheme = self.scheme
+        n = len(self.kernels)
         inside = frequencies <= scheme.frequencies[-1]
-        i, count = frequencies[inside], keys[inside]
+        i = frequencies[inside]
+        count = keys[inside]
         table = np.append(0, scheme.frequencies)
 
         def at(values: Floats) -> Floats:
             return np.asarray(np.interp(i, table, np.append(0.0, values)))
 
-        bias, variances = at(self.total.bias), at(self.total.variances)
+        bias = at(self.total.bias)
+        variances = at(self.total.variances)
         beyond = self._variances_beyond(frequencies[~inside], pi[~inside])
         mean = share * float(count @ bias)
         variance = share * float(count @ variances)
@@ -175,10 +178,12 @@ def prediction_table(sampling: Sampling, privacy: PerKey, quick: bool, tuning: T
 
 
 def _quick_table(sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning) -> tuple[Calibration, int]:
+    """Return the calibration of a coarser table, of about this number of rows, and how many frequencies a row has."""
     spacing = support_length(privacy) * float(privacy.epsilon) / rows
     spacing = min(max(spacing, tuning.table_spacing), tuning.quick_table_spacing)
     sampling, privacy, k = strided(sampling, privacy, rows)
-    log_grid = math.floor(math.log2(float(privacy.epsilon) / spacing))
+    epsilon = float(privacy.epsilon)
+    log_grid = math.floor(math.log2(epsilon / spacing))
     grid = min(1 << max(0, log_grid), default_grid(privacy))
     coarser = replace(tuning, table_spacing=spacing)
     return Calibration(sampling, privacy, grid, coarser), k
@@ -221,7 +226,8 @@ def _by_mle(
 
 def _mle_knots(privacy: PerKey, first: float, last: float, tuning: Tuning) -> Ints:
     """Some frequencies: dense around the detection threshold, which is about the middle of a token's support."""
-    support, outer = support_length(privacy), tuning.mle_outer_knots
+    support = support_length(privacy)
+    outer = tuning.mle_outer_knots
     spacing = tuning.mle_knot_spacing / float(privacy.epsilon)
     middle = np.arange(support / 4, support, spacing)
     before = np.geomspace(first, max(first, middle[0]), outer)

@@ -77,17 +77,18 @@ class Frequencies:
         """
         if len(self.values) <= _MANY:
             return self.values, self.counts
-        last = int(self.values[-1])
-        steps = math.ceil(max(math.log(last / _DENSE), 0) / _APART)
-        spaced = np.minimum(np.rint(_DENSE * np.exp(_APART * np.arange(steps + 1))), float(last)).astype(np.int64)
-        knots = np.unique(np.concatenate([np.arange(1, _DENSE), spaced, [last]]))
-        upper = np.searchsorted(knots, self.values[:-1], "right")
-        to_upper = (self.values[:-1] - knots[upper - 1]) / (knots[upper] - knots[upper - 1])
+        knots = _knots(int(self.values[-1]))
+        values = self.values[:-1]
+        counts = self.counts[:-1]
+        upper = np.searchsorted(knots, values, "right")
+        lower = upper - 1
+        to_upper = (values - knots[lower]) / (knots[upper] - knots[lower])
         keys = np.zeros(len(knots))
-        for knot, share in ((upper - 1, 1 - to_upper), (upper, to_upper)):
-            keys += np.bincount(knot, self.counts[:-1] * share, len(knots))
+        keys += np.bincount(lower, counts * (1 - to_upper), len(knots))
+        keys += np.bincount(upper, counts * to_upper, len(knots))
         keys[-1] += self.counts[-1]
-        return knots[keys > 0], keys[keys > 0]
+        present = keys > 0
+        return knots[present], keys[present]
 
     @staticmethod
     def of(frequencies: "ArrayLike | Mapping[int, int] | Frequencies", private: bool = True) -> "Frequencies":
@@ -206,3 +207,11 @@ def _number(value: Any, name: str) -> float:
     if not math.isfinite(number):
         raise InvalidValue(f"{name} is a finite number", repr(value), "choose one such as 1")
     return number
+
+
+def _knots(last: int) -> Ints:
+    """All frequencies below 100, and above that those about 1 % apart, up to the last one."""
+    steps = math.ceil(max(math.log(last / _DENSE), 0) / _APART)
+    spaced = np.rint(_DENSE * np.exp(_APART * np.arange(steps + 1)))
+    spaced = np.minimum(spaced, float(last)).astype(np.int64)
+    return np.unique(np.concatenate([np.arange(1, _DENSE), spaced, [last]]))

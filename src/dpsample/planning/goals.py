@@ -225,14 +225,17 @@ def recommended(forecasts: Sequence[_Planned], goal: Goal | None = None) -> _Pla
     >>> [round(100 * result.covered) for result in results], float(recommended(results).setting.privacy.epsilon)
     ([59, 66, 71, 76, 82], 1.0)
     """
-    least = 0.0 if goal is not None else ENOUGH * max(result.covered for result in forecasts)
+    least = 0.0
+    if goal is None:
+        least = ENOUGH * max(result.covered for result in forecasts)
+    good_enough = [result for result in forecasts if result.covered >= least]
 
     def spent(result: _Planned) -> tuple[Fraction, Fraction, float]:
         privacy = result.setting.privacy
         stated = privacy.epsilon if privacy.definition is None else privacy.definition.value
         return stated, privacy.delta, -result.covered
 
-    return min((result for result in forecasts if result.covered >= least), key=spent)
+    return min(good_enough, key=spent)
 
 
 @dataclass(frozen=True)

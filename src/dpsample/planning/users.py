@@ -97,10 +97,14 @@ class UsersForecast:
     @property
     def covered(self) -> float:
         """The share of users' keys that are among the most frequent keys, as many as are found with counts by "ask"."""
-        _, found = max((way.chosen, way.keys) for way in self.ways if way.counted)
-        keys, users = self.users.counts[::-1], self.users.values[::-1]  # the most frequent first
-        upto, elements = (np.append(0.0, np.cumsum(column)) for column in (keys, keys * users))
-        return float(np.interp(found, upto, elements)) / self.users.elements
+        _, reported = max((way.chosen, way.keys) for way in self.ways if way.counted)
+        # the most frequent first
+        keys = self.users.counts[::-1]
+        users = self.users.values[::-1]
+        keys_up_to = np.append(0.0, np.cumsum(keys))
+        elements_up_to = np.append(0.0, np.cumsum(keys * users))
+        elements = float(np.interp(reported, keys_up_to, elements_up_to))
+        return elements / self.users.elements
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -76,17 +76,21 @@ def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
     words = coins.first(n)
     # in integers, so that an element costs one comparison
     scaled = float(sampling.q([1])[0]) * 2.0**64
-    low, high = max(int(scaled * (1 - _CLOSE)) - 4, 0), min(int(scaled * (1 + _CLOSE)) + 4, 2**64 - 1)
-    rows = np.flatnonzero(words < np.uint64(high))
-    undecided = rows[words[rows] >= np.uint64(low)]
-    out = [row for row in undecided.tolist() if not _below(int(words[row]), row, sampling, 1, _FINE, coins)]
-    return np.setdiff1d(rows, out, assume_unique=True) if out else rows
+    surely_picked = max(int(scaled * (1 - _CLOSE)) - 4, 0)
+    never_picked = min(int(scaled * (1 + _CLOSE)) + 4, 2**64 - 1)
+    rows = np.flatnonzero(words < np.uint64(never_picked))
+    undecided = rows[words[rows] >= np.uint64(surely_picked)]
+    not_picked = []
+    for row in undecided.tolist():
+        if not _below(int(words[row]), row, sampling, 1, _FINE, coins):
+            not_picked.append(row)
+    return np.setdiff1d(rows, not_picked, assume_unique=True) if not_picked else rows
 
 
 def picked_elements(elements: pa.RecordBatch, sampling: Sampling, coins: Coins, gate: CoinSource) -> Rows:
     """Pick elements, rows of key columns, for a sample of their keys: the positions of those that are picked.
 
-    Of a soft cap, the `gate` lets keys in: a source whose coins about a key are the same in every batch.
+    For soft-cap sampling, `gate` supplies coins for each key that are the same in every batch.
     """
     if not isinstance(sampling, SoftCap):
         return picked(elements.num_rows, sampling, coins)
@@ -155,10 +159,12 @@ class Sanitizer:
         u = _uniform(words)
         cuts = np.array([0.0, *(cut / reporting.one for cut in reporting.noise_cuts)])
         noise = np.searchsorted(cuts[1:], u, side="right")
-        close = _close(u, cuts[noise]) | _close(u, cuts[np.minimum(noise + 1, len(cuts) - 1)])
+        next_cut = np.minimum(noise + 1, len(cuts) - 1)
+        close = _close(u, cuts[noise]) | _close(u, cuts[next_cut])
         more = reporting.bits - 64
         for row in np.flatnonzero(close).tolist():
-            noise[row] = bisect_right(reporting.noise_cuts, int(words[row]) << more | coins.more(row, more))
+            v = int(words[row]) << more | coins.more(row, more)
+            noise[row] = bisect_right(reporting.noise_cuts, v)
         rows = np.flatnonzero(noise < counts)
         cells = (counts - noise)[rows]
         return rows, np.zeros_like(cells) if self.keys_only else cells
@@ -193,8 +199,10 @@ class Sanitizer:
         """Decide by the integer law: the token in units of 1/grid (1 for keys only), 0 if the key is not reported."""
         if self.keys_only:
             bits = self._reporting.bits
-            cut = (self._reporting.pi(frequency) << bits) // max(self.sampling.bounds(frequency, bits)[1], 1)
-            return int(word << (bits - 64) | coins.more(row, bits - 64) < cut)
+            _, q_above = self.sampling.bounds(frequency, bits)
+            cut = (self._reporting.pi(frequency) << bits) // max(q_above, 1)
+            u = word << (bits - 64) | coins.more(row, bits - 64)
+            return int(u < cut)
         law: IntegerLaw = self._law(frequency)
         v = word << (law.bits - 64) | coins.more(row, law.bits - 64)
         k = bisect_right(law.cuts, v)
@@ -203,7 +211,8 @@ class Sanitizer:
     def _tokens(self, frequencies: Ints, v: Floats, q: Floats) -> tuple[Ints, NDArray[np.bool_]]:
         """The tokens of reported keys, and for which of them floats cannot tell."""
         cells = np.empty(len(v), np.int64)
-        above, upto = np.empty_like(v), np.empty_like(v)
+        above = np.empty_like(v)
+        upto = np.empty_like(v)
         if len(v) == 0:
             return cells, np.zeros(0, bool)
         # all steady rows are shifts of one another, so their keys share one row
@@ -211,17 +220,24 @@ class Sanitizer:
         distinct, member, keys = np.unique(row_of, return_inverse=True, return_counts=True)
         shared = (keys >= _SHARED) | (distinct == self._steady)
         alone = np.flatnonzero(~shared[member])
-        cells[alone], above[alone], upto[alone] = locate(frequencies[alone], v[alone], self._reporting, self.grid)
+        located = locate(frequencies[alone], v[alone], self._reporting, self.grid)
+        cells[alone], above[alone], upto[alone] = located
+
         order = np.argsort(member, kind="stable")
         ends = np.cumsum(keys)
         for i, boundaries in tails(distinct[shared], self._reporting, self.grid):
             n = int(np.searchsorted(distinct, i))
             at = order[ends[n] - keys[n] : ends[n]]
             k = np.searchsorted(boundaries, v[at], side="right") - 1
+            next_boundary = np.minimum(k + 1, len(boundaries) - 1)
             cells[at] = frequencies[at] * self.grid - k
-            above[at], upto[at] = boundaries[k], boundaries[np.minimum(k + 1, len(boundaries) - 1)]
-        clear = (v > above) & (v < upto) & ~_close(v, above, q) & ~_close(v, upto, q)
-        return cells, ~(clear | ((above == 0) & (v < upto) & ~_close(v, upto, q)))
+            above[at] = boundaries[k]
+            upto[at] = boundaries[next_boundary]
+
+        clearly_below = (v < upto) & ~_close(v, upto, q)
+        clearly_above = (v > above) & ~_close(v, above, q)
+        clear = clearly_below & (clearly_above | (above == 0))
+        return cells, ~clear
 
 
 def _never_sampled() -> InvalidValue:
@@ -243,4 +259,6 @@ def _close(u: Floats, cut: Floats, scale: Floats | float = 1.0) -> NDArray[np.bo
 
 def _below(word: int, row: int, sampling: Sampling, frequency: int, bits: int, coins: Coins) -> bool:
     """Whether a uniform number that begins with `word` lies below q, to 2**-bits."""
-    return word << (bits - 64) | coins.more(row, bits - 64) < sampling.bounds(frequency, bits)[0]
+    u = word << (bits - 64) | coins.more(row, bits - 64)
+    q_below, _ = sampling.bounds(frequency, bits)
+    return u < q_below

@@ -30,10 +30,12 @@ def held_counts(frequencies: Ints, sampling: SampleAndHold, coins: Coins) -> Int
     words = coins.first(len(frequencies))
     low, high = _passed(words, sampling)
     first = low + 1
-    for row in np.flatnonzero((low < high) & (low < frequencies)).tolist():
-        number = int(words[row]) << (_FINE - 64) | coins.more(row, _FINE - 64)
-        places = range(int(first[row]), min(int(high[row]), int(frequencies[row])) + 1)
-        first[row] += bisect_left(places, True, key=lambda g: number < sampling.bounds(g, _FINE)[0])
+    undecided = (low < high) & (low < frequencies)
+    for row in np.flatnonzero(undecided).tolist():
+        u = int(words[row]) << (_FINE - 64) | coins.more(row, _FINE - 64)
+        last = min(int(high[row]), int(frequencies[row]))
+        candidates = range(int(first[row]), last + 1)
+        first[row] += bisect_left(candidates, True, key=lambda g: u < sampling.bounds(g, _FINE)[0])
     counts: Ints = np.maximum(frequencies - first + 1, 0)
     return counts
 
@@ -43,11 +45,16 @@ def _passed(words: Words, sampling: SampleAndHold) -> tuple[Ints, Ints]:
 
     The first 64 bits of u are a word w: u is from ``w 2**-64`` to ``(w + 1) 2**-64``, and 1 - u accordingly.
     """
-    w, rest = words.astype(np.float64), (~words).astype(np.float64)
-    bounds = []
-    for more, scale in ((0.0, 1 - _CLOSE), (1.0, 1 + _CLOSE)):
-        u, left = (w + more) * 2.0**-64, (rest + 1 - more) * 2.0**-64
+    w = words.astype(np.float64)
+    rest = (~words).astype(np.float64)
+
+    def bound(more: float, scale: float) -> Ints:
+        u = (w + more) * 2.0**-64
+        left = (rest + 1 - more) * 2.0**-64  # 1 - u, where that is small
         with np.errstate(divide="ignore"):
             log = np.where(u < 0.5, np.log1p(-u), np.log(left))
-        bounds.append(np.floor((log / sampling.log_passed * scale).clip(0, _NEVER)).astype(np.int64))
-    return bounds[0], bounds[1]
+        passed = (log / sampling.log_passed * scale).clip(0, _NEVER)
+        whole: Ints = np.floor(passed).astype(np.int64)
+        return whole
+
+    return bound(0.0, 1 - _CLOSE), bound(1.0, 1 + _CLOSE)

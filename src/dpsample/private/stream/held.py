@@ -38,12 +38,14 @@ class HeldKeys:
     """
 
     def __init__(self, schema: pa.Schema, keys: pa.Table | None = None, counts: Ints | None = None) -> None:
-        self._keys = schema.empty_table() if keys is None else keys.combine_chunks()
+        nothing = schema.empty_table()
+        self._keys = nothing if keys is None else keys.combine_chunks()
         self._counts = np.zeros(0, np.int64) if counts is None else counts
         self._waiting: list[tuple[pa.Table, NDArray[np.bool_]]] = []  # elements, and whether they are picked
         self._frequent: Ints = np.zeros(0, np.int64)  # rows of the most frequent keys, lately
-        self._frequent_keys = schema.empty_table()
-        self._chosen_at, self._elements = self._counts.copy(), 0  # counts when they were chosen, and elements since
+        self._frequent_keys = nothing
+        self._chosen_at = self._counts.copy()  # counts when they were chosen
+        self._elements = 0  # since they were chosen
 
     @property
     def schema(self) -> pa.Schema:
@@ -120,7 +122,8 @@ class HeldKeys:
         keys = keys.take(pa.array(first)).combine_chunks()
         known = _places(self._keys, keys)  # a hash table of the few, not of all that are held
         new = np.setdiff1d(np.arange(len(first)), known)
-        return keys.take(pa.array(new)), np.flatnonzero(picked)[first[new]]
+        rows_of_picked = np.flatnonzero(picked)
+        return keys.take(pa.array(new)), rows_of_picked[first[new]]
 
 
 def words_of(key: bytes, start: int, n: int) -> Words:
@@ -166,7 +169,15 @@ def _numbers(column: Any, values: Any) -> tuple[Ints, Ints]:
 
 
 def _index(column: Any, values: Any) -> Ints:
-    column, values = (pa.array(v) if isinstance(v, np.ndarray) else v for v in (column, values))
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    found: Ints = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()
-    return found if found.flags.writeable else found.copy()
+    """Return the place of each element of a column among distinct values, or -1."""
+    places = pc.index_in(_as_arrow(column), value_set=_as_arrow(values))
+    index: Ints = pc.fill_null(places, -1).to_numpy()
+    return index if index.flags.writeable else index.copy()
+
+
+def _as_arrow(values: Any) -> Any:
+    if isinstance(values, np.ndarray):
+        return pa.array(values)
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    return values
