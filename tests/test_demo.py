@@ -50,6 +50,6 @@ def test_without_a_chart_library_there_is_no_page(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(demo, "check_drawing", missing)
     lines: list[str] = []
-    assert demo._page(read_release(VECTORS / "release-1.parquet"), tmp_path, lines.append) is None
+    assert demo._page(read_release(VECTORS / "release-1-all.parquet"), tmp_path, lines.append) is None
     assert "pip install 'dpsample[report]'" in lines[-1]
     assert not (tmp_path / demo.PAGE).exists()

@@ -115,7 +115,6 @@ def test_both_kinds_are_reported(both: Release, tmp_path: Path) -> None:
     assert min(both.table["estimate"].to_pylist()) >= 0
     form = both.metadata
     assert form["known"] == {"keys": 32, "only": False, "added": 60}
-    assert form["version"] == 5
     for name in ("out.parquet", "out.csv", "out.arrow"):
         both.write(tmp_path / name)
         assert read_release(tmp_path / name) == both

@@ -130,17 +130,17 @@ def test_what_is_stated_of_each_unit() -> None:
 
 
 def test_the_page_has_the_label() -> None:
-    release = read_release(VECTORS / "release-2.parquet")
+    release = read_release(VECTORS / "release-1-size.parquet")
     page = html.unescape(make_report(release, prove=False).html)
     for name, words in label_of(release).items():
         assert f'<th scope="row">{name}</th><td>{words}</td>' in page
 
 
 def test_the_command_prints_the_entry_of_a_release_and_of_no_sample(tmp_path: Path) -> None:
-    path = VECTORS / "release-1.parquet"
+    path = VECTORS / "release-1-all.parquet"
     done = run("info", str(path), "--registry", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, read_release(path).registry_entry() + "\n")
     assert run("info", str(path), "--registry", "--format", "json", cwd=tmp_path).returncode == 2
-    sample = run("info", str(next(VECTORS.glob("sample-1*.parquet"))), "--registry", cwd=tmp_path)
+    sample = run("info", str(next(VECTORS.glob("sample-*.parquet"))), "--registry", cwd=tmp_path)
     assert sample.returncode == 2
     assert "found a dpsample sample" in sample.stderr

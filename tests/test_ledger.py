@@ -97,8 +97,8 @@ def test_many_small_releases_by_optimal_composition(tmp_path: Path) -> None:
             spend(path, each, "element", f"{n}")
             continue
         head = read_ledger(path).head  # entries without the disk's waiting time
-        line = {"previous": head, "version": 2, "kind": "reserve", "spent": each.to_json(), "release": f"{n}"}
-        line["time"] = "then"
+        line = {"previous": head, "version": 1, "kind": "reserve", "spent": each.to_json(), "release": f"{n}"}
+        line |= {"time": "then", "unit": "element"}
         path.write_bytes(path.read_bytes() + json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n")
     assert path.read_bytes().startswith(lines)
     spent = read_ledger(path)
@@ -226,8 +226,8 @@ def test_files_that_are_no_ledgers(tmp_path: Path) -> None:
         path.write_bytes(content)
         with refused("must be a ledger as dpsample wrote it"):
             read_ledger(path)
-    path.write_bytes(b'{"format":"dpsample ledger","version":4}\n')
-    with refused("this dpsample reads versions up to 3 of ledgers"):
+    path.write_bytes(b'{"format":"dpsample ledger","version":2}\n')
+    with refused("this dpsample reads versions up to 1 of ledgers"):
         read_ledger(path)
     with refused("a ledger must exist"):
         read_ledger(tmp_path / "none.ledger")
@@ -414,45 +414,14 @@ def test_kill_9_at_every_step_of_a_reservation(tmp_path: Path) -> None:
     assert seen == {(False,), ("reserved", False), ("reserved", True), ("confirmed", True)}
 
 
-# ---- version 1
-
-OLD = b"""\
-{"budget":{"delta":"1e-06","epsilon":"2"},"dataset":"events","each":null,"format":"dpsample ledger","started":\
-"2026-11-16T04:49:30+00:00","unit":"element","version":1}
-{"previous":"543d812de1a49cb3ab7630866c333108b0ec2038f5ddf036300a12dbbf59f48e","release":"0.parquet","spent":\
-{"delta":"1e-07","epsilon":"0.5"},"time":"2026-11-16T04:49:30+00:00"}
-{"previous":"102cddbdbfcd79b5786caca75263d93981ddd94e68b8dc5c8f885a36a6ead944","release":"1.parquet","spent":\
-{"delta":"1e-07","epsilon":"0.25"},"time":"2026-11-16T04:49:30+00:00"}
-"""
+# ---- versions
 
 
-def test_a_ledger_of_version_1_goes_on(tmp_path: Path) -> None:
-    """Its lines stay as they are, so that releases still find theirs; those that are added have version 2."""
-    path = tmp_path / "a.ledger"
-    path.write_bytes(OLD)
-    old = read_ledger(path)
-    assert (old.dataset, old.budget, old.unit, old.each) == ("events", BUDGET, "element", None)
-    assert [(entry.release, entry.status, entry.dpsample) for entry in old.entries] == [
-        ("0.parquet", "entered", None),
-        ("1.parquet", "entered", None),
-    ]
-    assert old.hashes[1] == "102cddbdbfcd79b5786caca75263d93981ddd94e68b8dc5c8f885a36a6ead944"
-    check_ledger(path, Charge(Privacy("1.25", "8e-7"), "element", "x"))
-    with refused("the releases of 'events' may spend"):
-        check_ledger(path, Charge(Privacy("1.26", "8e-7"), "element", "x"))
-    reserve_budget(path, HALF).confirm()
-    assert path.read_bytes().startswith(OLD)
-    added = [json.loads(line) for line in path.read_bytes()[len(OLD) :].splitlines()]
-    assert [(line["version"], line["kind"]) for line in added] == [(2, "reserve"), (2, "confirm")]
-    assert [entry.status for entry in read_ledger(path).entries] == ["entered", "entered", "confirmed"]
-    assert read_ledger(path).basic == (Fraction(5, 4), Fraction(3, 10**7))
-
-
-def test_lines_of_version_1_follow_a_first_line_of_version_1_alone(tmp_path: Path) -> None:
+def test_every_line_states_its_version(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     head = new_ledger(path, "events", BUDGET).head
     new = path.read_bytes()
-    for version, rule in (({}, "as dpsample wrote it"), ({"version": 4}, "reads versions up to 3 of ledgers")):
+    for version, rule in (({}, "as dpsample wrote it"), ({"version": 2}, "reads versions up to 1 of ledgers")):
         line = {"previous": head, "spent": BUDGET.to_json(), "release": "x", "time": "then", **version}
         path.write_bytes(new + json.dumps(line).encode() + b"\n")
         with refused(rule):
@@ -482,7 +451,7 @@ def test_a_line_says_what_the_budget_was_spent_on(tmp_path: Path) -> None:
     line = json.loads(path.read_bytes().splitlines()[1])
     del line["previous"], line["time"]
     assert line == {
-        "version": 2,
+        "version": 1,
         "kind": "reserve",
         "dpsample": dpsample.__version__,
         "spent": {"epsilon": "1", "delta": "1e-09"},

@@ -52,7 +52,7 @@ print(len(release), len(stored), stored.top(1).groups.num_rows, stored.report() 
 @pytest.mark.chance("certain: keys of 4,000 elements are reported")
 def test_without_what_windows_lacks(tmp_path: Path) -> None:
     """All modules are imported, a release is made in memory, and one is read, asked and shown as a page."""
-    example = Path(__file__).with_name("vectors") / "release-1.parquet"
+    example = Path(__file__).with_name("vectors") / "release-1-all.parquet"
     done = subprocess.run([sys.executable, "-c", _WINDOWS, str(example)], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split()[0] == "2"

@@ -16,7 +16,7 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.sampling import Sampling
 
-Status = Literal["entered", "reserved", "confirmed", "cancelled"]
+Status = Literal["reserved", "confirmed", "cancelled"]
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Charge:
         }
 
     @classmethod
-    def from_json(cls, form: Mapping[str, Any], unit: str) -> "Charge":
-        """Read a line; one of version 1 states neither the unit, which is the ledger's, nor what it was spent on."""
+    def from_json(cls, form: Mapping[str, Any]) -> "Charge":
+        """Read the fields of a line."""
         return cls(
             Privacy.from_json(form["spent"]),
-            form.get("unit", unit),
+            form["unit"],
             str(form["release"]),
             form.get("source"),
             None if form.get("keys") is None else tuple(form["keys"]),
@@ -159,14 +159,13 @@ def scheme_form(scheme: Sampling | SampleSize) -> dict[str, Any]:
     return scheme.to_json()
 
 
-def add_line(entries: dict[str, Entry], line: Line, unit: str) -> None:
+def add_line(entries: dict[str, Entry], line: Line) -> None:
     """Take a line into the entries, by their hashes: a new one, or what became of an earlier one."""
-    form, kind = line.form, "enter" if line.version == 1 else line.form["kind"]
-    if kind in ("enter", "reserve"):
-        status: Status = "entered" if kind == "enter" else "reserved"
-        entries[line.hash] = Entry(
-            Charge.from_json(form, unit), str(form["time"]), line.hash, status, form.get("dpsample")
-        )
+    form = line.form
+    kind = form["kind"]
+    if kind == "reserve":
+        charge = Charge.from_json(form)
+        entries[line.hash] = Entry(charge, str(form["time"]), line.hash, "reserved", form.get("dpsample"))
         return
     entry = entries[form["entry"]]
     if entry.status != "reserved" or kind not in ("confirm", "cancel"):

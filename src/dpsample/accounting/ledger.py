@@ -6,7 +6,6 @@ lines: it reserves its part of the budget before anything is drawn, and confirms
     reserved     spent; the release is under way, or was lost in a crash: then its part is forfeited
     confirmed    spent; the release was written
     cancelled    not spent: nothing had been drawn
-    entered      spent; a line of version 1, which was not confirmed
 
 Every line is JSON and names the SHA-256 of the line before it, so that no line can be changed, left out or moved
 without all that follow it being written anew (`ledger_file`). It also states what the budget is spent on.
@@ -279,7 +278,7 @@ def _read(target: Path) -> tuple[bytes, Ledger]:
         entries: dict[str, Entry] = {}
         for line in lines[1:]:
             number += 1
-            add_line(entries, line, unit)
+            add_line(entries, line)
         hashes = tuple(line.hash for line in lines)
         return data, Ledger(
             first["dataset"],

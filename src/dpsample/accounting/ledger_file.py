@@ -4,9 +4,7 @@ A line is added by writing the whole file anew beside the old one, bringing it t
 name. At every moment, whoever is killed, the file is the old ledger or the new one. So a torn line means that somebody
 else damaged the file, and nothing more is spent until it is restored.
 
-Every line states its version. Lines of version 1 state none, and follow a first line of version 1 only. They stay as
-they are. A line that is added has version 2, or 3 if it has fields of version 3 or the first line is of version 3.
-docs/format.md specifies all fields.
+Every line states its version. docs/format.md specifies all fields.
 """
 
 import contextlib
@@ -25,18 +23,16 @@ from dpsample.files.locks import try_lock
 from dpsample.files.metadata import PathLike, canonical, failures, resolved, sha256_of
 
 _FORMAT = "dpsample ledger"
-_VERSION = 3
-_FIELDS = {"account", "parts", "part", "curve"}  # of version 3
+_VERSION = 1
 _PATIENCE = 60.0  # seconds to wait for another process, which holds the lock for some milliseconds
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: what it states, its own hash, and its version."""
+    """One line: what it states, and its own hash."""
 
     form: dict[str, Any]
     hash: str
-    version: int
 
 
 def existing_ledger(path: PathLike) -> Path:
@@ -55,24 +51,23 @@ def parse_lines(data: bytes, target: Path) -> list[Line]:
     *lines, rest = data.split(b"\n")
     if rest or not lines:
         raise damaged(target, len(lines) + 1, "a line that is cut off" if rest else "no line")
-    forms, head = [], ""
+    parsed, head = [], ""
     for number, line in enumerate(lines, 1):  # the chain first: what does not hold together is not even read
         form = _json_object(line)
         if form is None or form.get("previous", "") != head:
             raise damaged(target, number)
         head = sha256_of(line)
-        forms.append((form, head))
-    first = forms[0][0].get("version")
-    if forms[0][0].get("format") != _FORMAT or first is None:
+        parsed.append(Line(form, head))
+    if parsed[0].form.get("format") != _FORMAT:
         raise damaged(target, 1)
-    parsed = [Line(form, hash, form.get("version", 1)) for form, hash in forms]
     for number, checked in enumerate(parsed, 1):
-        if type(checked.version) is not int or checked.version < max(first, 1):
-            raise damaged(target, number)
-        if checked.version > _VERSION:
+        version = checked.form.get("version")
+        if type(version) is not int or version < 1:
+            raise damaged(target, number, "a line without a version")
+        if version > _VERSION:
             raise InvalidValue(
                 f"this dpsample reads versions up to {_VERSION} of ledgers",
-                f"version {checked.version} at line {number}",
+                f"version {version} at line {number}",
                 "upgrade dpsample",
             )
     return parsed
@@ -84,9 +79,7 @@ def with_line(data: bytes, form: Mapping[str, Any]) -> tuple[bytes, str]:
 
     chain = {"previous": sha256_of(data[:-1].rpartition(b"\n")[2])} if data else {"format": _FORMAT}
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    first = (_json_object(data.partition(b"\n")[0]) or {}).get("version", 2)
-    version = 3 if first == 3 or _FIELDS & form.keys() else 2
-    line = canonical({**chain, "version": version, "time": now, "dpsample": __version__, **form})
+    line = canonical({**chain, "version": _VERSION, "time": now, "dpsample": __version__, **form})
     return data + line + b"\n", sha256_of(line)
 
 

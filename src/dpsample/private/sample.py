@@ -38,7 +38,7 @@ from dpsample.scheme.sampling import Sampling
 WARNING: Final = (
     "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."
 )
-VERSION: Final = 4  # the newest version of sample files; a file states the oldest one that has all it needs
+VERSION: Final = 1  # of sample files
 MODE: Final = 0o600
 
 
@@ -205,7 +205,7 @@ class Sample:
         part = {} if self._part is None else {"part": self._part.to_json()}
         return {
             "format": "dpsample sample",
-            "version": VERSION if self._sampling.new_in_version_6 else 3 if part else 2 if users else 1,
+            "version": VERSION,
             "private": False,
             "warning": WARNING,
             "sampling": self._sampling.to_json(),

@@ -22,7 +22,7 @@ from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.release.answers import Answers
-from dpsample.release.rows import checked_rows, release_schema, without_weights
+from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
@@ -295,9 +295,7 @@ def read_release(path: PathLike, *, format: str | None = None) -> Release:
             "another number",
             "get it again from where it was written",
         )
-    if metadata["version"] < 5:
-        table = without_weights(table, terms)
-    elif sorted(table.column_names) != sorted(terms.columns):
+    if sorted(table.column_names) != sorted(terms.columns):
         raise InvalidValue(
             f"a release has the columns {', '.join(map(repr, terms.columns))}",
             ", ".join(map(repr, table.column_names)),

@@ -216,21 +216,6 @@ def _unsorted(row: int) -> InvalidValue:
     )
 
 
-def without_weights(table: pa.Table, terms: Terms) -> pa.Table:
-    """Return the rows of a file of version 1 to 4 as they were drawn: its `estimate` is the key's weight in a sum."""
-    if terms.grid is None:
-        return table
-    names = (*terms.keys, "token", "estimate")
-    whole = sorted(table.column_names) == sorted(names) and table.schema.field("estimate").type == pa.float64()
-    if not whole or not np.isfinite(table["estimate"].to_numpy()).all():
-        raise InvalidValue(
-            f"a release of version 1 to 4 has the columns {', '.join(map(repr, names))}, and finite estimates",
-            "others",
-            "get it again from where it was written",
-        )
-    return table.drop_columns(["estimate"])
-
-
 class TokenEstimates:
     """Estimates and intervals by token, each computed once."""
 

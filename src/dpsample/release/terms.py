@@ -19,13 +19,12 @@ from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey, per_key_from_json
-from dpsample.scheme.registered import RegisteredSampling
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import check_grid
 
-VERSION: Final = 6  # the newest version of release files; a file states the oldest one that has all it needs
+VERSION: Final = 1  # of release files
 TOKEN_COLUMNS: Final = ("estimate", "low", "high", "token")  # all but the last follow from it
 COUNT_COLUMNS: Final = ("estimate", "low", "high", "measured", "standard_error")  # of counted users
 
@@ -207,19 +206,6 @@ class Terms:
         """What was summed for each key, beside users."""
         return () if self.counts is None else tuple(clipped.amount for clipped in self.counts.amounts)
 
-    def _version(self, optional: Mapping[str, Any]) -> int:
-        """The oldest version of the file that has all that these terms need."""
-        if self.dropped is not None or self.sampling.new_in_version_6:
-            return 6
-        own = isinstance(self.sampling, RegisteredSampling)
-        if self.grid is not None or self.amounts or self.sampling.least > 1 or self.known is not None or own:
-            return 5
-        if self.discovery is not None:
-            return 4
-        if "part" in optional or self.privacy.definition or not isinstance(self.per_key, Privacy):
-            return 3
-        return 2 if optional else 1
-
     def to_json(self, rows: int) -> dict[str, Any]:
         """Return the metadata of a release with this number of rows."""
         optional = {
@@ -235,16 +221,14 @@ class Terms:
             "known": self.known and self.known.to_json(),
         }
         optional = {name: value for name, value in optional.items() if value is not None}
-        version = self._version(optional)
         return {
             "format": "dpsample release",
-            "version": version,
+            "version": VERSION,
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
             "sampling": self.sampling.to_json(),
             "grid": self.grid,
             "keys_only": self.keys_only,
-            **({"estimator": None} if version < 5 else {}),
             "keys": list(self.keys),
             "rows": rows,
             **optional,

@@ -73,11 +73,6 @@ class SampleAndHold(Sampling):
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         return {"scheme": self.name, "tau": text(self.tau)}
 
-    @property
-    def new_in_version_6(self) -> bool:
-        """Whether files of older versions do not have it: always."""
-        return True
-
     def reporting(self, privacy: "Privacy") -> "Reporting":
         """Return the reporting probabilities and token laws: `held`."""
         from dpsample.scheme.held import HeldReporting

@@ -94,11 +94,6 @@ class Sampling(ABC):
         return True
 
     @property
-    def new_in_version_6(self) -> bool:
-        """Whether files of releases of version 5, and of samples of version 3, do not have it."""
-        return self.seed is not None
-
-    @property
     def sanitized_as(self) -> "Sampling":
         """The scheme by which keys are sanitized: this one, or that of all keys for a coordinated sample."""
         return self if self.seed is None else KeepAll()

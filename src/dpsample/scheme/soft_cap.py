@@ -49,10 +49,6 @@ class SoftCap(Sampling):
         """The scheme by which elements of keys that are let in are picked."""
         return Ppswor(max(Fraction(1, self.cap), self.tau))
 
-    @property
-    def new_in_version_6(self) -> bool:  # noqa: D102
-        return True
-
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
         below = 1 - 4 * _ULP if toward_privacy else 1.0
         return self.picks.q(frequencies, toward_privacy=toward_privacy) * (float(self.share) * below)
