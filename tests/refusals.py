@@ -1,4 +1,4 @@
-"""Every refusal of the library, collected from its source. `troubleshooting.py` makes a page of them.
+"""Every refusal of the library, collected from its source.
 
 A refusal states a rule, what was found, and the remedy. What is put into a message when it is raised is shown by a word
 in capital letters; constants of a module are shown by their values.

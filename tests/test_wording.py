@@ -1,4 +1,4 @@
-"""Errors on the command line name options: of every message that the library has."""
+"""Every refusal has three parts, and names options on the command line: of all messages that the library has."""
 
 import re
 
@@ -9,6 +9,21 @@ from dpsample.cli.wording import _options, in_options
 from refusals import refusals
 
 ELSEWHERE = {"identity", "return_inverse", "of"}  # arguments that no command has, in messages that none can get
+
+
+def test_every_refusal_states_a_rule_what_was_found_and_a_remedy() -> None:
+    assert len(refusals()) > 450
+    for one in refusals():
+        assert all((one.rule, one.found, one.remedy)), one
+        assert " " in one.rule, one
+        assert " " in one.remedy, one
+
+
+def test_messages_are_found_wherever_they_are_put_together() -> None:
+    found = {(one.rule, one.found): one.remedy for one in refusals()}
+    assert found["a list of known keys has no NULL", "one"] == "leave it out"  # in a function that adds to the rule
+    assert found["Spark must start", "that it did not"].startswith("install Java 17")  # in a table
+    assert not [one for one in refusals() if one.rule.startswith(("RULE", "WHAT WAS GIVEN"))]
 
 
 def test_no_message_names_an_argument_that_has_an_option() -> None:
