@@ -5,7 +5,7 @@ PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -t
 
 COQ := coq libzarith-ocaml-dev
 
-.PHONY: demo pageviews test audit proofs docs package versions browser check format bench peers comparison clean python
+.PHONY: demo pageviews paper test audit proofs docs package versions browser check format bench peers comparison clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
@@ -13,6 +13,10 @@ demo: .venv/demo
 # a week of page views, released as a large public project does and with private discovery: examples/pageviews/README.md
 pageviews: .venv/demo
 	$(BIN)/python examples/pageviews/week.py
+
+# The paper's figures and claims, computed anew, in a folder: make paper OUT=figures QUICK=1
+paper: .venv/ready
+	$(BIN)/python -m paper -o $(or $(OUT),paper-output) $(if $(QUICK),--quick)
 
 # one worker more than processors: workers often wait, for Spark, a browser or a process of their own
 test: check browser
@@ -125,4 +129,4 @@ python:
 
 clean:
 	rm -rf .venv .venv-audit .venv-package .venv-peers .venv-versions .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  build dist site proofs/build dpsample-demo pageviews-output
+	  build dist site proofs/build dpsample-demo pageviews-output paper-output

@@ -41,18 +41,18 @@ import pyarrow as pa
 import dpsample
 from dpsample import KeepAll, Privacy
 from dpsample.accounting.discovery import COUNT_SHARE, whole_square
-from dpsample.comparison.baselines.set_union import (
+from dpsample.cli.standard_library import standard_library
+from dpsample.exact import figures_below
+from dpsample.private.engine.duckdb import DuckDB
+from dpsample.scheme import reporting_probabilities
+from dpsample.scheme.sampling import Floats, Ints
+from set_union import (
     Bools,
     DpSips,
     PolicyGaussian,
     PolicyGreedy,
     WeightedGaussian,
 )
-from dpsample.exact import figures_below
-from dpsample.paper.data import standard_library
-from dpsample.private.engine.duckdb import DuckDB
-from dpsample.scheme import reporting_probabilities
-from dpsample.scheme.sampling import Floats, Ints
 
 PRIVACY = Privacy(1, 1e-6)
 KEYS = (5, 20, 50)

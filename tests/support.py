@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import click
 import pytest
 
 from dpsample import InvalidValue
-from dpsample.cli import main
+from dpsample.cli import cli, main
 
 PROGRAM = [sys.executable, "-m", "dpsample"]
 Completed = subprocess.CompletedProcess[str]
@@ -33,8 +34,8 @@ def start(*arguments: str, cwd: Path, **environment: str) -> Completed:
     )
 
 
-def run(*arguments: str, cwd: Path, **environment: str) -> Completed:
-    """Run the command in this process, which saves the start of Python: all of it but its signal handlers."""
+def run(*arguments: str, cwd: Path, command: click.Command = cli, **environment: str) -> Completed:
+    """Run a command in this process, which saves the start of Python: all of it but its signal handlers."""
     out, err = io.StringIO(), io.StringIO()
     with (
         contextlib.chdir(cwd),
@@ -47,7 +48,7 @@ def run(*arguments: str, cwd: Path, **environment: str) -> Completed:
     ):
         warnings.simplefilter("default")
         with pytest.raises(SystemExit) as ended:
-            main()
+            main(command)
     code = ended.value.code
     assert isinstance(code, int)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())

@@ -22,17 +22,17 @@ import oracles
 import support
 from conftest import true_q_fractions
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.cli import cli
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.estimators import mle
 from dpsample.files import atomic_folder
-from dpsample.paper import CLAIMS, FIGURES, data, estimated, ordered, reported
-from dpsample.paper.breakpoints import algorithm_5, delta_spent
-from dpsample.paper.claims import CORRECTED, HOLDS, Finding, integral
-from dpsample.paper.figures import curve, titles
 from dpsample.presentation import charts
 from dpsample.scheme import concordance, kendall_tau, steps_to_one, token_laws
+from paper import CLAIMS, FIGURES, data, estimated, ordered, reported
+from paper.__main__ import paper
+from paper.breakpoints import algorithm_5, delta_spent
+from paper.claims import CORRECTED, HOLDS, Finding, integral
+from paper.figures import curve, titles
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
@@ -422,7 +422,7 @@ class Links(HTMLParser):
 
 
 def run(*arguments: str, cwd: Path) -> support.Completed:
-    return support.run("paper", *arguments, cwd=cwd, DPSAMPLE_CACHE=str(cwd / "no-such-cache"))
+    return support.run(*arguments, cwd=cwd, command=paper, DPSAMPLE_CACHE=str(cwd / "no-such-cache"))
 
 
 def test_the_command_makes_the_whole_page(tmp_path: Path) -> None:
@@ -501,9 +501,9 @@ def test_without_altair_the_message_says_what_to_install(monkeypatch: pytest.Mon
     for module in ("altair", "vl_convert"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            done = CliRunner().invoke(cli, ["paper", "-o", str(tmp_path / "out"), "--quick"])
+            done = CliRunner().invoke(paper, ["-o", str(tmp_path / "out"), "--quick"])
             assert isinstance(done.exception, InvalidValue)
-            assert "pip install 'dpsample[paper]'" in str(done.exception)
+            assert "pip install 'dpsample[report]'" in str(done.exception)
     assert list(tmp_path.iterdir()) == []
 
 

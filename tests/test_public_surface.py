@@ -109,18 +109,9 @@ PLANNING = [
     "settings",
     "smallest_epsilon",
 ]
-BASELINES = [
-    "DpSips",
-    "NonPrivate",
-    "PolicyGaussian",
-    "PolicyGreedy",
-    "SampleAndThreshold",
-    "StabilityHistogram",
-    "WeightedGaussian",
-]
+BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
 REPORT = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
-PAPER = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]
 EXPLORE = ["Choices", "Explorer", "Place", "Server", "UsersExplorer"]
 ESTIMATORS = [
     "ESTIMATORS",
@@ -148,7 +139,6 @@ ESTIMATORS = [
         ("dpsample.planning.explore", EXPLORE),
         ("dpsample.presentation.pages", PAGES),
         ("dpsample.presentation.report", REPORT),
-        ("dpsample.paper", PAPER),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -15,7 +15,9 @@ import pytest
 from scipy.stats import laplace, norm
 
 from dpsample import Privacy
-from dpsample.comparison.baselines.set_union import (
+from dpsample.cli.standard_library import standard_library
+from dpsample.scheme.sampling import Floats, Ints
+from set_union import (
     DpSips,
     PolicyGaussian,
     PolicyGreedy,
@@ -28,8 +30,6 @@ from dpsample.comparison.baselines.set_union import (
     policy_weights,
     weight_threshold,
 )
-from dpsample.paper.data import standard_library
-from dpsample.scheme.sampling import Floats, Ints
 from support import refused
 
 PRIVACIES = [

@@ -128,7 +128,11 @@ def locked(file: Path | None) -> Iterator[None]:
 def measure(python: Path, script: Path, arguments: list[str], limit: float, lock: Path | None) -> Line:
     """Run a script of a peer in its environment, as a tree of processes that is measured."""
     own = [str(ROOT / "src")] if python == Path(sys.executable) else []
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *own]), "PYTHONSAFEPATH": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *own]),
+        "PYTHONSAFEPATH": "1",
+    }
     command = [sys.executable, str(HERE / "measure.py"), str(limit), str(python), str(script), *arguments]
     with locked(lock):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)

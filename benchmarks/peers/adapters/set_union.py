@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from contract import Task, run
 from dpsample import Privacy
-from dpsample.comparison.baselines.set_union import DpSips, PolicyGaussian, PolicyGreedy, WeightedGaussian
+from set_union import DpSips, PolicyGaussian, PolicyGreedy, WeightedGaussian
 
 CAPPED = {"weighted-gaussian": WeightedGaussian, "dp-sips": DpSips, "policy-gaussian": PolicyGaussian}
 

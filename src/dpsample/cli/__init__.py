@@ -14,7 +14,7 @@ and 143 after SIGTERM.
     plan      plan
     explore   explore
     demo      demo
-    paper     paper
+    standard_library   the data of the demo
     options   options that commands share
     printing  what they print
     answers   how answers are printed
@@ -34,7 +34,6 @@ from dpsample.cli.demo import demo_command
 from dpsample.cli.explore import explore, with_one_thread
 from dpsample.cli.inspect import certify_command, info, verify
 from dpsample.cli.ledger import ledger_commands
-from dpsample.cli.paper import paper
 from dpsample.cli.plan import plan
 from dpsample.cli.query import changes, compare, each_key, mean, other, quantiles, query, rank, top
 from dpsample.cli.release import release, sample, sanitize
@@ -98,7 +97,6 @@ for _command in (
     plan,
     explore,
     demo_command,
-    paper,
 ):
     cli.add_command(_command)
 
@@ -115,8 +113,8 @@ def _interrupt(signum: int, frame: Any) -> None:
     raise _Interrupted
 
 
-def main() -> None:
-    """Run the command. An error becomes one line without private values, and an exit code."""
+def main(command: click.Command = cli) -> None:
+    """Run a command. An error becomes one line without private values, and an exit code."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _interrupt)
     show = warnings.showwarning
@@ -128,7 +126,7 @@ def main() -> None:
     if sys.argv[1:2] in (["explore"], ["plan"]):
         with_one_thread()
     try:
-        code = cli(prog_name="dpsample", standalone_mode=False)
+        code = command(prog_name="dpsample", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

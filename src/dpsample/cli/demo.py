@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.accounting.proof import prove_release
+from dpsample.cli.standard_library import standard_library
 from dpsample.errors import InvalidValue
-from dpsample.paper.data import standard_library
 from dpsample.presentation.charts import check_drawing
 from dpsample.presentation.explain import explain_spent
 from dpsample.privacy import Privacy

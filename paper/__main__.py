@@ -1,11 +1,15 @@
-"""dpsample paper."""
+"""python -m paper -o FOLDER: the paper's figures and claims, as a folder with one page (`make paper`)."""
 
 import os
 from functools import partial
 
 import click
 
+from dpsample.cli import main
 from dpsample.cli.printing import progress_bar
+from dpsample.errors import InvalidValue
+from dpsample.private.count import count_frequencies
+from paper.build import build
 
 
 @click.command()
@@ -22,14 +26,12 @@ def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, 
 
     \b
     Examples:
-      dpsample paper -o paper
-      dpsample paper -o nrmse --figure nrmse --quick
-      dpsample paper -o words --figure real --data headlines.csv --key word
+      python -m paper -o figures
+      python -m paper -o nrmse --figure nrmse --quick
+      python -m paper -o words --figure real --data headlines.csv --key word
     """
     if (data is None) != (key is None):
         raise click.UsageError("--data and --key go together; found only one of them; give both")
-    from dpsample.paper import build
-
     with progress_bar() as progress:
         own = None if data is None or key is None else partial(_own, data, key)
         drawn = build(output, figures=figures, quick=quick, own=own, force=force, progress=progress)
@@ -40,10 +42,11 @@ def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, 
 
 def _own(path: str, key: str) -> dict[int, int]:
     """Count how many keys of the user's file have each frequency. The result is as private as the file."""
-    from dpsample.errors import InvalidValue
-    from dpsample.private.count import count_frequencies
-
     counted = count_frequencies(path, key)
     if not counted.total:
         raise InvalidValue("data to draw must have elements", "none", "give another file")
     return dict(zip(counted.values.tolist(), counted.keys.tolist(), strict=True))
+
+
+if __name__ == "__main__":
+    main(paper)

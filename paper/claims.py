@@ -13,16 +13,16 @@ import numpy as np
 from dpsample.comparison.accuracy import Pws, accuracy, coverage
 from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.estimators import biased_down, mle, unbiased
-from dpsample.paper.breakpoints import algorithm_5, delta_spent
-from dpsample.paper.estimated import DELTA, SELECTION, TAUS, first_within
-from dpsample.paper.ordered import losses
-from dpsample.paper.reported import gain, study, zipf
 from dpsample.privacy import Privacy
 from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.ordinal import concordance
 from dpsample.scheme.reporting import Reporting, closed_form, reporting_probabilities, steps_to_one
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.tokens import token_laws
+from paper.breakpoints import algorithm_5, delta_spent
+from paper.estimated import DELTA, SELECTION, TAUS, first_within
+from paper.ordered import losses
+from paper.reported import gain, study, zipf
 
 HOLDS, CORRECTED, FAILS = "holds", "false as stated", "false"
 

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.comparison.reporting_curve import OPEN, PWS, SBH, TIGHT
-from dpsample.paper.claims import CORRECTED, FAILS, HOLDS, Finding
-from dpsample.paper.estimated import ESTIMATORS, SAMPLED, bias, first_within, nrmse, variance
-from dpsample.paper.ordered import ALGORITHM_4, ALGORITHM_5, LOSS, by_pairs
-from dpsample.paper.reported import Spread, by_delta, by_frequency, by_frequency_sampled, by_tau, zipf
 from dpsample.presentation.charts import Panel
 from dpsample.scheme.sampling import Floats
+from paper.claims import CORRECTED, FAILS, HOLDS, Finding
+from paper.estimated import ESTIMATORS, SAMPLED, bias, first_within, nrmse, variance
+from paper.ordered import ALGORITHM_4, ALGORITHM_5, LOSS, by_pairs
+from paper.reported import Spread, by_delta, by_frequency, by_frequency_sampled, by_tau, zipf
 
 DataSets = Mapping[str, Spread]
 

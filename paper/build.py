@@ -9,12 +9,12 @@ import pyarrow.csv
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, atomic_folder
 from dpsample.files.metadata import failures
-from dpsample.paper import data
-from dpsample.paper.claims import CLAIMS, Claim, Finding
-from dpsample.paper.figures import FIGURES, Figure
-from dpsample.paper.page import Drawn, as_html, markdown
-from dpsample.paper.reported import Spread
 from dpsample.presentation.charts import check_drawing, line_chart, png, svg
+from paper import data
+from paper.claims import CLAIMS, Claim, Finding
+from paper.figures import FIGURES, Figure
+from paper.page import Drawn, as_html, markdown
+from paper.reported import Spread
 
 Progress = Callable[[str, int, int | None], None]
 MARK = "claims-and-figures.csv"
@@ -41,7 +41,7 @@ def build(
     chosen = [figure for name, figure in FIGURES.items() if not figures or name in figures]
     if own and not any(figure.needs_data for figure in chosen):
         raise InvalidValue("own data go with a figure of real data", f"{chosen[0].name!r}", "draw real or real-sampled")
-    check_drawing("paper")
+    check_drawing()
     with atomic_folder(output, MARK, force, private=own is not None) as folder:
         sets, note = _data(chosen, quick, own, report)
         drawn, images = _draw(folder / "figures", chosen, quick, sets, note, report)

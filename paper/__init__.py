@@ -11,8 +11,8 @@ page         one page with all of it
 build        writes everything into a folder
 """
 
-from dpsample.paper.build import build
-from dpsample.paper.claims import CLAIMS, Claim, Finding
-from dpsample.paper.figures import FIGURES, Figure
+from paper.build import build
+from paper.claims import CLAIMS, Claim, Finding
+from paper.figures import FIGURES, Figure
 
 __all__ = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.comparison.reporting_curve import SBH, TIGHT
-from dpsample.paper.reported import line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Sampling
 from dpsample.scheme.tokens import chosen_grid, default_grid, token_laws
+from paper.reported import line, study
 
 ALGORITHM_4, ALGORITHM_5 = "PWS, Algorithm 4", "PWS, Algorithm 5"
 DEFAULT = "PWS, default steps"

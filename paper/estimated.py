@@ -19,11 +19,11 @@ from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
-from dpsample.paper.reported import Spread, decades, line, study
 from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Ints, Priority, Sampling
 from dpsample.scheme.tokens import default_grid, token_laws
+from paper.reported import Spread, decades, line, study
 
 DELTA = Fraction(1, 2**20)
 SELECTION: Spread = dict.fromkeys(range(1, 201), 1000)  # the paper's 2 * 10**5 keys

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsample import __version__
-from dpsample.paper.claims import CORRECTED, FAILS, HOLDS, Claim, Finding
-from dpsample.paper.figures import Figure
+from paper.claims import CORRECTED, FAILS, HOLDS, Claim, Finding
+from paper.figures import Figure
 
 SIGNS = {HOLDS: "✓", CORRECTED: "✗", FAILS: "✗"}
 _STYLE = """

@@ -1,6 +1,7 @@
 """Real data that every machine can get: how often each key occurs.
 
-- the identifiers in the sources of Python's standard library, which are on every machine that runs this;
+- the identifiers in the sources of Python's standard library, which are on every machine that runs this
+  (`dpsample.cli.standard_library`);
 - the npm package ``dependent-packages@2.2.2``: key is a package, an element is another package that depends on it.
   926,384 elements, 80,340 keys. It is not part of dpsample: `npm pack` fetches it once into a cache,
   ``dpsample`` in the user's cache folder or the folder that DPSAMPLE_CACHE names. The recipe, by hand:
@@ -14,10 +15,8 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
-import sysconfig
 import tarfile
 import tempfile
 from pathlib import Path
@@ -25,33 +24,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dpsample.cli.standard_library import standard_library
 from dpsample.errors import DpsampleError
 from dpsample.files import cache_folder
-from dpsample.paper.reported import Spread, spread
+from paper.reported import Spread, spread
 
 LIBRARY, NPM = "Python’s standard library", "npm dependencies"
 PACKAGE, FILE = "dependent-packages@2.2.2", "dependent-packages-2.2.2.tgz"
 _SHA256 = "31fcbe7a4b5f11eddb2aaca15406b375f01be1f8d1e55dc25de8e5b5b03c9970"
 _SECONDS = 120
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-
 
 class Unavailable(DpsampleError):  # noqa: N818 - named for what is wrong
     """A data set that this machine does not have and cannot get."""
-
-
-def standard_library() -> pa.Table:
-    """Return the elements: each identifier in the sources of the running Python's standard library, and its file."""
-    words: list[str] = []
-    files: list[str] = []
-    root = Path(sysconfig.get_path("stdlib"))
-    for path in sorted(root.rglob("*.py")):
-        if "site-packages" not in path.parts:
-            identifiers = _IDENTIFIER.findall(path.read_text(encoding="utf-8", errors="replace"))
-            words += identifiers
-            files += [str(path.relative_to(root))] * len(identifiers)
-    return pa.table({"word": words, "file": pa.array(files).dictionary_encode()})
 
 
 def library() -> Spread:
