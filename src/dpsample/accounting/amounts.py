@@ -179,7 +179,9 @@ class Clipped:
         for sign, each, error in zip((-1, 1), self.beyond, self.beyond_errors, strict=True):
             means = sign * values / users / float(self.amount.clip)
             laws = np.ones(len(users)), exponential_tail(means), np.clip(means, 0.0, 1.0) + 0.1
-            ways = np.array([users * law * (users.sum() / max(float(users @ law), 1e-300)) for law in laws])
+            # if no key has sums of this sign, a law is 0 for all of them, and says nothing
+            kept = [law if law.any() else laws[0] for law in laws]
+            ways = np.array([users * law * (users.sum() / float(users @ law)) for law in kept])
             parts = ways * max(each, 0.0)
             ends.append(np.array([parts, ways * error, _APART * parts]))
         return ends[0], ends[1]
