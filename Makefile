@@ -68,6 +68,7 @@ format: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/scheme.py
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/users.py

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -322,3 +324,22 @@ def test_no_error_is_raised_inside_a_handler(path: Path) -> None:
             caught = f"except {ast.unparse(handler.type)}"
             raised = [node for node in ast.walk(handler) if isinstance(node, ast.Raise) and node.exc is not None]
             assert not raised or caught in NAMES_ONLY, f"line {handler.lineno}: {caught}"
+
+
+@pytest.mark.chance("certain: nothing is drawn")
+def test_public_names_are_loaded_when_they_are_used() -> None:
+    script = """
+import sys
+import dpsample
+assert "numpy" not in sys.modules and "pyarrow" not in sys.modules
+import dpsample.release.terms
+assert callable(dpsample.release) and dpsample.release.__module__ == "dpsample.private.run"
+from dpsample.release.release import Release
+assert dpsample.Release is Release
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert set(PACKAGE) <= set(dir(dpsample))
+    for name in PACKAGE:
+        getattr(dpsample, name)
+    with pytest.raises(AttributeError, match="no attribute 'relaese'"):
+        dpsample.relaese  # type: ignore[attr-defined]  # noqa: B018

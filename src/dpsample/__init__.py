@@ -27,23 +27,28 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     cli           the `dpsample` command
 """
 
-from dpsample.accounting.balance import Ledger
-from dpsample.accounting.ledger import new_ledger, read_ledger
-from dpsample.accounting.totals import SampleSize
-from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
-from dpsample.periods import changes, combine
-from dpsample.privacy import Privacy
-from dpsample.private.count import count_frequencies
-from dpsample.private.run import release, release_to_file, sample, sanitize
-from dpsample.private.sample import Sample, read_sample
-from dpsample.private.source import Source
-from dpsample.private.stream.stream import Stream, read_stream
-from dpsample.release.release import Release, read_release
-from dpsample.scheme.custom import CustomSampling
-from dpsample.scheme.holding import SampleAndHold
-from dpsample.scheme.registered import register_sampling
-from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
-from dpsample.scheme.soft_cap import SoftCap
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpsample.accounting.balance import Ledger
+    from dpsample.accounting.ledger import new_ledger, read_ledger
+    from dpsample.accounting.totals import SampleSize
+    from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
+    from dpsample.periods.changes import changes
+    from dpsample.periods.combined import combine
+    from dpsample.privacy import Privacy
+    from dpsample.private.count import count_frequencies
+    from dpsample.private.run import release, release_to_file, sample, sanitize
+    from dpsample.private.sample import Sample, read_sample
+    from dpsample.private.source import Source
+    from dpsample.private.stream.stream import Stream, read_stream
+    from dpsample.release.release import Release, read_release
+    from dpsample.scheme.custom import CustomSampling
+    from dpsample.scheme.holding import SampleAndHold
+    from dpsample.scheme.registered import register_sampling
+    from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
+    from dpsample.scheme.soft_cap import SoftCap
 
 __version__ = "0.1.0"
 
@@ -82,3 +87,66 @@ __all__ = [
     "sample",
     "sanitize",
 ]
+
+# Public names are loaded when they are first used: reading one release needs a tenth of what all commands need.
+_HOMES = {
+    "CustomSampling": "dpsample.scheme.custom",
+    "DpsampleError": "dpsample.errors",
+    "InvalidValue": "dpsample.errors",
+    "KeepAll": "dpsample.scheme.sampling",
+    "Ledger": "dpsample.accounting.balance",
+    "Ppswor": "dpsample.scheme.sampling",
+    "Priority": "dpsample.scheme.sampling",
+    "Privacy": "dpsample.privacy",
+    "PrivacyViolation": "dpsample.errors",
+    "PrivacyWarning": "dpsample.errors",
+    "Release": "dpsample.release.release",
+    "Sample": "dpsample.private.sample",
+    "SampleAndHold": "dpsample.scheme.holding",
+    "SampleSize": "dpsample.accounting.totals",
+    "Sampling": "dpsample.scheme.sampling",
+    "SoftCap": "dpsample.scheme.soft_cap",
+    "Source": "dpsample.private.source",
+    "Stream": "dpsample.private.stream.stream",
+    "SystemFailure": "dpsample.errors",
+    "changes": "dpsample.periods.changes",
+    "combine": "dpsample.periods.combined",
+    "count_frequencies": "dpsample.private.count",
+    "new_ledger": "dpsample.accounting.ledger",
+    "read_ledger": "dpsample.accounting.ledger",
+    "read_release": "dpsample.release.release",
+    "read_sample": "dpsample.private.sample",
+    "read_stream": "dpsample.private.stream.stream",
+    "register_sampling": "dpsample.scheme.registered",
+    "release": "dpsample.private.run",
+    "release_to_file": "dpsample.private.run",
+    "sample": "dpsample.private.run",
+    "sanitize": "dpsample.private.run",
+}
+
+
+if not TYPE_CHECKING:  # checkers of types look at the imports above
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'dpsample' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])
+
+
+def _keep_function_release() -> None:
+    """Let `dpsample.release` be the function, although there is a package of that name.
+
+    Python sets the attribute to the package when the package is first imported. So that is done now, and undone: later
+    imports from the package do not set it again.
+    """
+    import_module("dpsample.release")
+    globals().pop("release", None)
+
+
+_keep_function_release()
