@@ -19,7 +19,6 @@ from conftest import (
     decimal,
     decimals,
     privacies,
-    refused,
     relative,
     schemes,
     slopes,
@@ -34,6 +33,7 @@ from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Pr
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.reporting import Reporting
+from support import refused
 
 
 def check(

@@ -27,7 +27,6 @@ from scipy import stats
 
 import dpsample.spark
 import faults
-import test_run
 from clusters import HERE, Cluster, heard
 from connected import prepared_for_users
 from dpsample import (
@@ -53,6 +52,7 @@ from dpsample.private.engine.spark.engine import received
 from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, terms_of
 from dpsample.private.request import Strategy
+from test_run import FREQUENCIES, assert_law, elements
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -115,26 +115,27 @@ def phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def killed(cluster: Cluster, folder: Path, work: Callable[[], Any]) -> Any:
+    """Kill the worker that has come half-way, and all that it runs."""
+    cluster.wait()
+
+    def kill() -> None:
+        end = time.monotonic() + 300
+        while not (folder / "here.written").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        cluster.kill((folder / "here.written").read_text())
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        return work()
+    finally:
+        killer.join()
+        assert (folder / "here.written").exists()
+
+
 class TestFaults:
     """With the same secret, the same release as when nothing happens."""
-
-    def killed(self, cluster: Cluster, folder: Path, work: Callable[[], Release]) -> Release:
-        """Kill the worker that has come half-way, and all that it runs."""
-        cluster.wait()
-
-        def kill() -> None:
-            end = time.monotonic() + 300
-            while not (folder / "here.written").exists() and time.monotonic() < end:
-                time.sleep(0.02)
-            cluster.kill((folder / "here.written").read_text())
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        try:
-            return work()
-        finally:
-            killer.join()
-            assert (folder / "here.written").exists()
 
     @pytest.mark.parametrize("phase", ["picking elements", "counting and sanitizing keys"])
     def test_a_worker_is_killed_in_a_pass(
@@ -142,7 +143,7 @@ class TestFaults:
     ) -> None:
         frame = spark.read.parquet(f"file:{events}")
         halting = faults.rows_of(frame, faults.halting(faults.same, str(phases), phase, 1))
-        found = self.killed(cluster, phases, lambda: drawn(Source(halting, "k"), Ppswor(0.01), "two-pass"))
+        found = killed(cluster, phases, lambda: drawn(Source(halting, "k"), Ppswor(0.01), "two-pass"))
         assert found == calm
         assert 300 < len(found) < 3000
 
@@ -157,9 +158,7 @@ class TestFaults:
             return faults.halting(write(folder, drawn, columns, terms), str(phases), "writing the release", 1)
 
         monkeypatch.setattr("dpsample.private.engine.spark.jobs._write", halting)
-        found = self.killed(
-            cluster, phases, lambda: written(phases / "out", Source(events, "k"), KeepAll(), "aggregate")
-        )
+        found = killed(cluster, phases, lambda: written(phases / "out", Source(events, "k"), KeepAll(), "aggregate"))
         assert found == calm == drawn(Source(events, "k"), KeepAll(), "aggregate")
         names = {path.name for path in (phases / "out").iterdir()}
         assert len(names) > 5
@@ -216,20 +215,20 @@ class TestLaw:
     ) -> None:
         # as in test_run, with the same odds of a false alarm: 4e-9
         n = 20_000
-        duckdb.from_arrow(test_run.elements(n)).write_parquet(str(tmp_path / "events.parquet"))
+        duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
         source = Source(tmp_path / "events.parquet", "key")
-        test_run.assert_law(dpsample.spark.release(source, privacy=PRIVACY, sampling=sampling, strategy=strategy), n)
+        assert_law(dpsample.spark.release(source, privacy=PRIVACY, sampling=sampling, strategy=strategy), n)
 
     def test_two_passes_draw_threshold_ppswor(self, tmp_path: Path) -> None:
         # the sampled number of n keys of frequency i is binomial(n, 1 - exp(-tau i)); odds of a false alarm 6 * 2e-11
         n, tau = 20_000, 0.015
-        duckdb.from_arrow(test_run.elements(n)).write_parquet(str(tmp_path / "events.parquet"))
+        duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
         made = dpsample.spark.sample(
             Source(tmp_path / "events.parquet", "key"), sampling=Ppswor(tau), strategy="two-pass"
         )
         frequency = made.table["frequency"].to_numpy()
         assert (made.table["key"].to_numpy() // 10**6 == frequency).all()
-        for i in test_run.FREQUENCIES:
+        for i in FREQUENCIES:
             count, p = int((frequency == i).sum()), float(-np.expm1(-tau * i))
             assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-11
 
@@ -252,10 +251,10 @@ class TestLaw:
         # the sampled number of keys is binomial; odds of a false alarm 6 * 2e-11. A gate for each element, instead of
         # one for each key, would sample twice as many of those of frequency 80
         n, sampling = 3_000, SoftCap("0.02", 20)
-        duckdb.from_arrow(test_run.elements(n)).write_parquet(str(tmp_path / "events.parquet"))
+        duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
         source = Source(tmp_path / "events.parquet", "key")
         frequency = dpsample.spark.sample(source, sampling=sampling, strategy="two-pass").table["frequency"].to_numpy()
-        for i in test_run.FREQUENCIES:
+        for i in FREQUENCIES:
             count, p = int((frequency == i).sum()), float(sampling.q([i])[0])
             assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-11
 

@@ -19,7 +19,6 @@ from scipy import stats
 
 import dpsample.spark
 import faults
-import test_spark
 from clusters import Cluster
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure, read_release
 from dpsample.accounting.ledger import new_ledger, read_ledger
@@ -35,7 +34,7 @@ from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request
 from dpsample.scheme.sampling import Ints
 from support import refused
-from test_spark import KEY, PRIVACY, phases
+from test_spark import KEY, PRIVACY, killed, phases
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -85,12 +84,6 @@ def drawn(source: Source, **options: Any) -> Release:
     with Spark() as engine:
         plan = prepare(engine, request, Secret(KEY))
         return Job(engine, plan.counting, Secret(KEY)).release(plan.terms, NoLedger())
-
-
-def killed(cluster: Cluster, folder: Path, work: Callable[[], Any]) -> Any:
-    """Do work while the worker that has come half-way is killed."""
-    kill: Any = test_spark.TestFaults().killed
-    return kill(cluster, folder, work)
 
 
 def frequencies(engine: Spark, source: Source) -> dict[str, int]:
@@ -170,7 +163,7 @@ class TestBounding:
         calm = drawn(source)
         halting = faults.halting(faults.same, str(phases), "counting and sanitizing keys", 0)
         monkeypatch.setattr(Frame, "pairs", lambda self: faults.rows_of(found(self), halting))
-        assert test_spark.TestFaults().killed(cluster, phases, lambda: drawn(source)) == calm
+        assert killed(cluster, phases, lambda: drawn(source)) == calm
         assert len(calm) == 40
 
     @pytest.mark.parametrize(("kernel", "phase"), [("packing", "sorting users"), ("_place", "assigning users")])
