@@ -52,7 +52,9 @@ def source_batches(source: Source) -> tuple["pa.Schema", Iterator["pa.RecordBatc
         reader = source.data.project(", ".join(map(quoted_name, source.columns))).to_arrow_reader(CHUNK)
     else:
         _take(source)
-        reader = pa.RecordBatchReader.from_stream(source.data)
+        # a reader as it is: Ctrl-C in a generator behind it would not come through another stream
+        native = isinstance(source.data, pa.RecordBatchReader)
+        reader = source.data if native else pa.RecordBatchReader.from_stream(source.data)
         source.require(reader.schema.names)
     indices = [reader.schema.get_field_index(name) for name in source.columns]
     schema = pa.schema([reader.schema.field(i) for i in indices])
