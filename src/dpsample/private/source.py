@@ -18,6 +18,7 @@ from dpsample.errors import InvalidValue
 from dpsample.private.dialect import Dialect
 from dpsample.private.formats import FORMATS, format_of
 from dpsample.private.inputs import expanded, identity, local_path, require_distinct
+from dpsample.private.iterables import COUNT_NAMES
 from dpsample.private.kinds import Kind, check_stated, key_names, no_text_files, public_names, source_kind
 
 
@@ -275,6 +276,17 @@ twice; name each column once
     def inputs(self) -> list[str]:
         """List what is read on this machine: the files, and the folders that were named."""
         return [*self.files(), *(path for path in self.paths if os.path.isdir(path))]
+
+    def require_raw(self, names: Sequence[str]) -> None:
+        """Refuse a table whose only other column is called as libraries call counts, where each row is one element."""
+        others = [name for name in names if name not in self.columns]
+        if self.aggregated or self.user is not None or len(others) != 1 or others[0].lower() not in COUNT_NAMES:
+            return
+        raise InvalidValue(
+            "each row is one element, unless a column of frequencies is named",
+            f"one other column, {others[0]!r}, which seems to have them",
+            f"name it: frequency={others[0]!r}; if each row is one element, leave this column out of the table",
+        )
 
     def require(self, names: Sequence[str], shown: bool = True) -> None:
         """Refuse unless each column to read is there once; with `shown`, a refusal may name the others."""

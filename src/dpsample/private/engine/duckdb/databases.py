@@ -38,6 +38,7 @@ class Database:
             self._item = ".".join(quoted_name(part) for part in str(source.table).split(".", 1))
         [schema, *_] = self._run(f"SELECT * FROM {self._item} LIMIT 0")
         source.require(schema.names)
+        source.require_raw(schema.names)
         self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(schema.field(source.frequency))
