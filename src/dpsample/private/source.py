@@ -29,7 +29,8 @@ class Source:
     data        a path, a glob, a folder, or a list of them (Parquet, CSV, JSON lines, Arrow IPC); a database
                 ``postgresql://...`` or ``sqlite:///...`` with `table` or `query`; a pandas or polars DataFrame; an
                 Arrow table, reader or anything else with the Arrow C stream interface; a DuckDB relation; a mapping
-                from key to frequency; or an iterable of keys
+                from key to frequency; or an iterable with a key for each element. What could be something else, such
+                as a pandas Series with an index of its own, is refused
     key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
                 for each place of a tuple
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
