@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "pairs of most_common": (lambda: Counter(WORDS).most_common(), "hand in dict(pairs)"),
     "named pairs": (lambda: [PAIR("a", 5)], "hand in dict(pairs)"),
     "pairs as lists": (lambda: [["a", 5]], "hand in a table"),
-    "rows of sqlite3": (lambda: sqlite3.connect(":memory:").execute("SELECT 'a'"), "name a column for each place"),
+    "rows of sqlite3": (lambda: sqlite3.connect(":memory:").execute("SELECT 'a'"), "name a key column for each place"),
     "dicts": (lambda: [{"word": "a"}, {"word": "b"}], "pyarrow.Table.from_pylist"),
     "rows of csv": (lambda: csv.reader(["a,1"]), "hand in a table"),
     "dicts of csv": (lambda: csv.DictReader(["word", "a"]), "pyarrow.Table.from_pylist"),
@@ -129,7 +129,7 @@ def counted(data: Any, *columns: str, **options: Any) -> dict[Any, int]:
     """Keys with their frequencies, as the engine reads a source."""
     with DuckDB() as engine:
         batches = list(engine.aggregated(Source(data, list(columns) or None, **options)))
-    found = {}
+    found: dict[Any, int] = {}
     for batch in batches:
         *keys, frequencies = (column.to_pylist() for column in batch.columns)
         found |= dict(zip(keys[0] if len(keys) == 1 else zip(*keys, strict=True), frequencies, strict=True))

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from dpsample import InvalidValue, Stream, read_stream
 pytestmark = pytest.mark.chance("odds 1e-12: one of a few elements is not picked, exp(-32) each")
 
 COPIES: dict[str, Callable[[Any], Any]] = {
-    **{f"pickle {n}": (lambda stream, n=n: pickle.dumps(stream, n)) for n in range(pickle.HIGHEST_PROTOCOL + 1)},
+    **{f"pickle {n}": partial(pickle.dumps, protocol=n) for n in range(pickle.HIGHEST_PROTOCOL + 1)},
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "inside a list": lambda stream: copy.deepcopy([stream]),

@@ -50,14 +50,14 @@ def one_key(value: Any) -> InvalidValue:
         return InvalidValue(
             "each key is one value where one key column is named",
             f"one of type {_type(value)}",
-            "name a column for each place, such as key=['city', 'shop'], or, if these are pairs of a key and its "
-            "frequency, hand in dict(pairs)",
+            "name a key column for each place of the tuple, or, if these are pairs of a key and its frequency, hand in "
+            "dict(pairs)",
         )
     if hasattr(value, "as_py"):  # of Arrow
         return InvalidValue(
             "a key is a Python value",
             f"one of type {_type(value)}",
-            "write pyarrow.table({'key': array}) and key='key'",
+            "hand in pyarrow.table({'key': array}), and name the key column",
         )
     if isinstance(value, Mapping | list | np.ndarray | np.void):
         return InvalidValue(

@@ -56,9 +56,9 @@ def batches(items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null:
 
 
 def column_array(values: Sequence[Any], kind: "pa.DataType", known: set[str] | None = None) -> "pa.Array":
-    """Return values as an array of a declared type; None is NULL. Text takes what `as_text` writes, of one kind.
+    """Return values as an array of a declared type; None is NULL. Text takes what `as_text` writes.
 
-    `known` are the kinds of the values of this column that came before; those of these are added.
+    With `known`, the kinds of the values of this column that came before, they must be of one kind.
 
     >>> import pyarrow as pa
     >>> column_array([7, None], pa.string()).to_pylist()
@@ -67,8 +67,8 @@ def column_array(values: Sequence[Any], kind: "pa.DataType", known: set[str] | N
     import pyarrow as pa
 
     if pa.types.is_string(kind):
-        known = set() if known is None else known
-        _require_one_kind(values, known)
+        if known is not None:
+            _require_one_kind(values, known)
         if known != {"text"}:
             values = [None if value is None else as_text(value) for value in values]
     else:
@@ -160,7 +160,7 @@ def _require_one_kind(values: Sequence[Any], known: set[str]) -> None:
     known.update(map(_kind, one_of_each_class.values()))
     if len(known) > 1:
         raise InvalidValue(
-            "keys that are written as text are of one kind, since 1 and '1' would be one key",
+            "keys without a type are of one kind, since 1 and '1' would be written alike",
             " and ".join(sorted(known)),
             "convert them all to text",
         )
@@ -230,7 +230,7 @@ def null_refusal(column: str) -> InvalidValue:
 
 def _whole(frequency: Any) -> int:
     """Read a frequency of a mapping as an integer, or refuse it."""
-    if not isinstance(frequency, Number) or isinstance(frequency, bool):
+    if isinstance(frequency, bool) or not isinstance(frequency, Number):
         raise InvalidValue(
             "the values of a mapping are the frequencies of its keys, which are whole numbers",
             f"one of type {type(frequency).__qualname__}",
