@@ -6,7 +6,7 @@ from functools import partial
 import click
 
 from dpsample.cli import main
-from dpsample.cli.printing import progress_bar
+from dpsample.cli.printing import shown_stages
 from dpsample.errors import InvalidValue
 from dpsample.private.count import count_frequencies
 from paper.build import build
@@ -32,9 +32,9 @@ def paper(output: str, figures: tuple[str, ...], quick: bool, data: str | None, 
     """
     if (data is None) != (key is None):
         raise click.UsageError("--data and --key go together; found only one of them; give both")
-    with progress_bar() as progress:
+    with shown_stages() as stages:
         own = None if data is None or key is None else partial(_own, data, key)
-        drawn = build(output, figures=figures, quick=quick, own=own, force=force, progress=progress)
+        drawn = build(output, figures=figures, quick=quick, own=own, force=force, progress=stages)
     click.echo(f"Wrote {output}: {len(drawn)} figures ({', '.join(drawn)}); open {os.path.join(output, 'index.html')}")
     if own is not None:
         click.echo("NOT private: it shows your data as they are. Do not publish it.")

@@ -35,7 +35,7 @@ def kept(source: Source, limit: int, **options: Any) -> Counter[Any]:
             for *key, n in zip(*keys, frequency, strict=True):
                 assert key[0] not in counted or len(key) > 1
                 counted[key[0] if len(key) == 1 else tuple(key)] = n
-        assert engine.total(bounded) == sum(counted.values()) == engine.rows(bounded)
+        assert engine.total(bounded) == sum(counted.values())
         before = len(engine.run("FROM duckdb_tables()"))
         engine.forget(bounded)
         assert len(engine.run("FROM duckdb_tables()")) == before - 1

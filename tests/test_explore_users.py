@@ -38,7 +38,7 @@ pytest.importorskip("vl_convert")
 
 def made_up(numbers: Any, setting: Setting) -> UsersForecast:
     """A forecast of 100 epsilon keys with counts, of 1,000 that are possible; two ways for each stage."""
-    numbers.progress("counting keys", 1, None)
+    numbers.progress("counting keys")
     found = 100 * float(setting.privacy.epsilon)
     ways = (
         Way("one-key", False, 1, 2 * found, 17, True),

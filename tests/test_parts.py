@@ -238,7 +238,6 @@ def test_a_part_has_the_rows_of_its_value_alone(name: str, engine: Engine, tmp_p
     assert sum(batch.num_rows for batch in engine.elements(chosen)) == sum(expected.values())
     wanted = pa.table({"k": ["x"]})
     assert counted(engine.count(chosen, wanted)) == {"x": expected["x"]}
-    assert engine.rows(chosen) is None
 
 
 def test_a_part_that_is_part_of_the_key(engine: Engine, tmp_path: Path) -> None:

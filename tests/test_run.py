@@ -172,15 +172,3 @@ def test_bad_input_is_refused_before_any_output(tmp_path: Path) -> None:
         with pytest.raises(InvalidValue):
             dpsample.release_to_file(path, bad, privacy=Privacy(1, 1e-10))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_is_told() -> None:
-    told = []
-    dpsample.release(
-        pa.table({"key": ["a"] * 1000}),
-        "key",
-        privacy=Privacy(1, 1e-10),
-        sampling=Ppswor(0.01),
-        progress=lambda stage, done, total: told.append((stage, done, total)),
-    )
-    assert ("picking elements", 1000, 1000) in told

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import dpsample.spark
 import faults
 from dpsample import CustomSampling, DpsampleError, InvalidValue, Ppswor, Privacy, SystemFailure
+from dpsample.private.engine.errors import MARK
 from dpsample.private.engine.spark.errors import refusal
 
 pytestmark = [
@@ -146,18 +148,30 @@ def test_a_scheme_that_quotes_the_frequency(spark: Any) -> None:
 
 
 IMITATIONS = [
-    (f"dpsample-refused:{KEY}:0", SystemFailure, END),
-    (f"dpsample-refused:null:0 {KEY}", InvalidValue, "the key column 'k' must have no NULL"),
-    (f"dpsample-refused:null:739173 {KEY}", SystemFailure, END),
-    (f"InvalidValue: q must {KEY}; found {KEY}", InvalidValue, "a scheme states a probability"),
-    (f"{KEY} must be accessible; found {KEY}", SystemFailure, "every worker must be able to write"),
+    f"dpsample-refused:null:0 {KEY}",
+    f"dpsample-refused:{KEY}:0",
+    f"[USER_RAISED_EXCEPTION] dpsample-refused:null:0 {KEY}",
+    f"InvalidValue: q must {KEY}; found {KEY}",
+    f"x\ndpsample.errors.InvalidValue: q must {KEY}; found {KEY}",
+    f"x\nTraceback (most recent call last):\n  File 'x'\ndpsample.errors.InvalidValue: q must {KEY}",
+    f"{KEY} must be accessible; found {KEY}",
+    f"x\ndpsample.errors.SystemFailure: {KEY} must be accessible; found {KEY}",
+    f"x\nModuleNotFoundError: No module named 'dpsample' {KEY}",
+    f"No module named 'numpy {KEY}",
+    f"maxResultSize {KEY}",
+    f"Total size of serialized results of {KEY}",
+    f"[PATH_NOT_FOUND] {KEY}",
+    f"Path does not exist {KEY}",
+    f"{KEY} is not a Parquet file",
+    f"[JAVA_GATEWAY_EXITED] {KEY}",
 ]
 
 
 def test_data_that_look_like_an_error_of_ours(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They select a sentence at worst, and no word of theirs is passed on.
+    """They select no sentence, and no word of theirs is passed on.
 
-    One job fails with one of them. The others are put into its message, where that one was.
+    One job fails with one of them, and another in an expression of Spark's that quotes it. The others are put into
+    their messages, where that one was.
     """
     messages: list[str] = []
 
@@ -166,12 +180,47 @@ def test_data_that_look_like_an_error_of_ours(spark: Any, monkeypatch: pytest.Mo
         return refusal(error, columns)
 
     monkeypatch.setattr("dpsample.private.engine.spark.errors.refusal", heard)
-    first, kind, rule = IMITATIONS[1]
-    frame = faults.rows_of(rows(spark, first), faults.failing)
-    refused(lambda: dpsample.spark.release(frame, "k", privacy=PRIVACY), kind, rule)
-    assert first in messages[0]
-    for key, kind, rule in IMITATIONS:
-        error = refusal(RuntimeError(messages[0].replace(first, key)), ["k"])
-        assert isinstance(error, kind)
-        assert str(error).startswith(rule)
-        assert [value for value in PRIVATE if value in said_by(error)] == []
+    first = IMITATIONS[0]
+    in_python = faults.rows_of(rows(spark, first), faults.failing)
+    in_spark = rows(spark, first).selectExpr("CAST(CAST(k AS int) AS string) AS k")
+    for frame in (in_python, in_spark):
+        refused(partial(dpsample.spark.release, frame, "k", privacy=PRIVACY), SystemFailure, END)
+    assert len(messages) == 2
+    for message in messages:
+        assert first in message
+        for key in IMITATIONS:
+            error = refusal(RuntimeError(message.replace(first, key)), ["k"])
+            assert isinstance(error, SystemFailure)
+            assert str(error).startswith(END)
+            assert [value for value in PRIVATE if value in said_by(error)] == []
+
+
+TASK = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in "
+TASK += "stage 1.0 (TID 7) (10.0.0.1 executor 2): "
+CALL = "An error occurred while calling o175.collectToPython.\n: org.apache.spark.SparkException: "
+WORKER = (
+    'An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File "a.py", line 1, in b\n'
+)
+REAL = [
+    (f"[USER_RAISED_EXCEPTION] {MARK}:null:0 SQLSTATE: P0001", "the key column 'k' must have no NULL"),
+    (
+        f"{CALL}{TASK}org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {MARK}:null:0",
+        "the key column 'k'",
+    ),
+    ("[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03", "the files must be there"),
+    (f"{CALL}[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while reading", "the files must be there"),
+    (f"{CALL}Job aborted due to stage failure: Total size of serialized results of 1 tasks", "a release that is held"),
+    (f"{WORKER}dpsample.errors.InvalidValue: q must x; found y; z", "a scheme states a probability"),
+    (
+        f"{TASK}org.apache.spark.api.python.PythonException: {WORKER}ModuleNotFoundError: No module named 'dpsample'",
+        "every worker needs",
+    ),
+    (f"{WORKER}dpsample.errors.SystemFailure: '/a' must be accessible; found nothing", "every worker must be able"),
+    ("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.", "Spark must start"),
+]
+
+
+@pytest.mark.parametrize(("message", "rule"), REAL)
+def test_real_messages_are_recognised(message: str, rule: str) -> None:
+    """As Spark 4.3 writes them, collected from jobs that failed."""
+    assert str(refusal(RuntimeError(message), ["k"])).startswith(rule)

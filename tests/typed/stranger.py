@@ -60,9 +60,9 @@ def released(folder: Path) -> Release:
     return release if keys == 0 else dpsample.read_release(folder / "out.parquet")
 
 
-def show(stage: str, done: int, total: int | None) -> None:
+def show(stage: str) -> None:
     """Show progress."""
-    print(stage, done, total)
+    print(stage)
 
 
 def asked(release: Release, later: Release) -> list[str]:

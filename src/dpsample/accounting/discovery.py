@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 from dpsample.accounting.amounts import Amount, Clipped, check_amounts
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.renyi import conversion
-from dpsample.accounting.vectors import GaussianStage, VectorNoise, certify_vector_noise
+from dpsample.accounting.vectors import MOST_SQUARE, GaussianStage, VectorNoise, certify_vector_noise
 from dpsample.balls import ball, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exact, figures_below, text
@@ -41,6 +41,7 @@ TIMES = 3  # many keys are looked for if that has more than so many times the ca
 _ASIDE = Fraction(1, 50)  # of delta
 _PAST = 0.7  # of the largest capacity: with more keys it only falls further
 _FIGURES = 6
+_LEAST_ASIDE = Fraction(1, 10**22)  # of delta, for each table; tables were made with 1e-24 at epsilon 0.1, 1 and 20
 _LEAST_SQUARE = Fraction(1, 10**8)  # less, and a table of noise would have more than a million cells
 
 # the parts of the counts, and what each has of their mu**2
@@ -107,6 +108,18 @@ class UserBudget:
                 "counts of users need a larger epsilon",
                 f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
                 "release keys only (keys_only, --keys-only), or choose a larger one",
+            )
+        if self.counts and self.aside < _LEAST_ASIDE:
+            raise InvalidValue(
+                "counts of users need a larger delta, for their noise is drawn from tables of 128 bits",
+                f"delta {text(self.left.delta)}",
+                "release keys only (keys_only, --keys-only), or choose a larger one, such as 1e-18",
+            )
+        if self.counts and self.square * max(self.parts.values()) > MOST_SQUARE:
+            raise InvalidValue(
+                "the Gaussian noise of counts needs a smaller epsilon",
+                f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
+                "choose a smaller epsilon, or count_share",
             )
 
     @property

@@ -28,6 +28,7 @@ from dpsample.exact import text
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 
 _PRECISION = 256  # bits, as where tables are made: a law that was computed there is not computed again
+MOST_SQUARE = 25  # of Gaussian noise whose tables can be made
 _SPREAD = 64  # least number of units in a standard deviation
 
 
@@ -63,9 +64,9 @@ class VectorNoise:
     @classmethod
     def of(cls, square: Fraction, delta: Fraction, length: int | None = None) -> "VectorNoise":
         """Return the noise of mu**2 = `square`, with at most `delta` set aside; by default in units that are fine."""
-        if not 0 < square <= 25:
+        if not 0 < square <= MOST_SQUARE:
             raise InvalidValue(
-                "mu**2 of Gaussian noise is above 0 and at most 25", text(square), "choose a smaller one"
+                f"mu**2 of Gaussian noise is above 0 and at most {MOST_SQUARE}", text(square), "choose a smaller one"
             )
         if length is None:
             length = 1
@@ -147,7 +148,8 @@ def _enough(variance: Fraction, length: int, side: int, delta: Fraction) -> bool
     """Whether tails beyond a table of this length cost at most half of delta; the other half is for rounding."""
     with precision(_PRECISION):
         tails = 2 * gaussian_tail(variance, side - length + 1)
-        return figures_above(length**2 * tails / _overlap(variance, side, length)) <= delta / 2
+        overlap = _overlap(variance, side, length)
+        return bool(overlap > 0) and figures_above(length**2 * tails / overlap) <= delta / 2
 
 
 def _overlap(variance: Fraction, side: int, shift: int) -> arb:

@@ -105,7 +105,7 @@ class _Interrupted(KeyboardInterrupt):
     """Python kills itself for a plain KeyboardInterrupt that passed through a late import, even if it was handled."""
 
 
-_signals = [signal.SIGINT]  # that came, the last one last; an engine raises a KeyboardInterrupt of its own
+_signals: list[signal.Signals] = []  # that came, the last one last
 
 
 def _interrupt(signum: int, frame: Any) -> None:
@@ -131,11 +131,11 @@ def main(command: click.Command = cli) -> None:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        code = _fail(f"interrupted; {_written()}", 128 + _signals[-1])  # as shells do
-    except InvalidValue as error:
-        code = _fail(str(error), 2)
+        code = _end_by_signal()
     except DpsampleError as error:
-        code = _fail(str(error), 1)
+        refused = isinstance(error, InvalidValue)
+        # after a signal, another library may have made an error of its own of it
+        code = _end_by_signal() if _signals else _fail(str(error), 2 if refused else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
@@ -150,6 +150,12 @@ def main(command: click.Command = cli) -> None:
             1,
         )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end_by_signal() -> int:
+    """Report the signal that came last; return the exit code that shells use for it."""
+    last = _signals[-1] if _signals else signal.SIGINT  # an engine raises a KeyboardInterrupt of its own
+    return _fail(f"interrupted; {_written()}", 128 + last)
 
 
 def _written() -> str:

@@ -13,7 +13,7 @@ import click
 
 from dpsample.cli import options
 from dpsample.cli.plan import bounds_of, check_input, frequencies, frequencies_of, notice_of, release_delta
-from dpsample.cli.printing import progress_bar
+from dpsample.cli.printing import shown_stages
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _EXAMPLE = {"zipf": 1.0, "keys": 100_000}
@@ -119,8 +119,8 @@ def _explorer(arguments: dict[str, Any], notice: str | None) -> Iterator[tuple[A
     )
     # refuses bad options before anything is read
     choices(Frequencies.zipf(0, 1), delta=arguments["delta"] or ANY_DELTA)
-    with progress_bar() as progress:
-        by_bound = frequencies_of(arguments, progress, bounds)
+    with shown_stages() as stages:
+        by_bound = frequencies_of(arguments, stages, bounds)
     first = by_bound[bounds[0]]
     delta = arguments["delta"] or default_delta(first.base)
     explorer = Explorer(by_bound, choices(first, delta=delta), arguments["share"], source)
@@ -155,8 +155,8 @@ def _users_explorer(arguments: dict[str, Any], notice: str | None) -> Iterator[t
     for epsilon in (arguments["epsilon"], *EPSILONS):  # refuses bad ones before anything is read
         setting(arguments["delta"] or ANY_DELTA, epsilon)
     with options.engine_of(arguments) as engine:
-        with progress_bar() as progress:
-            numbers = CountedUsers(source, engine, progress)
+        with shown_stages() as stages:
+            numbers = CountedUsers(source, engine, stages)
             delta = arguments["delta"] or default_delta(numbers.users)
         explorer = UsersExplorer(numbers, partial(setting, delta), arguments["epsilon"], source)
         yield explorer, users_page(explorer, origin(source, None, None), str(notice))

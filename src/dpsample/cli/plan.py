@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.printing import progress_bar, show
+from dpsample.cli.printing import show, shown_stages
 
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
 
@@ -106,9 +106,9 @@ def _plan(arguments: dict[str, Any]) -> Any:
         raise click.UsageError(f"--goal finds the epsilon; found --{stated} as well; leave one of them out")
     goal = None if arguments["goal"] is None else Goal.of(arguments["goal"])
     share, grid = check_selection(arguments["share"]), _grid(arguments)
-    with progress_bar() as progress:
-        by_bound = frequencies_of(arguments, progress, grid.max_keys_per_user)
-        forecasts = grid.forecasts(by_bound.__getitem__, share, goal, progress)
+    with shown_stages() as stages:
+        by_bound = frequencies_of(arguments, stages, grid.max_keys_per_user)
+        forecasts = grid.forecasts(by_bound.__getitem__, share, goal, stages)
     source = options.source_of(arguments) if arguments["source"] else None
     return Plan(forecasts, share, goal, not grid.delta, notice_of(arguments), source)
 
@@ -130,14 +130,14 @@ def _plan_of_users(arguments: dict[str, Any]) -> Any:
         )
     source, delta = options.source_of(arguments), listed(arguments["delta"])
     amounts = _users_settings(arguments, delta or [ANY_DELTA])[0].amounts  # refuses bad ones before anything is read
-    with options.engine_of(arguments) as engine, progress_bar() as progress:
+    with options.engine_of(arguments) as engine, shown_stages() as stages:
         engine.check(source.with_amounts(amounts))
-        numbers = CountedUsers(source, engine, progress)
+        numbers = CountedUsers(source, engine, stages)
         todo = _users_settings(arguments, delta or [default_delta(numbers.users)])
         forecasts = []
         for done, setting in enumerate(todo, 1):
             forecasts.append(forecast_users(numbers, setting))
-            progress("planning", done, len(todo))
+            stages("planning", done, len(todo))
     return UsersPlan(forecasts, not delta, source)
 
 
@@ -270,7 +270,7 @@ def _samplings(arguments: dict[str, Any]) -> list[Any]:
     return samplings if least is None else [kept_from(least, sampling) for sampling in samplings]
 
 
-def frequencies_of(arguments: dict[str, Any], progress: Any, bounds: Sequence[int | None]) -> dict[int | None, Any]:
+def frequencies_of(arguments: dict[str, Any], stages: Any, bounds: Sequence[int | None]) -> dict[int | None, Any]:
     """Return the frequencies for each number of keys per user: from a file, by a formula, or counted in the data."""
     from dpsample.planning.earlier import estimated_frequencies
     from dpsample.planning.frequencies import Frequencies
@@ -278,7 +278,7 @@ def frequencies_of(arguments: dict[str, Any], progress: Any, bounds: Sequence[in
 
     if arguments["source"]:
         with options.engine_of(arguments) as engine:
-            return count_by_bound(options.source_of(arguments), bounds, engine, progress)
+            return count_by_bound(options.source_of(arguments), bounds, engine, stages)
     if arguments["release"] is not None:
         same = estimated_frequencies(_earlier(arguments))
     elif arguments["histogram"] is not None:

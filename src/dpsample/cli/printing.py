@@ -42,40 +42,35 @@ _PRINTED = (
 )
 
 
-class Seen:
-    """Progress on a terminal. Elsewhere it only keeps the last count of each stage."""
+class Stages:
+    """A line on a terminal: the stage of a run, and for how long it runs; elsewhere nothing.
 
-    def __init__(self, bar: Any) -> None:
-        self.seen: dict[str, int] = {}
-        self._bar, self._tasks = bar, {}  # type: ignore[var-annotated]
+    Of a run on private data it is told no number, and shows none. The settings of a plan are counted: how many there
+    are is no secret.
+    """
 
-    def __call__(self, stage: str, done: int, total: int | None) -> None:  # noqa: D102
-        self.seen[stage] = done
-        if self._bar is not None:
-            if stage not in self._tasks:
-                self._tasks[stage] = self._bar.add_task(stage, total=total, count="")
-            count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-            self._bar.update(self._tasks[stage], completed=done, count=count)
+    def __init__(self, shown: Any = None) -> None:
+        self._shown = shown
+        self._line = None if shown is None else shown.add_task("", total=None)
+
+    def __call__(self, stage: str, done: int | None = None, total: int | None = None) -> None:  # noqa: D102
+        if self._shown is not None:
+            count = "" if total is None else f" {done:,} of {total:,}"
+            self._shown.update(self._line, description=stage + count)
 
 
 @contextmanager
-def progress_bar() -> Iterator[Seen]:
-    """Show progress on a terminal."""
+def shown_stages() -> Iterator[Stages]:
+    """Show stages on a terminal."""
     if not sys.stderr.isatty():
-        yield Seen(None)
+        yield Stages()
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        yield Seen(bar)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        yield Stages(shown)
 
 
 def print_release(

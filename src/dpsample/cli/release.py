@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.printing import print_release, progress_bar, show
+from dpsample.cli.printing import print_release, show, shown_stages
 from dpsample.presentation.explain import explain_sampling
 
 
@@ -67,17 +67,19 @@ def carry_out(
         written, source = _release_by_spark(output, force, given, wanted)
         print_release(source, output, written.keys, written.terms, form, None)
         return
+    from dpsample.private.progress import Progress
     from dpsample.private.request import Request
     from dpsample.private.run import check_release_to, write_release_to
 
     request = Request.of(options.source_of(given), **wanted)
-    with options.engine_of(given) as engine, progress_bar() as progress:
+    with options.engine_of(given) as engine, shown_stages() as stages:
         if dry_run:
             check_release_to(output, request, engine, force)
             return
+        progress = Progress(stages)
         written = write_release_to(output, request, force=force, engine=engine, progress=progress)
     source = f"{request.source}, strategy: {written.strategy}"
-    print_release(source, output, written.keys, written.terms, form, progress.seen if show_private else None)
+    print_release(source, output, written.keys, written.terms, form, progress.rows if show_private else None)
 
 
 @click.command()
@@ -115,8 +117,8 @@ def sample(output: str, force: bool, form: str, show_private: bool, **given: Any
 
         source = options.source_of(given)
         check_not_input(output, source.inputs())
-        with options.engine_of(given) as engine, progress_bar() as progress:
-            drawn = draw(source, engine=engine, progress=progress, **how)
+        with options.engine_of(given) as engine, shown_stages() as stages:
+            drawn = draw(source, engine=engine, progress=stages, **how)
     drawn.write(output, force=force)
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
     if show_private:

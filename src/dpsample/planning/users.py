@@ -49,7 +49,7 @@ class UserNumbers(Protocol):
     of keys that each user keeps.
     """
 
-    progress: Any  # is called as work goes on, with its stage, and what is done of what
+    progress: Any  # is called as work goes on, with its stage
 
     @property
     def users(self) -> Frequencies:

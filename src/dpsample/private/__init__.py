@@ -6,6 +6,7 @@ arrow           objects of a source as Arrow
 formats         file formats: their names, endings, and how files are checked and read
 dialect         how CSV and TSV are written: delimiter, encoding, header, NULL
 inputs          which files a source names, and which names are one file
+iterables       what only looks like an iterable of keys, and is refused
 python_objects  Python objects as Arrow
 randomness      the only door to randomness
 derived_coins   coins for work that may be done twice
@@ -26,7 +27,7 @@ charge          what a release costs is reserved first, and confirmed when it is
 prepare         the one plan of a release: users bounded, totals bought, terms fixed
 draw            keys are counted, sampled and sanitized, on one machine
 run             release, sample, sanitize: the stages put together, on one machine
-progress        how long work reports its progress
+progress        how work reports the stage that it has reached
 count           frequencies for a plan, as private as the data
 engine          moves data, knows no mathematics; DuckDB is the embedded one, Spark the distributed one
 """

@@ -22,7 +22,7 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
 from dpsample.private.prepare import true_look
-from dpsample.private.progress import Progress, no_progress, with_progress
+from dpsample.private.progress import Listener, no_listener
 from dpsample.private.request import check_users
 from dpsample.private.run import engine_or_own
 from dpsample.private.source import Source
@@ -41,12 +41,13 @@ def count_frequencies(
     max_keys_per_user: int | None = None,
     drop_null: bool = False,
     engine: Engine | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> Frequencies:
     """Count how many keys of a source have each frequency. NOT private, and neither is what is planned by it.
 
     The arguments are those of `dpsample.release`. With `user`, frequencies are numbers of users, of whom each keeps
     `max_keys_per_user` keys, drawn once: a release draws anew. `Frequencies.uncut` has the numbers before that.
+    `progress` is called with the name of what is counted, now and then: how often is NOT private either.
 
     >>> count_frequencies({"weather": 5000, "news": 3000, "my rare disease": 1})
     Frequencies(private)
@@ -57,7 +58,7 @@ def count_frequencies(
 
 
 def count_by_bound(
-    source: Source, bounds: Iterable[int | None], engine: Engine, progress: Progress | None = None
+    source: Source, bounds: Iterable[int | None], engine: Engine, progress: Listener | None = None
 ) -> dict[int | None, Frequencies]:
     """Count the frequencies for each number of keys per user, and once what they are before users keep so many."""
     limits = {bound: check_users(source, bound) for bound in bounds}
@@ -77,9 +78,11 @@ def count_by_bound(
     return {bound: cut(limit) for bound, limit in limits.items() if limit is not None}
 
 
-def _frequencies(engine: Engine, source: Source, progress: Progress | None) -> Frequencies:
+def _frequencies(engine: Engine, source: Source, progress: Listener | None) -> Frequencies:
     keys_of: Counter[int] = Counter()  # frequency -> number of keys
-    for batch in with_progress(engine.aggregated(source), "counting keys", None, progress or no_progress):
+    listener = progress or no_listener
+    for batch in engine.aggregated(source):
+        listener("counting keys")
         frequencies, keys = np.unique(batch.column("frequency").to_numpy(), return_counts=True)
         keys_of.update(dict(zip(frequencies.tolist(), keys.tolist(), strict=True)))
     return Frequencies.of(keys_of)
@@ -92,7 +95,7 @@ class CountedUsers:
     closed, so that settings that differ in epsilon alone do not read it again.
     """
 
-    def __init__(self, source: Source, engine: Engine, progress: Progress | None = None) -> None:
+    def __init__(self, source: Source, engine: Engine, progress: Listener | None = None) -> None:
         if source.user is None:
             raise InvalidValue("users are planned where rows say whose they are", "no user column", "name it: --user")
         engine.check(source)

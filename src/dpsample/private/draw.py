@@ -19,7 +19,7 @@ from dpsample.private.charge import Payment
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine import Engine
 from dpsample.private.prepare import Counting, Plan, Written, prepare
-from dpsample.private.progress import Progress, no_progress, with_progress
+from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
@@ -68,6 +68,7 @@ class DrawnRelease:
 
 def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> DrawnRelease:
     """Draw a release with these coins; nothing of it leaves the run yet."""
+    progress = progress or Progress()
     plan = prepare(engine, request, coins, progress)
     try:
         return _draw_plan(engine, request, plan, coins, progress)
@@ -76,12 +77,11 @@ def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: 
             engine.forget(plan.assigned.source)
 
 
-def _draw_plan(
-    engine: Engine, request: Request, plan: Plan, coins: CoinSource, progress: Progress | None
-) -> DrawnRelease:
+def _draw_plan(engine: Engine, request: Request, plan: Plan, coins: CoinSource, progress: Progress) -> DrawnRelease:
     source, assigned = plan.counting.source, plan.assigned
     if plan.users is not None and plan.counting.only_known:
         nothing = plan.counting.keys.empty_table()
+        progress.begin("counting users")
         return count_found(nothing, plan.terms, engine, request.source, plan.users, coins, known=plan.known)
     sampled = draw_sample(plan.counting, engine, coins, progress)
     if source is not request.source and (assigned is None or source is not assigned.source):
@@ -89,6 +89,7 @@ def _draw_plan(
     drawn = sanitize_batches(sampled, plan.counting.keys, plan.terms, engine, coins)
     if plan.users is not None:
         found = pa.Table.from_batches(drawn.batches, drawn.schema)
+        progress.begin("counting users")
         return count_found(found, plan.terms, engine, request.source, plan.users, coins, assigned, plan.known)
     return replace(drawn, strategy=plan.counting.strategy)
 
@@ -121,29 +122,26 @@ def count_found(
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
 
 
-def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress | None) -> Batches:
+def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> Batches:
     """A weighted sample: key, frequency."""
-    source, sampling, show = counting.source, counting.sampling, progress or no_progress
+    source, sampling = counting.source, counting.sampling
     if counting.known is not None:
         joined = engine.aggregated(source, counting.known, counting.only_known)
-        yield from with_progress(joined, "counting keys", None, show)
+        yield from progress.through("counting keys", joined)
         return
     if counting.strategy == "aggregate":
-        counted = counting.counted
-        if counted is None:
-            counted = with_progress(engine.aggregated(source), "counting keys", None, show)
-        for batch in counted:
+        counted = engine.aggregated(source) if counting.counted is None else counting.counted
+        for batch in progress.through("counting keys", counted):
             yield sampled_batch(batch, sampling, coins.for_keys(batch.select(source.key), "sample"))
         return
-    elements = with_progress(engine.elements(source), "picking elements", engine.rows(source), show)
+    elements = progress.through("picking elements", engine.elements(source))
     gate = coins if isinstance(coins, Secret) else Secret()
     parts = [
         batch.take(pa.array(picked_elements(batch, sampling, coins.for_elements(batch, (0, n)), gate)))
         for n, batch in enumerate(elements)
     ]
-    if parts:
-        keys = pa.Table.from_batches(parts).group_by(list(source.key)).aggregate([])
-        yield from with_progress(engine.count(source, keys), "counting picked keys", keys.num_rows, show)
+    keys = pa.Table.from_batches(parts, counting.keys).group_by(list(source.key)).aggregate([])
+    yield from progress.through("counting picked keys", engine.count(source, keys))
 
 
 def then_forget(batches: Batches, bounded: Source, engine: Engine) -> Batches:

@@ -3,10 +3,12 @@
 Text files carry no types, and guessed ones would depend on private rows: keys of CSV, TSV and JSON lines are text.
 """
 
+import codecs
 import csv
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -77,6 +79,7 @@ def _parquet(source: "Source", paths: list[str], statements: Statements) -> Scan
     for path in paths:
         columns = dict(statements.describe(f"read_parquet({quoted_paths([path])}, hive_partitioning = false)"))
         source.require(list(columns))
+        source.require_raw(list(columns))
         types.append(tuple(str(columns[name]) for name in source.columns))
     _require_agreement(source, types)
     chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
@@ -98,6 +101,8 @@ def _csv(source: "Source", paths: list[str], statements: Statements, separator: 
     headers: dict[tuple[str, ...], list[str]] = {}
     read = {}  # the files that DuckDB reads, by the name that a refusal shows
     for path in paths:
+        if not dialect.recoded:
+            _require_utf8(path, "state it, such as encoding='utf-16'")
         read[path] = _in_utf8(path, str(dialect.encoding), statements.file()) if dialect.recoded else path
         header = _header(read[path], path, separator, source)
         headers.setdefault(tuple(header), []).append(read[path])
@@ -155,6 +160,7 @@ def _header(path: str, shown: str, separator: str, source: "Source") -> list[str
                 f"state them: delimiter={other!r}",
             )
     source.require(names, shown=False)
+    source.require_raw(names)
     return names
 
 
@@ -190,6 +196,8 @@ def _require_even_quotes(shown: str, path: str) -> None:
 
 
 def _json(source: "Source", paths: list[str], statements: Statements) -> Scan:
+    for path in paths:
+        _require_utf8(path, "write it anew, such as with iconv -f UTF-16 -t UTF-8")
     options = f"{quoted_paths(paths)}, format = 'newline_delimited'"
     first = f"SELECT json FROM read_json_objects({options}) LIMIT 1000"
     names = [name for (name,) in statements.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")]
@@ -225,6 +233,7 @@ def _arrow(source: "Source", paths: list[str], statements: Statements) -> Scan:
         with pa.memory_map(path) as file:
             schemas.append(_ipc_reader(file).schema)
         source.require(schemas[-1].names)
+        source.require_raw(schemas[-1].names)
     _require_agreement(source, [tuple(str(schema.field(c).type) for c in source.columns) for schema in schemas])
     fields = [schemas[0].field(name) for name in source.columns]
     schema = pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(fields)])
@@ -253,6 +262,13 @@ def _ipc_reader(file: "pa.NativeFile") -> Any:
 
 # ---- what several formats need
 
+_MARKS = [  # with which a file begins; the first two begin like the others
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+]
+
 
 def _require_agreement(source: "Source", types: Sequence[tuple[str, ...]]) -> None:
     """Refuse files of one source whose columns have different types, of which one would be converted."""
@@ -263,6 +279,17 @@ def _require_agreement(source: "Source", types: Sequence[tuple[str, ...]]) -> No
                 " and ".join(sorted(set(kinds))),
                 "write the files alike, or hand in a DuckDB relation that casts it",
             )
+
+
+def _require_utf8(path: str, remedy: str) -> None:
+    """Refuse a file of text that begins with the mark of another encoding."""
+    try:
+        beginning = next(_chunks(path), b"")
+    except (OSError, EOFError, zlib.error):  # is refused when it is read
+        return
+    for mark, encoding in _MARKS:
+        if beginning.startswith(mark):
+            raise InvalidValue("files of text are in UTF-8, unless stated", f"{encoding} in {path!r}", remedy)
 
 
 def _chunks(path: str) -> Iterator[bytes]:

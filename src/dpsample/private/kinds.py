@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpsample.errors import InvalidValue
 from dpsample.private.formats import FORMATS
+from dpsample.private.iterables import check_iterable
 from dpsample.private.python_objects import accepted_classes
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def source_kind(data: Any, named: bool) -> Kind:
         return "stream"
     if isinstance(data, Mapping):
         return "mapping"
-    if isinstance(data, Iterable) and not isinstance(data, bytes | bytearray):
+    if isinstance(data, Iterable):
+        check_iterable(data)
         return "keys"
     raise InvalidValue(
         "a source is a path, a database, a DataFrame, an Arrow or DuckDB object, a mapping or an iterable of keys",

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import read_foreign
 from dpsample.private.inputs import identity
+from dpsample.private.iterables import check_iterable
 from dpsample.private.source import Source
 
 MOST_KEYS = 10**8  # beyond, positions in Arrow's arrays of text no longer fit
@@ -40,9 +41,13 @@ class KnownKeys:
             return cls(os.fspath(keys), only)
         if isinstance(keys, pa.RecordBatch):
             return cls(pa.Table.from_batches([keys]), only)
+        if type(keys).__name__ == "Series":
+            check_iterable(keys)
+            return cls(list(keys), only)
         if isinstance(keys, pa.Table) or hasattr(keys, "__arrow_c_stream__"):
             return cls(pa.table(keys), only)
-        if isinstance(keys, Iterable) and not isinstance(keys, bytes):
+        if isinstance(keys, Iterable):
+            check_iterable(keys)
             return cls(keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys), only)
         raise InvalidValue(
             "known keys are a list, an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file",

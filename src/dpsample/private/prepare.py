@@ -24,7 +24,7 @@ from dpsample.private.assignment import Assigned
 from dpsample.private.checks import check_source, rereads, usable_strategy
 from dpsample.private.engine import Engine
 from dpsample.private.noise import discrete_laplace
-from dpsample.private.progress import Progress, no_progress
+from dpsample.private.progress import Progress
 from dpsample.private.randomness import Coins, CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.source import Source
@@ -70,9 +70,10 @@ class Written:
 
 def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> Plan:
     """Bound users, buy totals, choose tau, and fix the terms. What can be refused is refused before any of it."""
+    progress = progress or Progress()
     keys = check_source(engine, request)
     if request.discovers:
-        return _prepare_discovery(engine, request, coins, keys)
+        return _prepare_discovery(engine, request, coins, keys, progress)
     setting, source = request.setting, request.source
     size, budget = setting.size, setting.budget
     known = None if request.known is None else request.known.table(keys)
@@ -82,19 +83,23 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     shares, unbounded = budget.shares, source
     if setting.max_keys_per_user is not None:
         again = rereads(request) or request.strategy == "two-pass"
+        progress.begin("bounding users")
         source = engine.bounded(source, setting.max_keys_per_user, coins, rereads=again)
     count_elements = cache(lambda: engine.total(source))  # two totals of elements need one count
     counted, sampling, realized, total, dropped = None, setting.sampling, None, None, None
     if size is not None:
+        progress.begin("weighing keys")
         if size.by_frequency:
             weights = count_elements()
         else:
-            counted, weights = engine.weighed(source, size.total, progress or no_progress)
+            counted, weights = engine.weighed(source, size.total)
         noisy_weights = noisy_total(weights, budget, size.share, coins.fresh(), size.sensitivity, size.unit)
         sampling, realized = size.sampling(noisy_weights), RealizedSize(size.size, noisy_weights)
     if "total" in shares:
+        progress.begin("counting elements")
         total = noisy_total(count_elements(), budget, shares["total"], coins.fresh())
     if "dropped keys" in shares:
+        progress.begin("counting the keys of users")
         beyond = engine.dropped(unbounded, budget.changes, most_dropped(budget.changes))
         dropped = noisy_total(beyond, budget, shares["dropped keys"], coins.fresh(), Fraction(TIMES))
     terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total, request.part)
@@ -107,8 +112,13 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
     return Plan(Counting(source, keys, sampling, strategy, counted, known=known, only_known=only), terms)
 
 
-def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema) -> Plan:
-    """Look, choose a method, and let users give their keys. What users gave stays with the engine."""
+def _prepare_discovery(
+    engine: Engine, request: Request, coins: CoinSource, keys: pa.Schema, progress: Progress
+) -> Plan:
+    """Look, choose a method, and let users give their keys. What users gave stays with the engine.
+
+    It is one stage: which method was chosen follows from a noisy look, which the release pays for once it appears.
+    """
     budget, source = request.setting.users, request.source
     known = None if request.known is None else request.known.table(keys)
     if known is not None and request.known is not None and request.known.only:
@@ -126,6 +136,7 @@ def _prepare_discovery(engine: Engine, request: Request, coins: CoinSource, keys
         source = engine.restricted(source, known, outside=True)
     full = capacity_cap(budget.one_key(), request.setting.sampling)
     keep = bool(budget.counts) and known is None  # the pairs of known keys are not among these
+    progress.begin("assigning users")
     given = engine.assigned(source, full, coins, request.prior, keep_pairs=keep)
     try:
         return replace(_discovery_plan(engine, request, source, coins, keys, given), known=known)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import islice
-from numbers import Integral
+from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
 
 from dpsample.errors import InvalidValue, attempt
+from dpsample.private.iterables import one_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,31 +38,38 @@ def batches(items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null:
 
     left = iter(items)
     width = len(schema) - counted
+    kinds: list[set[str]] = [set() for _ in schema]
     while chunk := list(islice(left, CHUNK)):
         columns = _columns([item[0] for item in chunk] if counted else chunk, width)
         if counted:
             columns.append([_whole(item[1]) for item in chunk])
-        gaps = [i for i, column in enumerate(columns) if None in column]
+        gaps = [i for i, column in enumerate(columns) if type(None) in set(map(type, column))]
         if gaps and not drop_null:
             raise null_refusal(schema.names[gaps[0]])
         if gaps:
-            columns = list(zip(*(row for row in zip(*columns, strict=True) if None not in row), strict=True))
+            rows = [row for row in zip(*columns, strict=True) if not any(value is None for value in row)]
+            columns = list(zip(*rows, strict=True))
         if columns:
-            arrays = [column_array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+            typed = zip(columns, schema.types, kinds, strict=True)
+            arrays = [column_array(column, kind, known) for column, kind, known in typed]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def column_array(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+def column_array(values: Sequence[Any], kind: "pa.DataType", known: set[str] | None = None) -> "pa.Array":
     """Return values as an array of a declared type; None is NULL. Text takes what `as_text` writes.
 
+    With `known`, the kinds of the values of this column that came before, they must be of one kind.
+
     >>> import pyarrow as pa
-    >>> column_array(["a", 7, None], pa.string()).to_pylist()
-    ['a', '7', None]
+    >>> column_array([7, None], pa.string()).to_pylist()
+    ['7', None]
     """
     import pyarrow as pa
 
     if pa.types.is_string(kind):
-        if not set(map(type, values)) <= {str, type(None)}:
+        if known is not None:
+            _require_one_kind(values, known)
+        if known != {"text"}:
             values = [None if value is None else as_text(value) for value in values]
     else:
         accepted = accepted_classes(kind)
@@ -104,9 +112,10 @@ def as_text(value: Any) -> str:
     >>> as_text("a"), as_text(7), as_text(True), as_text(Decimal("1.50")), as_text(Decimal("1.00"))
     ('a', '7', 'true', '1.5', '1')
     """
-    if isinstance(value, str):
+    kind = _kind(value)
+    if kind == "text":
         return str(value)
-    if isinstance(value, bool | np.bool_):
+    if kind == "booleans":
         return "true" if value else "false"
     if isinstance(value, Integral):
         return str(int(value))
@@ -120,11 +129,41 @@ def as_text(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
-    raise InvalidValue(
-        "a key, or a user, is a str, int, bool, Decimal, date or UUID, or a tuple of these, and is written as text",
-        f"one of type {type(value).__qualname__}",
-        "convert it to text, declare a key_type such as 'binary', or name the columns of a composite key",
-    )
+    raise one_key(value)  # a Decimal that is no number, or too long
+
+
+_KINDS: list[tuple[tuple[type, ...], str]] = [  # of what is written as text; a class is of the first that fits
+    ((str,), "text"),
+    ((bool, np.bool_), "booleans"),
+    ((Integral, Decimal), "numbers"),
+    ((datetime,), "times"),
+    ((date,), "dates"),
+    ((UUID,), "UUIDs"),
+]
+
+
+def _kind(value: Any) -> str:
+    """Name the kind of a value that is written as text."""
+    for classes, name in _KINDS:
+        if isinstance(value, classes):
+            return name
+    raise one_key(value)
+
+
+def _require_one_kind(values: Sequence[Any], known: set[str]) -> None:
+    """Refuse values of two kinds in one column of text; the kinds are added to those that are known.
+
+    Two kinds may be written alike, as 1 and "1".
+    """
+    one_of_each_class = {type(value): value for value in values}
+    one_of_each_class.pop(type(None), None)
+    known.update(map(_kind, one_of_each_class.values()))
+    if len(known) > 1:
+        raise InvalidValue(
+            "keys without a type are of one kind, since 1 and '1' would be written alike",
+            " and ".join(sorted(known)),
+            "convert them all to text",
+        )
 
 
 def frame_table(frame: Any, columns: Sequence[str], types: Mapping[str, "pa.DataType"], numbers: Sequence[str]) -> Any:
@@ -191,10 +230,16 @@ def null_refusal(column: str) -> InvalidValue:
 
 def _whole(frequency: Any) -> int:
     """Read a frequency of a mapping as an integer, or refuse it."""
+    if isinstance(frequency, bool) or not isinstance(frequency, Number):
+        raise InvalidValue(
+            "the values of a mapping are the frequencies of its keys, which are whole numbers",
+            f"one of type {type(frequency).__qualname__}",
+            "count the elements of each key; if these are columns, hand in pyarrow.table(columns) and name their key",
+        )
     try:
-        whole = int(frequency)
-        if whole == frequency and not isinstance(frequency, str):
-            return whole
+        whole = int(frequency)  # type: ignore[call-overload]
+        if whole == frequency:
+            return int(whole)
     except (ValueError, TypeError, OverflowError, ArithmeticError):
         pass
     raise InvalidValue("frequencies are whole numbers", "one that is not", "count the elements of each key")

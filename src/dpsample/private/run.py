@@ -21,7 +21,7 @@ from dpsample.private.checks import check_source
 from dpsample.private.draw import DrawnRelease, draw_release, draw_sample, sanitize_batches, then_forget
 from dpsample.private.engine import Engine
 from dpsample.private.prepare import Written, prepare_sample, terms_of
-from dpsample.private.progress import Progress
+from dpsample.private.progress import Listener, Progress
 from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample
@@ -40,7 +40,7 @@ def release(
     *,
     privacy: StatedPrivacy,
     engine: Engine | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
     **options: Unpack[Options],
 ) -> Release:
     """Read elements, sample keys, sanitize them: a release, which may be published.
@@ -83,7 +83,7 @@ def release(
     with engine_or_own(engine) as used:
         check_source(used, request)
         with reserve(request.ledger, charge_of(request, IN_MEMORY)) as payment:
-            return draw_release(used, request, used.new_coins(), progress).in_memory(payment)
+            return draw_release(used, request, used.new_coins(), Progress(progress)).in_memory(payment)
 
 
 def release_to_file(
@@ -96,7 +96,7 @@ def release_to_file(
     force: bool = False,
     format: str | None = None,
     engine: Engine | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
     **options: Unpack[Options],
 ) -> int:
     """Do what `release` does, with its options, but stream to an atomic file; return the number of keys in it.
@@ -104,7 +104,7 @@ def release_to_file(
     Parquet by default; CSV and Arrow by the file's extension or `format`. An existing file is kept unless `force`.
     """
     request = Request.of(source, key, frequency, privacy=privacy, **options)
-    return write_release_to(output, request, force, format, engine, progress).keys
+    return write_release_to(output, request, force, format, engine, Progress(progress)).keys
 
 
 def check_release_to(
@@ -146,7 +146,7 @@ def sample(
     part: tuple[str, str] | None = None,
     part_vouched: tuple[str, str] | None = None,
     engine: Engine | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> Sample:
     """Draw a weighted sample of keys. It is NOT private: `sanitize` it before you publish anything of it.
 
@@ -162,9 +162,11 @@ def sample(
     elements, read = part_of_source(whole, part, part_vouched)
     max_keys = check_users(elements, max_keys_per_user)
     with engine_or_own(engine) as used:
-        coins = used.new_coins()
+        coins, watched = used.new_coins(), Progress(progress)
+        if max_keys is not None:
+            watched.begin("bounding users")
         counting = prepare_sample(used, elements, max_keys, sampling, strategy, coins)
-        batches = draw_sample(counting, used, coins, progress)
+        batches = draw_sample(counting, used, coins, watched)
         if max_keys is not None:
             batches = then_forget(batches, counting.source, used)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))

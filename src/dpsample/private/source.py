@@ -18,6 +18,7 @@ from dpsample.errors import InvalidValue
 from dpsample.private.dialect import Dialect
 from dpsample.private.formats import FORMATS, format_of
 from dpsample.private.inputs import expanded, identity, local_path, require_distinct
+from dpsample.private.iterables import COUNT_NAMES
 from dpsample.private.kinds import Kind, check_stated, key_names, no_text_files, public_names, source_kind
 
 
@@ -28,7 +29,8 @@ class Source:
     data        a path, a glob, a folder, or a list of them (Parquet, CSV, JSON lines, Arrow IPC); a database
                 ``postgresql://...`` or ``sqlite:///...`` with `table` or `query`; a pandas or polars DataFrame; an
                 Arrow table, reader or anything else with the Arrow C stream interface; a DuckDB relation; a mapping
-                from key to frequency; or an iterable of keys
+                from key to frequency; or an iterable with a key for each element. What could be something else, such
+                as a pandas Series with an index of its own, is refused
     key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
                 for each place of a tuple
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
@@ -275,6 +277,17 @@ twice; name each column once
     def inputs(self) -> list[str]:
         """List what is read on this machine: the files, and the folders that were named."""
         return [*self.files(), *(path for path in self.paths if os.path.isdir(path))]
+
+    def require_raw(self, names: Sequence[str]) -> None:
+        """Refuse a table whose only other column is called as libraries call counts, where each row is one element."""
+        others = [name for name in names if name not in self.columns]
+        if self.aggregated or self.user is not None or len(others) != 1 or others[0].lower() not in COUNT_NAMES:
+            return
+        raise InvalidValue(
+            "each row is one element, unless a column of frequencies is named",
+            f"one other column, {others[0]!r}, which seems to have them",
+            f"name it: frequency={others[0]!r}; if each row is one element, leave this column out of the table",
+        )
 
     def require(self, names: Sequence[str], shown: bool = True) -> None:
         """Refuse unless each column to read is there once; with `shown`, a refusal may name the others."""

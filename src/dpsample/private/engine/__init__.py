@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from dpsample.private.assignment import Assigned
     from dpsample.private.pairs import Kernel, Pairs
-    from dpsample.private.progress import Progress
     from dpsample.private.randomness import CoinSource
     from dpsample.private.source import Source
     from dpsample.scheme.sampling import Ints
@@ -68,13 +67,10 @@ class Engine(Protocol):
         It is the second pass over a source: what `elements` refuses, it passes over.
         """
 
-    def rows(self, source: "Source") -> int | None:
-        """Return the number of rows, NULL keys included, if it is known without reading them."""
-
     def total(self, source: "Source") -> int:
         """Return the number of elements; what `aggregated` refuses is refused."""
 
-    def weighed(self, source: "Source", weigh: "Callable[[Ints], int]", progress: "Progress") -> "tuple[Any, int]":
+    def weighed(self, source: "Source", weigh: "Callable[[Ints], int]") -> "tuple[Any, int]":
         """Aggregate, and put all keys with their frequencies aside; return them and the sum of their weights.
 
         `weigh` returns the sum of the weights of some frequencies. What is put aside is for this engine alone.

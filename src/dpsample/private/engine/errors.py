@@ -1,17 +1,18 @@
 """What all engines refuse, in the same words.
 
-A condition on rows raises a mark inside the engine: a code, and the number of a column. The mark holds no data, and
-only codes of the list are read back, so that data that look like a mark get one of our own sentences at worst.
+A condition on rows raises a mark inside the engine: a code, and the number of a column. The mark holds no data, and a
+number that this process drew, so that no row can be taken for one: an engine's message may quote rows.
 """
 
 import re
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.private.python_objects import null_refusal
 
-MARK: Final = "dpsample-refused"
+MARK: Final = f"dpsample-refused-{secrets.token_hex(16)}"
 FREQUENCY_FAULTS: Final = {
     "missing": "at least one row without a frequency (NULL)",
     "negative": "at least one negative frequency",
@@ -22,20 +23,21 @@ FREQUENCY_FAULTS: Final = {
 }
 
 
-def refusal_of_mark(message: str, columns: Sequence[str]) -> DpsampleError | None:
-    """Return the refusal that the first known mark in an engine's message stands for.
+def refusal_of_mark(message: str, before: str, columns: Sequence[str]) -> DpsampleError | None:
+    """Return the refusal that the mark in an engine's message stands for, if there is one.
 
-    >>> refusal_of_mark("Error: dpsample-refused:null:0", ["k"])
+    `before` is what the engine puts before a mark that was raised, as a regular expression: its messages may also quote
+    the statement, with all marks that it might raise.
+
+    >>> refusal_of_mark(f"Error: {MARK}:null:0", "Error: ", ["k"])
     InvalidValue("the key column 'k' must have no NULL; found at least one row with NULL; ...")
-    >>> refusal_of_mark("Error: dpsample-refused:secret:0", ["k"])
+    >>> refusal_of_mark("Error: dpsample-refused:null:0", "Error: ", ["k"])
     """
-    for mark in re.finditer(rf"{MARK}:(\w+)(?::(\d+))?", message):
-        code, place = mark[1], int(mark[2] or 0)
-        if code in FREQUENCY_FAULTS or code == "twice":
-            return refusal_of_code(code)
-        if code in ("null", "nobody", "nested", "nested_user", "inexact_user") and place < len(columns):
-            return refusal_of_code(code, columns[place])
-    return None
+    mark = re.search(rf"{before}{MARK}:(\w+)(?::(\d+))?", message)
+    if mark is None:
+        return None
+    place = int(mark[2] or 0)
+    return refusal_of_code(mark[1], columns[place] if place < len(columns) else "")
 
 
 def refusal_of_code(code: str, column: str = "") -> DpsampleError:

@@ -14,6 +14,7 @@ from dpsample.files import is_text, without_view
 from dpsample.private.arrow import source_batches, source_table
 from dpsample.private.engine import Engine
 from dpsample.private.engine.columns import require_plain
+from dpsample.private.iterables import check_iterable
 from dpsample.private.python_objects import null_refusal
 from dpsample.private.source import Source
 
@@ -28,6 +29,7 @@ def object_source(data: Any, keys: tuple[str, ...], **options: Any) -> Source:
     if isinstance(data, pa.Array | pa.ChunkedArray):
         data = pa.table({keys[0]: data})
     elif type(data).__name__ == "Series" and hasattr(data, "to_frame"):
+        check_iterable(data)
         data = data.to_frame(keys[0])
     elif isinstance(data, list | tuple):
         data = iter(data)  # its texts are keys, not paths

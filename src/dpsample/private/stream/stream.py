@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -107,6 +107,14 @@ class Stream:
         used = ", sanitized already" if self.used else ""
         shard = "" if self._shard is None else f", shard {self._shard[0]} of {self._shard[1]}"
         return f"Stream (NOT private): {self.elements:,} elements, {self._sampling!r}{shard}{used}"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to pickle and to copy: both would have the secret, and two copies would share their coins."""
+        raise InvalidValue(
+            "a stream has coins of its own, which no copy may share",
+            "a copy or a pickle of it",
+            "write its state, and go on in one place: stream.write(path), then dpsample.read_stream(path)",
+        )
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>"

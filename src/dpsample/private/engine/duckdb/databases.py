@@ -38,6 +38,7 @@ class Database:
             self._item = ".".join(quoted_name(part) for part in str(source.table).split(".", 1))
         [schema, *_] = self._run(f"SELECT * FROM {self._item} LIMIT 0")
         source.require(schema.names)
+        source.require_raw(schema.names)
         self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(schema.field(source.frequency))
@@ -220,17 +221,19 @@ class Database:
         return driver.connect(f"file:{quote(os.path.abspath(path))}?mode=ro")
 
     def _refusal(self, error: Exception) -> DpsampleError:
+        # of SQLite's and libpq's messages only the beginning: the rest may quote rows
         state, message = getattr(error, "sqlstate", None) or "", str(error)
+        unprepared = message.partition("[SQLite] Failed to prepare query: ")[2] if self._sqlite else ""
         rule = f"{self._source.location} must answer the query"
-        if "integer overflow" in message:
+        if self._sqlite and message == "IO: Failed to step query: integer overflow":
             return refusal_of_code("sum")
-        if state == "42P01" or "no such table" in message:
+        if state == "42P01" or unprepared.startswith("no such table"):
             return InvalidValue(rule, "no table of that name", "check the table's name and schema")
-        if state == "42703" or "no such column" in message:
+        if state == "42703" or unprepared.startswith("no such column"):
             return InvalidValue(rule, "a column that is not there", "check the query")
         if state == "42501":
             return InvalidValue(rule, "no permission to read the table", "ask for it")
-        if "Failed to connect" in message or state.startswith(("08", "28")):
+        if message.startswith("IO: [libpq] Failed to connect") or state.startswith(("08", "28")):
             return InvalidValue(
                 f"{self._source.location} must accept a connection", "none", "check server, database, user and password"
             )

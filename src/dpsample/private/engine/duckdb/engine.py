@@ -25,7 +25,6 @@ from dpsample.private.engine.duckdb.tables import Table, Tables
 from dpsample.private.engine.duckdb.users import bounded, dropped
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.pairs import Kernel, Pairs
-from dpsample.private.progress import Progress, with_progress
 from dpsample.private.randomness import CoinSource, SecretCoins
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -177,10 +176,6 @@ class DuckDB(Statements):
 
         return self._read(source, produce, frequency=True)
 
-    def rows(self, source: Source) -> int | None:
-        """Return the number of rows, NULL keys included, if it is known without reading them."""
-        return self._ask(source, lambda table: table.size())
-
     def total(self, source: Source) -> int:
         """Return the number of elements; what `aggregated` refuses is refused."""
 
@@ -192,15 +187,13 @@ class DuckDB(Statements):
 
         return self._ask(source, answer)
 
-    def weighed(
-        self, source: Source, weigh: Callable[[Ints], int], progress: Progress
-    ) -> tuple[Iterator[pa.RecordBatch], int]:
+    def weighed(self, source: Source, weigh: Callable[[Ints], int]) -> tuple[Iterator[pa.RecordBatch], int]:
         """Aggregate into a temporary table; return its rows, in the order of keys, and the sum of their weights."""
         total = 0
 
         def weigh_keys() -> Iterator[pa.RecordBatch]:
             nonlocal total
-            for batch in with_progress(self.aggregated(source), "weighing keys", None, progress):
+            for batch in self.aggregated(source):
                 total += weigh(batch.column("frequency").to_numpy())
                 yield batch
 

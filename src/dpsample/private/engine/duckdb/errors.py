@@ -1,5 +1,10 @@
-"""What is refused, and in which words: DuckDB's own messages may quote the data, and go no further."""
+"""What is refused, and in which words: DuckDB's own messages may quote the data, and go no further.
 
+A message may quote a row anywhere but at its start. So what an error is follows from its class, from how its message
+begins, or from a mark that no row can have; the rest is searched for nothing.
+"""
+
+import errno
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -24,18 +29,33 @@ def raise_sql(code: str) -> str:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether less at a time might work."""
-    return "Out of Memory Error" in str(error)[:40] and "temp_directory_size" not in str(error)
+    return str(error).startswith("Out of Memory Error: ") and not _is_out_of_space(error)
+
+
+def _is_out_of_space(error: Exception) -> bool:
+    """Whether temporary files have no room: neither of these messages quotes rows."""
+    message = str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno == errno.ENOSPC
+    if message.startswith("Out of Memory Error: "):
+        return "temp_directory_size" in message
+    return message.startswith("IO Error: ") and "No space left" in message
+
+
+_BROKEN_CSV = re.compile(r"Invalid Input Error: (?:CSV Error on Line: (\d+)|The CSV Parser )")
+_BROKEN_JSON = re.compile(
+    r"Invalid Input Error: (?:Malformed JSON|JSON transform error) in file .*?,(?: at byte \d+)? in line (\d+)"
+)
 
 
 def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseException:
     """Put an error of DuckDB or Arrow into words that show nothing of the data."""
     message = str(error)
-    if marked := refusal_of_mark(message, columns):
+    if marked := refusal_of_mark(message, r"\A(?:Invalid Input Error: )?", columns):
         return marked
-    # Ctrl-C while DuckDB calls Python, as to read Arrow, becomes an error of its own
-    if isinstance(error, duckdb.InterruptException) or "failed: KeyboardInterrupt" in message:
+    if isinstance(error, duckdb.InterruptException):
         return KeyboardInterrupt()
-    if "No space left" in message or "temp_directory_size" in message:
+    if _is_out_of_space(error):
         return SystemFailure(
             "temporary files need room on the disk", "none left", "free some, or choose another temp_dir"
         )
@@ -50,14 +70,14 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
             "check the files, and use a new engine",
         )
     rule, remedy = f"{location} must be whole and readable", "check the file, or write it anew"
-    if line := re.search(r"CSV (Error on Line: (\d+)|Parser)", message):
-        near = f" near line {line[2]}" if line[2] else ""
+    if line := _BROKEN_CSV.match(message):
+        near = f" near line {line[1]}" if line[1] else ""
         return InvalidValue(
             rule,
             f"a broken row of CSV{near}",
             "check its quotes and line ends, and state its delimiter=... or encoding=... if they are not as usual",
         )
-    if line := re.search(r"JSON.* in line (\d+)", message):
+    if line := _BROKEN_JSON.match(message):
         return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
     return InvalidValue(rule, f"one that is not ({type(error).__name__})", remedy)
 
@@ -73,7 +93,8 @@ def called(work: Callable[[], _T]) -> _T:
     except (DpsampleError, *_ERRORS):
         raise
     except Exception as error:
-        name, interrupted = type(error).__name__, str(error) == "Query interrupted"
+        name = type(error).__name__
+        interrupted = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
     if interrupted:  # by Ctrl-C
         raise KeyboardInterrupt
     raise duckdb.Error(name)

@@ -1,6 +1,11 @@
-"""Statements: a connection to DuckDB, its temporary folder, and what runs on it, each on a cursor of its own."""
+"""Statements: a connection to DuckDB, its temporary folder, and what runs on it, each on a cursor of its own.
 
-from collections.abc import Callable, Iterable, Iterator
+DuckDB works in another thread than Python's main one, which alone is interrupted by Ctrl-C. In the main thread, an
+interrupt that came while DuckDB calls Python, as to read Arrow, would become an error of DuckDB's, in words that a row
+could have as well.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -60,7 +65,7 @@ class Statements:
         """Yield the result of a query, batch by batch, of up to so many rows."""
         with self._cursor(objects) as cursor:
             reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(rows))
-            while (batch := called(lambda: next(reader, None))) is not None:
+            while (batch := _waited(cursor, lambda: next(reader, None))) is not None:
                 if batch.num_rows:
                     yield batch
                 self._require_open()  # or the result of a closed cursor just seems to have come to its end
@@ -68,13 +73,13 @@ class Statements:
     def describe(self, origin: str, objects: Objects | None = None) -> list[tuple[str, Any]]:
         """Return the names and DuckDB types of the columns of a FROM item."""
         with self._cursor(objects) as cursor:
-            relation = called(lambda: cursor.sql(f"SELECT * FROM {origin} LIMIT 0"))
-            return called(lambda: list(zip(relation.columns, relation.types, strict=True)))
+            relation = _waited(cursor, lambda: cursor.sql(f"SELECT * FROM {origin} LIMIT 0"))
+            return _waited(cursor, lambda: list(zip(relation.columns, relation.types, strict=True)))
 
     def schema(self, sql: str, objects: Objects | None = None) -> pa.Schema:
         """Return the Arrow schema of a query's result."""
         with self._cursor(objects) as cursor:
-            return called(lambda: cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema)
+            return _waited(cursor, lambda: cursor.sql(f"{sql} LIMIT 0").to_arrow_reader(1).schema)
 
     def name(self) -> str:
         """Return a name for a table that no other has."""
@@ -89,10 +94,8 @@ class Statements:
         cursor = self._require_open().cursor()
         self._cursors.append(cursor)
         try:
-            called(lambda: cursor.execute(_SETTINGS).fetchall())
-            for name, make in (objects or {}).items():
-                made = make()
-                called(partial(cursor.register, name, made))
+            made = {name: make() for name, make in (objects or {}).items()}
+            _waited(cursor, partial(_set_up, cursor, made))
             yield cursor
         finally:
             self._cursors.remove(cursor)
@@ -113,9 +116,7 @@ class Statements:
         rows = 0
         with self._cursor() as cursor:
             for table in _gathered(batches):
-                cursor.register("batch", numbered(table))
-                called(lambda: cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall())
-                cursor.unregister("batch")
+                _waited(cursor, partial(_insert, cursor, name, numbered(table)))
                 rows += table.num_rows
         return rows
 
@@ -125,8 +126,22 @@ class Statements:
             self.run(f"DROP TABLE IF EXISTS {name}")
 
 
+def _set_up(cursor: duckdb.DuckDBPyConnection, objects: Mapping[str, Any]) -> None:
+    """Apply the settings, and give objects their names in statements."""
+    cursor.execute(_SETTINGS).fetchall()
+    for name, made in objects.items():
+        cursor.register(name, made)
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Add rows to a table."""
+    cursor.register("batch", rows)
+    cursor.execute(f"INSERT INTO {name} SELECT * FROM batch").fetchall()
+    cursor.unregister("batch")
+
+
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
-    """Wait for work on a cursor in another thread: DuckDB itself would look for Ctrl-C only when it is done."""
+    """Wait for work on a cursor in another thread, and end it if the wait is interrupted."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(called, work)
         try:

@@ -121,6 +121,12 @@ class Table:
         return f"SELECT {self.names}, {total} FROM ({rows}) GROUP BY {self.names} HAVING sum(f) > 0"
 
 
+def _called(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches, with errors of classes that may be those of the caller."""
+    while (batch := called(lambda: next(batches, None))) is not None:
+        yield batch
+
+
 class Tables:
     """The tables of an engine's sources, each opened and checked once."""
 
@@ -160,10 +166,11 @@ class Tables:
                 table.size = lambda: rows.num_rows
             return table
         if source.kind != "files":
-            relation = hasattr(source.data, "project")  # of DuckDB; what is left may run code of the caller
-            table = self._pending(
-                source, *(called(lambda: source_batches(source)) if relation else source_batches(source))
-            )
+            if source.kind == "stream":
+                schema, batches = called(lambda: source_batches(source))
+                table = self._pending(source, schema, _called(batches))
+            else:  # what is left runs code of the caller
+                table = self._pending(source, *source_batches(source))
             if hasattr(source.data, "__len__") and source.kind != "stream":
                 table.size = lambda: len(source.data)
             return table

@@ -16,7 +16,6 @@ from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.columns import shaped as shaped
 from dpsample.private.engine.spark.errors import missing, translated
 from dpsample.private.pairs import Kernel, Pairs
-from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 from dpsample.scheme.sampling import Ints
@@ -145,17 +144,12 @@ class Spark:
 
         return self._read(source, rows, "counting picked keys", frequency=True)
 
-    def rows(self, source: Source) -> int | None:
-        """Return the number of rows if it is known without reading them: Spark does not tell."""
-        self.frame(source)
-        return None
-
     def total(self, source: Source) -> int:
         """Return the number of elements; what `aggregated` refuses is refused."""
         [row] = self.job("counting elements", source.columns, self.frame(source).total().collect)
         return int(row[0] or 0)
 
-    def weighed(self, source: Source, weigh: Callable[[Ints], int], progress: Progress) -> tuple[Any, int]:
+    def weighed(self, source: Source, weigh: Callable[[Ints], int]) -> tuple[Any, int]:
         """Aggregate, and keep the keys on the workers; return their DataFrame, and the sum of their weights."""
         elements = self.frame(source)
 

@@ -1,9 +1,11 @@
 """What is refused, and in which words: Spark's own messages may quote the data, and go no further.
 
-A message selects one sentence of a closed list, and no part of it is passed on: data that look like an error of ours
-can at worst select the wrong sentence.
+A message selects one sentence of a closed list, and no part of it is passed on. Rows cannot select one: a condition on
+rows raises a mark that no row can have, and of other messages only the beginning is looked at, which is Spark's, and of
+a traceback the first error, where a row comes after the name of its class.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -36,17 +38,22 @@ _SCHEME = (
         "state the scheme with which keys are really sampled, for all frequencies that may occur",
     ),
 )
-_KNOWN: Final = {  # what a message holds -> what is said instead
-    "No module named 'dpsample": _WORKER,
-    "No module named 'pyarrow": _WORKER,
-    "No module named 'numpy": _WORKER,
-    "No module named 'cryptography": _WORKER,
-    "No module named 'pandas": _WORKER,
-    "JAVA_GATEWAY_EXITED": (
+# what Spark puts before the message of the error that ended a job
+_CLASS = r"(?:\(?[\w.$]+(?:Exception|Error)\)?:? )?"
+_LOST = r"Lost task [^\n()]*\([^\n()]*\) \([^\n()]*\): "
+_TASK = rf"(?:Task \d+ in stage [\d.]+ failed \d+ times?, most recent failure: {_LOST})?"
+_BEFORE: Final = re.compile(
+    rf"\s*(?:An error occurred while calling \S+\s+: )?{_CLASS}(?:Job aborted due to stage failure: )?{_TASK}{_CLASS}"
+    r"(?:An exception was thrown from the Python worker[^\n]*\s+)?"
+)
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_KNOWN: Final = {  # how a message begins, or an error that a worker raised -> what is said instead
+    r"ModuleNotFoundError: No module named '(dpsample|pyarrow|numpy|cryptography|pandas)\b": _WORKER,
+    r"\[JAVA_GATEWAY_EXITED\]": (
         SystemFailure,
         ("Spark must start", "that it did not", "install Java 17, and set JAVA_HOME"),
     ),
-    "maxResultSize": (
+    r"Total size of serialized results of ": (
         SystemFailure,
         (
             "a release that is held in memory must fit into the driver",
@@ -54,7 +61,7 @@ _KNOWN: Final = {  # what a message holds -> what is said instead
             "write it with release_to_folder, or raise spark.driver.maxResultSize",
         ),
     ),
-    "InvalidValue: a sampled key has a positive probability of being sampled;": (
+    r"dpsample\.errors\.InvalidValue: a sampled key has a positive probability of being sampled;": (
         InvalidValue,
         (
             "a sampled key has a positive probability of being sampled",
@@ -62,13 +69,13 @@ _KNOWN: Final = {  # what a message holds -> what is said instead
             "state the scheme with which the sample was really drawn",
         ),
     ),
-    "InvalidValue: with grid ": (
+    r"dpsample\.errors\.InvalidValue: with grid ": (
         InvalidValue,
         ("frequencies times the grid stay below 2**63", "one that does not", "choose a smaller grid"),
     ),
-    "InvalidValue: q must ": _SCHEME,
-    "InvalidValue: every frequency must be within the sequence of q;": _SCHEME,
-    " must be accessible; found ": (
+    r"dpsample\.errors\.InvalidValue: q must ": _SCHEME,
+    r"dpsample\.errors\.InvalidValue: every frequency must be within the sequence of q;": _SCHEME,
+    r"dpsample\.errors\.\w+: .* must be accessible; found ": (
         SystemFailure,
         (
             "every worker must be able to write into the folder",
@@ -76,11 +83,8 @@ _KNOWN: Final = {  # what a message holds -> what is said instead
             "choose a folder that all of them see, and check its permissions and the space left",
         ),
     ),
-    "PATH_NOT_FOUND": _FILES,
-    "Path does not exist": _FILES,
-    "UNABLE_TO_INFER_SCHEMA": _FILES,
-    "CANNOT_READ": _FILES,
-    "is not a Parquet file": _FILES,
+    r"\[(PATH_NOT_FOUND|UNABLE_TO_INFER_SCHEMA|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER)\b": _FILES,
+    r"Path does not exist": _FILES,
 }
 
 
@@ -94,16 +98,33 @@ def missing() -> InvalidValue:
 def refusal(error: BaseException, columns: Sequence[str]) -> DpsampleError:
     """Put an error of Spark into words that show nothing of the data."""
     message = str(error)
-    if marked := refusal_of_mark(message, columns):
+    if marked := refusal_of_mark(message, r"\[USER_RAISED_EXCEPTION\] ", columns):
         return marked
+    said = _error_of(message)
     for words, (kind, sentence) in _KNOWN.items():
-        if words in message:
+        if re.match(words, said):
             return kind(*sentence)
     return SystemFailure(
         "the Spark job must come to its end",
         f"that it did not ({type(error).__name__})",
         "look at its pages and logs, which may show private data; nothing was written",
     )
+
+
+def _error_of(message: str) -> str:
+    """Return what comes after Spark's own words in a message; of a worker's traceback, its first error.
+
+    >>> _error_of("An error occurred while calling o1.x.\\n: java.io.IOException: [PATH_NOT_FOUND] Path")
+    '[PATH_NOT_FOUND] Path'
+    >>> _error_of("Traceback (most recent call last):\\n  File 'x', line 1, in q\\nValueError: a\\nKeyError: b")
+    'ValueError: a'
+    """
+    before = _BEFORE.match(message)
+    said = message[before.end() :] if before else message
+    if not said.startswith(_TRACEBACK):
+        return said
+    lines = said.splitlines()[1:]
+    return next((line for line in lines if line and not line[0].isspace()), "")
 
 
 def translated(work: Callable[[], _T], columns: Sequence[str]) -> _T:
