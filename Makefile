@@ -73,6 +73,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/users.py
 	$(BIN)/python benchmarks/many_keys.py --quick
+	$(BIN)/python benchmarks/small_epsilon.py --users 200000
 	$(BIN)/python benchmarks/clips.py --epsilon 1 --releases 1
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/report.py

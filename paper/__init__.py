@@ -12,7 +12,8 @@ build        writes everything into a folder
 """
 
 from paper.build import build
-from paper.claims import CLAIMS, Claim, Finding
+from paper.claims import CLAIMS, Claim
 from paper.figures import FIGURES, Figure
+from paper.finding import Finding
 
 __all__ = ["CLAIMS", "FIGURES", "Claim", "Figure", "Finding", "build"]

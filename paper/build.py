@@ -11,8 +11,9 @@ from dpsample.files import PathLike, atomic_folder
 from dpsample.files.metadata import failures
 from dpsample.presentation.charts import check_drawing, line_chart, png, svg
 from paper import data
-from paper.claims import CLAIMS, Claim, Finding
+from paper.claims import CLAIMS, Claim
 from paper.figures import FIGURES, Figure
+from paper.finding import Finding
 from paper.page import Drawn, as_html, markdown
 from paper.reported import Spread
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsample import __version__
-from paper.claims import CORRECTED, FAILS, HOLDS, Claim, Finding
+from paper.claims import Claim
 from paper.figures import Figure
+from paper.finding import CORRECTED, FAILS, HOLDS, INTEGRAL, LOOSE, Finding
 
-SIGNS = {HOLDS: "✓", CORRECTED: "✗", FAILS: "✗"}
+SIGNS = {HOLDS: "✓", INTEGRAL: "✓", LOOSE: "✓", CORRECTED: "✗", FAILS: "✗"}
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff }
 body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
@@ -45,7 +46,8 @@ def markdown(drawn: Sequence[Drawn], claims: Mapping[str, tuple[Claim, Finding]]
         "[arXiv:2010.13048](https://arxiv.org/abs/2010.13048)): its figures and claims, "
         f"computed by dpsample {__version__}"
         + (" on coarse grids (`--quick`)." if quick else ".")
-        + " All numbers are exact expectations, not simulations, unless stated otherwise. SbH is the paper's baseline, "
+        + " All numbers are exact expectations, not simulations, but one line: “PWS, calibrated” in the figure of the "
+        "error of a sum, which is simulated. SbH is the paper's baseline, "
         "the stability-based histogram; “tight cutoff” is the same with the smallest cutoff that is as private.",
     ]
     if claims:

@@ -38,6 +38,12 @@ def study(epsilon: str, delta: object) -> Privacy:
         return Privacy(epsilon, below)
 
 
+def integral(epsilon: str, L: int) -> Privacy:
+    """Return the privacy whose L is this integer."""
+    E = math.exp(float(epsilon))
+    return study(epsilon, (E - 1) / (E**L * (E + 1) - 2))
+
+
 def spread(frequencies: Ints) -> dict[int, int]:
     """Return how many keys have each frequency."""
     i, keys = np.unique(frequencies, return_counts=True)

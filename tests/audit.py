@@ -10,7 +10,7 @@ in our own words. For datasets D and D' of which one has an element, or a user, 
        lower(Pr[D in event]) - exp(epsilon) upper(Pr[D' in event]) > delta; and with D and D' exchanged.
 
 The bounds hold with probability 1 - 1e-9 each, whatever the laws are, so a true claim is refuted with odds of at most
-2e-9 in each direction: 7e-8 for the 17 pairs below.
+2e-9 in each direction: 8e-8 for the 20 pairs below.
 
 A dataset has many keys of one frequency, each of which is one outcome: keys are drawn independently (which other tests
 check), so a release of 400,000 keys is 400,000 releases of one. Pairs of keys are outcomes for a user who has two.
@@ -138,6 +138,17 @@ def by_user(
     return whole[::2] * 1000 + whole[1::2]
 
 
+def by_known(frequency: int, privacy: Privacy) -> Outcomes:
+    """Outcomes of known keys of one frequency, which are all reported, also with 0."""
+    keys = np.arange(KEYS)
+    other = pa.table({"key": np.array([KEYS]), "n": np.array([1])})
+    table = other if frequency == 0 else pa.table({"key": keys, "n": np.full(KEYS, frequency)})
+    release = dpsample.release(table, "key", "n", privacy=privacy, keys=pa.table({"key": keys}), only_known=True)
+    found = np.empty(KEYS, np.int64)
+    found[release.table["key"].to_numpy()] = np.rint(release.table["token"].to_numpy() * release.grid).astype(np.int64)
+    return found
+
+
 def by_total(elements: int, privacy: Privacy, engine: DuckDB) -> Outcomes:
     """Noisy totals of a small dataset."""
     found = []
@@ -176,6 +187,19 @@ def claims() -> dict[str, Callable[[], tuple[Outcomes, Outcomes]]]:
         with DuckDB() as engine:
             return by_total(101, CLAIM, engine), by_total(100, CLAIM, engine)
 
+    def many_keys() -> tuple[Outcomes, Outcomes]:
+        options: dict[str, Any] = {"discover": "many-keys", "keys_only": True}
+        with_one = by_user(20, True, KeepAll(), CLAIM, **options)
+        return with_one, by_user(20, False, KeepAll(), CLAIM, **options)
+
+    def known() -> tuple[Outcomes, Outcomes]:
+        return by_known(1, CLAIM), by_known(0, CLAIM)
+
+    zcdp = Privacy.zcdp("0.02", "0.01")  # at most epsilon 0.41, so within the claim
+
+    def by_zcdp() -> tuple[Outcomes, Outcomes]:
+        return by_element(1, KeepAll(), zcdp), by_element(0, KeepAll(), zcdp)
+
     schemes = (KeepAll(), Ppswor("0.1"), Priority("0.05"))
     return {
         **{f"an element more at frequency {i}, {s}": element(i, s) for i in (1, 2, 7, 20) for s in schemes},
@@ -183,6 +207,9 @@ def claims() -> dict[str, Callable[[], tuple[Outcomes, Outcomes]]]:
         "a user more in two keys of 3 users": user(3, KeepAll()),
         "a user more in two keys of 4 users, discovered": discovered(4, keys_only=True),
         "a user more in two keys of 6 users, discovered and counted": discovered(6, keys_only=False),
+        "a user more in two keys of 20 users, each giving many": many_keys,
+        "an element more of a known key that is not in the data": known,
+        f"an element more at frequency 1, {zcdp.definition}": by_zcdp,
         "an element more in a total": total,
     }
 

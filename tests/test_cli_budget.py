@@ -53,7 +53,8 @@ def test_a_release_that_protects_users(clicks: Path) -> None:
     assert "for each user with up to 3 keys" in run("info", "a.parquet", cwd=clicks).stdout
     verified = run("verify", "a.parquet", cwd=clicks)
     assert "holds for up to 3 keys together" in verified.stdout
-    assert "total: epsilon 0.025, delta 0, by discrete Laplace noise of scale 120" in verified.stdout
+    assert "total: epsilon 0.025, delta 0\n" in verified.stdout
+    assert "total: discrete Laplace noise of scale 120" in verified.stdout
     found = json.loads(run("verify", "a.parquet", "--format", "json", cwd=clicks).stdout)
     assert (found["privacy"], found["unit"], found["complete"]) == ({"epsilon": "1", "delta": "1e-12"}, "user", True)
     # once more, as JSON and of a chosen size, and then the budget is spent
@@ -92,7 +93,8 @@ def test_a_page_to_sign_names_what_is_signed(tmp_path: Path) -> None:
         page = run("verify", name, cwd=tmp_path).stdout
         found = json.loads(run("verify", name, "--format", "json", cwd=tmp_path).stdout)
         days.add(datetime.now(UTC).date().isoformat())
-        assert page.startswith(f"Release:   {name}: 1 keys; key: word\nSHA-256:   {sha256} of {hashed}\n")
+        assert page.startswith("PROVED: (1, 1e-09) for each element, every frequency.")
+        assert f"\nRelease:   {name}: 1 keys; key: word\nSHA-256:   {sha256} of {hashed}\n" in page
         assert any(f"Verified:  {day}, by dpsample {dpsample.__version__}" in page for day in days)
         assert f"Made by:   dpsample {dpsample.__version__}" in page
         assert "epsilon 1, delta 1e-09 holds" in page
@@ -102,7 +104,8 @@ def test_a_page_to_sign_names_what_is_signed(tmp_path: Path) -> None:
     plan = ["certify", "-e", "1", "-d", "1e-9", "--max-keys-per-user", "3", "--scheme", "ppswor", "--tau", "0.5"]
     certified = run(*plan, "--dataset", "words of 2026", cwd=tmp_path).stdout
     days.add(datetime.now(UTC).date().isoformat())
-    assert certified.startswith("Plan for:  words of 2026\n")
+    assert certified.startswith("PROVED: (1, 1e-09) for each user, every frequency.")
+    assert "\nPlan for:  words of 2026\n" in certified
     assert any(f"Certified: {day}, by dpsample {dpsample.__version__}" in certified for day in days)
     assert "a key of frequency i is sampled with probability 1 - exp(-0.5 i)" in certified
     for shown in (page, certified):

@@ -32,6 +32,55 @@ class TestPage:
         for name, comment in charts.charts(results, scaling, draw=False).items():
             assert (page.IMAGES / f"{name}.svg").read_text(encoding="utf-8").startswith(comment), "run: make comparison"
 
+    def test_versions_are_those_on_which_each_peer_ran(self) -> None:
+        """SmartNoise brings an OpenDP of its own: what it ran on is no version of OpenDP's own lines."""
+        import page
+        from registry import PEERS as ALL
+
+        results = page.stored(PEERS / "results.jsonl")
+        runs = [line for line in results if line["kind"] == "run"]
+        text = page.page(results, [])
+        for line in runs:
+            row = next(row for row in text.splitlines() if row.startswith(f"| {ALL[line['peer']].title} | "))
+            for name, number in line.get("versions", {}).items():
+                assert f"{name} {number}" in row
+        assert "| OpenDP, dict | opendp 0.16.0, " in text
+        assert "| SmartNoise SQL | opendp 0.14.2, " in text
+
+    def test_versions_are_those_that_the_requirements_pin(self) -> None:
+        import page
+        from registry import OWN
+        from registry import PEERS as ALL
+
+        for line in page.stored(PEERS / "results.jsonl"):
+            if line["kind"] != "run" or "versions" not in line or ALL[line["peer"]].environment == OWN:
+                continue
+            pins = (PEERS / "requirements" / f"{ALL[line['peer']].environment}.txt").read_text(encoding="utf-8").split()
+            for name, number in line["versions"].items():
+                assert name == "python" or f"{name}=={number}" in [pin.replace("_", "-") for pin in pins], name
+
+    def test_whole_rows_stand_where_dpsample_is_not_the_best(self) -> None:
+        import page
+
+        text = page.page(page.stored(PEERS / "results.jsonl"), [])
+        behind = text[text.index("## Where dpsample is not the best") : text.index("## Does (")]
+        tables = behind.split("\n### ")[1:]
+        assert len(tables) > 4
+        for each in tables:
+            head, _, *rows = [line for line in each.splitlines() if line.startswith("|")]
+            assert "| keys | missing |" in head
+            assert ("mean error" in head) == ("without counts" not in each.splitlines()[0])
+            ours = [row for row in rows if row.startswith("| dpsample")]
+            assert ours == rows[-len(ours) :]
+            assert not any("**" in row for row in ours)
+            assert all("**" in row for row in rows[: -len(ours)])
+
+    def test_best_is_of_what_can_be_run(self) -> None:
+        import page
+
+        text = page.page(page.stored(PEERS / "results.jsonl"), [])
+        assert "of those that can be run" in " ".join(text.split())
+
     def test_another_number_makes_another_page(self) -> None:
         import page
 

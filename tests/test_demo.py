@@ -40,6 +40,7 @@ def test_the_story_is_that_of_the_releases(tmp_path: Path, monkeypatch: pytest.M
         assert [f"{first['estimate']:,.0f}", f"{first['low']:,.0f}", "to", f"{first['high']:,.0f}"] in shown
     assert "The truth is 6: inside." in done.stdout
     assert "Proved: epsilon 1, delta 1e-07 for each element, at every frequency (dpsample verify)." in done.stdout
+    assert "that the file was drawn on them is vouched for by dpsample." in done.stdout
     assert opened == [(kept / demo.PAGE).as_uri()]
     assert len(done.stdout.splitlines()) < 55
 

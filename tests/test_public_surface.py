@@ -63,6 +63,7 @@ SCHEME = [
     "certify_table",
     "closed_form",
     "concordance",
+    "concordance_with_all",
     "default_grid",
     "frequency_reaching",
     "integer_law",

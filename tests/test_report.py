@@ -192,9 +192,9 @@ def test_what_a_guess_can_reach(epsilon: str, delta: str) -> None:
 
 def test_bounds_are_rounded_so_that_they_hold() -> None:
     text = seen(make_report(words(5)).html)  # exp(1) = 2.71828..., and 1 - (1 - delta) / (1 + exp(1)) = 0.731058...
-    assert "factor of 2.719," in text
+    assert "at most 2.719 times" in text
     assert "at most 73.2 %" in text
-    assert "1 in 1,000,000 (delta)" in text
+    assert "plus delta, which is 1 in 1,000,000" in text
 
 
 def test_the_content_is_what_the_library_answers() -> None:

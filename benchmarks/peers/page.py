@@ -132,8 +132,6 @@ def _outcome(line: Line) -> str:
 def _introduction(runs: list[Line]) -> str:
     dates = sorted(line["date"] for line in runs)
     machines = sorted({line["machine"] for line in runs})
-    versions = {name: number for line in runs for name, number in line.get("versions", {}).items() if name != "python"}
-    versions_text = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
     return f"""# Side by side with other libraries
 
 This page is made from `benchmarks/peers/results.jsonl` and `benchmarks/scaling.jsonl` by
@@ -149,11 +147,15 @@ page again.
 - **keys** is the number of reported keys. **missing** is the share of elements whose key is not reported. **Errors**
   are of counts, over reported keys: absolute ones on average, and the median of relative ones. A library that reports
   more keys reports rarer ones too, whose relative errors are larger: read both columns together.
-- **Bold** is the best of the private methods that find keys themselves.
+- **Bold** is the best of the private methods that find keys themselves, of those that can be run. Methods that are
+  known from papers alone are not here: of MAD and MAD2R (Chen et al., 2025), and of the
+  optimal selection under Rényi privacy (Harrison and Manurangsi, 2026), we found no code.
 - Data are generated with a seed. There are ten elements for each key on average, with frequencies
   1 + Poisson(C *i*^−1.1).
-- **Versions**:
-{prose(versions_text, indent="  ")}"""
+
+What each ran on, in an environment of its own:
+
+{_versions(runs)}"""
 
 
 def _elements(runs: list[Line]) -> str:
@@ -182,7 +184,7 @@ def _users(runs: list[Line]) -> str:
                 "Libraries were run with one or two bounds, chosen by us to suit their noise; dpsample also without a",
                 "bound, which is its default. Errors are to the true number of users, so they include what a bound",
                 "takes away. OpenDP bounds them by `truncate_num_groups(k)`, in the order of keys. With",
-                "*k* = 1 nothing is reported in this version: it seems to keep fewer than *k*.",
+                "*k* = 1 nothing is reported in the version that ran: it seems to keep fewer than *k*.",
             ),
             *(_comparison(runs, task) for task in ("few-keys", "many-keys")),
             "## Keys of users without counts",
@@ -202,37 +204,76 @@ def _bound(line: Line) -> str:
 
 
 def _behind(runs: list[Line]) -> str:
-    """Where another private library that finds keys is better than dpsample, by task and column."""
-    items = []
+    """Where another private library that finds keys is better than dpsample: whole rows, beside that of dpsample."""
+    tables = []
     for task, work in TASKS.items():
-        here = [line for line in runs if line["task"] == task and line["status"] == "done" and _comparable(line)]
-        for name, (field, form, more) in COLUMNS.items():
-            counted = [
-                line for line in here if line[field] is not None and (PEERS[line["peer"]].counts or name == "keys")
-            ]
-            own = [line[field] for line in counted if line["peer"] in ("dpsample", "dpsample-keys")]
-            if not own or task == "start":
-                continue
-            best = max(own) if more else min(own)
-            others = [line for line in counted if not line["peer"].startswith("dpsample")]
-            better = [line for line in others if (line[field] > best if more else line[field] < best)]
-            better.sort(key=lambda line: line[field], reverse=more)
-            if better:
-                said = ", ".join(
-                    f"{PEERS[line['peer']].title} {_bound(line)}{figure(line[field], form)}" for line in better[:3]
-                )
-                items.append(item(f"{work.title}: {name}: {said}; dpsample {figure(best, form)}."))
+        for counts in (True, False):
+            here = [line for line in runs if line["task"] == task and line["status"] == "done" and _comparable(line)]
+            here = [line for line in here if PEERS[line["peer"]].counts == counts]
+            if task != "start":
+                without = "" if counts else ", without counts"
+                tables += _ahead(here, f"{work.title}{without}", counts)
     return "\n\n".join(
         [
             "## Where dpsample is not the best",
             prose(
-                "Every column of every task above in which a private library that finds keys itself has a better",
-                "number than the best line of dpsample; at most three of them. A small median error may",
-                "come with few keys.",
+                "Every line of the tasks above that has a better number than all lines of dpsample, in some column,",
+                "and below it those of dpsample. The better numbers are bold. Read a row as a whole: few keys go with",
+                "small errors, and a small median error may come with many missing elements.",
             ),
-            "\n".join(items) or "None.",
+            "\n\n".join(tables) or "None.",
         ]
     )
+
+
+def _ahead(lines: list[Line], title: str, counts: bool) -> list[str]:
+    """A table of the lines that are better than all of dpsample in some column, and of those of dpsample."""
+    columns = {name: column for name, column in COLUMNS.items() if counts or "error" not in name}
+    own = [line for line in lines if _ours(line)]
+    others = sorted((line for line in lines if not _ours(line)), key=lambda line: -(line["keys"] or 0))
+    rows = []
+    for line in others:
+        better = {name for name, (field, _, more) in columns.items() if _better(line, own, field, more)}
+        if better:
+            rows.append(_row(line, columns, better))
+    if not rows or not own:
+        return []
+    rows += [_row(line, columns, set()) for line in own]
+    return [f"### {title}", table(["", "*k*", *columns], rows)]
+
+
+def _ours(line: Line) -> bool:
+    return line["peer"].startswith("dpsample")
+
+
+def _better(line: Line, own: list[Line], field: str, more: bool) -> bool:
+    """Whether a line is better than each of ours in a column, as both are shown."""
+    values = [each[field] for each in own if each[field] is not None]
+    if line[field] is None or not values:
+        return False
+    return bool(line[field] > max(values)) if more else bool(line[field] < min(values))
+
+
+def _row(line: Line, columns: dict[str, tuple[str, str, bool]], better: set[str]) -> list[str]:
+    row = [_title(line), str(line["bound"] or "–")]
+    for name, (field, form, _) in columns.items():
+        text = figure(line[field], form)
+        row.append(f"**{text}**" if name in better else text)
+    return row
+
+
+def _versions(runs: list[Line]) -> str:
+    """What each peer ran on; several versions of a package if its lines were measured at different times."""
+    ran: dict[str, dict[str, set[str]]] = {}
+    for line in runs:
+        packages = ran.setdefault(PEERS[line["peer"]].title, {})
+        for name, number in line.get("versions", {}).items():
+            packages.setdefault(name, set()).add(number)
+    rows = []
+    for title, packages in ran.items():
+        shown = [f"{name} {' and '.join(sorted(numbers))}" for name, numbers in sorted(packages.items())]
+        rows.append([title, ", ".join(shown)])
+    return table(["", "packages, as they ran"], rows)
 
 
 def _certificates(lines: list[Line]) -> str:

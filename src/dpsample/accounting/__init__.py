@@ -20,6 +20,7 @@ balance       a ledger as it was read: what is spent, of which part, and what is
 rules         what releases may spend together, what they have spent, and what is left
 charges       what one release spends, on what, and what became of it
 ledger_file   the lines of a ledger: chained, locked, replaced atomically
-proof         all that a release's privacy rests on, on one page
+proof         that the stated terms of a release are private
+proof_page    the page of a proof: a verdict, what was not proved, and the numbers
 independent   the certificate of a release, handed to a checker that is proved sound
 """

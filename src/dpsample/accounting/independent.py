@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpsample.accounting.discovery import UsersCertificate
 from dpsample.accounting.proof import Proof
 from dpsample.errors import InvalidValue, PrivacyViolation, SystemFailure
 from dpsample.privacy import Privacy
@@ -26,6 +27,7 @@ class IndependentCheck:
 
     certificate: Certificate
     totals: bool  # whether the release has totals as well, of which the checker knows nothing
+    units: bool = False  # whether the rows are those of units that users gave, which another theorem is about
 
     @property
     def complete(self) -> bool:
@@ -41,6 +43,8 @@ class IndependentCheck:
         lines = [f"Checker:   accepts {covered}{', and all rows above' if self.complete else ''} (docs/proofs.md)"]
         if not self.complete:
             lines.append("           other frequencies are not covered by it, but by the proof below")
+        if self.units:
+            lines.append("           that a user gives one unit is not covered by it, but by proofs/Assignment.v")
         if self.totals:
             lines.append("           totals are not covered by it, but by the proof below")
         return "\n".join(lines)
@@ -49,21 +53,29 @@ class IndependentCheck:
 def covered_certificate(proof: Proof) -> Certificate:
     """Return the certificate that the checker can read; refuse a proof that rests on more than neighbouring rows."""
     scheme = proof.scheme
-    if not isinstance(scheme, Certificate) or proof.max_keys not in (None, 1) or proof.per_key != proof.keys:
-        if scheme is None:
-            found = "a scheme whose tau is not known yet"
-        elif proof.unit == "user" and proof.max_keys is None:
-            found = "keys of users that were discovered"
-        elif proof.privacy.definition is not None:
-            found = "a budget of zCDP or GDP"
-        else:
-            found = f"{proof.max_keys} keys of each user, which are composed"
-        raise InvalidValue(
-            "the independent checker covers neighbouring rows of an (epsilon, delta) in which one key changes",
-            found,
-            "use `dpsample verify` without it",
-        )
-    return scheme
+    one_row_changes = proof.max_keys in (None, 1) and proof.per_key == proof.keys and not _counts_users(proof)
+    if isinstance(scheme, Certificate) and one_row_changes:
+        return scheme
+    if scheme is None:
+        found = "a scheme whose tau is not known yet"
+    elif _counts_users(proof):
+        found = "numbers of users with Gaussian noise, of which no row says anything"
+    elif proof.unit == "user" and proof.max_keys is None:
+        found = "keys of users that were discovered"
+    elif proof.privacy.definition is not None:
+        found = "a budget of zCDP or GDP"
+    else:
+        found = f"{proof.max_keys} keys of each user, which are composed"
+    raise InvalidValue(
+        "the independent checker covers neighbouring rows of an (epsilon, delta) in which one key changes",
+        found,
+        "use `dpsample verify` without it",
+    )
+
+
+def _counts_users(proof: Proof) -> bool:
+    """Whether users were counted in a stage of its own: then the rows are not what the numbers were drawn from."""
+    return isinstance(proof.composition, UsersCertificate) and bool(proof.composition.stages)
 
 
 def find_checker(named: str | None = None) -> str:
@@ -106,7 +118,7 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
             f"exit code {answer.returncode} and {(answer.stdout or answer.stderr).strip()[:200]!r}",
             "build it anew with `make proofs`",
         )
-    return IndependentCheck(certificate, bool(proof.totals))
+    return IndependentCheck(certificate, bool(proof.totals), isinstance(proof.composition, UsersCertificate))
 
 
 def _expected(certificate: Certificate) -> str:

@@ -1,12 +1,13 @@
-"""Proof: all that a release's privacy rests on, on one page that a reviewer can sign.
+"""Proof: that the stated terms of a release are private. Not that a file was drawn on them.
 
 the scheme       each key, in exact integers                      scheme.certify
 composition      up to k keys of one user together                many_keys
 the parts        keys, sample size and total add up exactly       budget
 the curve        Rényi divergences of all of it, for ledgers      renyi
+
+`proof_page` prints it, with a verdict, and with what was not proved.
 """
 
-import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,19 +17,17 @@ from dpsample.accounting.discovery import Counts, Discovery, UsersCertificate, c
 from dpsample.accounting.dropped import TIMES
 from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
+from dpsample.accounting.proof_page import not_proved, proof_page, verdict
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total
 from dpsample.definitions import Definition, Gdp, Zcdp
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
-from dpsample.presentation.explain import explain_protected, explain_sampling
 from dpsample.privacy import Privacy
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
 from dpsample.scheme.composed_steps import ComposedSteps
-from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import Ppswor, Priority, Sampling
 
 Totals = tuple[tuple[str, Fraction, Fraction | None], ...]  # what, epsilon, scale of the noise if it is known
@@ -71,55 +70,11 @@ class Proof:
         epsilons = [self.keys.epsilon, *(epsilon for _, epsilon, _ in self.totals)]
         return Zcdp.implied(epsilons), Gdp.implied(epsilons)
 
-    def _shares(self) -> list[str]:
-        """What was spent, and on what."""
-        definition = self.privacy.definition
-        if definition is None:
-            spent = f"epsilon {text(self.privacy.epsilon)}, delta {text(self.privacy.delta)}"
-            keys = f"epsilon {text(self.keys.epsilon)}, delta {text(self.keys.delta)}"
-        else:
-            spent, keys = str(self.privacy), f"{self.keys.definition}, outside of delta {text(self.keys.aside)}"
-        lines = [f"Spent:     {spent}", f"  keys: {keys}"]
-        for what, epsilon, scale in self.totals:
-            noise = "" if scale is None else f", by discrete Laplace noise of scale {text(scale)}, drawn exactly"
-            cost = "" if definition is None else f", {definition.cost_in_words(epsilon)}"
-            lines.append(f"  {what}: epsilon {text(epsilon)}, delta 0{cost}{noise}")
-        if self.totals:
-            exactly = "what was spent, exactly" if definition is None else f"no more than {definition}"
-            lines.append(f"  these add up to {exactly}")
-        if self.implied:
-            zcdp, gdp = self.implied
-            also = f"rho-zCDP with rho = {text(zcdp.value)}, mu-GDP with mu = {text(gdp.value)}"
-            lines.append(f"Also:      {also}, outside of delta")
-        return lines
-
-    @property
-    def _tightness(self) -> str:
-        """Where the proof leaves little room."""
-        if self.privacy.definition is not None:
-            return f"{self.keys.definition} is what the noise of the keys was chosen for"
-        if isinstance(self.composition, UsersCertificate):
-            return "by the epsilon and delta of all stages together"
-        if self.composition is None and self.scheme and isinstance(self.scheme.sampling, SampleAndHold):
-            return "by epsilon and delta alone"
-        if self.composition is None:
-            return "a key that is reported or not is as telling as any mechanism of this privacy: the curve is tight"
-        used = float(self.composition.delta / self.composition.whole.delta)
-        if isinstance(self.per_key, RenyiSteps):
-            return f"tight at order {text(self.per_key.order)} alone, at which the steps were chosen"
-        return f"tight at epsilon {text(self.keys.epsilon)}, where {used:.1%} of delta is spent"
-
-    @property
-    def _known(self) -> str:
-        """Why known keys are as private as others."""
-        assert self.known is not None
-        if self.known.added is None:
-            return f"{self.known}: counted with the others, by the same noise"
-        return f"{self.known}: {self.known.added:,} elements are added to each frequency; the scheme is the same"
-
     def to_json(self) -> dict[str, Any]:
         """Return the proof as JSON."""
         return {
+            "verdict": verdict(self),
+            "not_proved": not_proved(self),
             "privacy": self.privacy.to_json(),
             **({"implied": {d.name: text(d.value) for d in self.implied}} if self.implied else {}),
             "unit": self.unit,
@@ -137,32 +92,7 @@ class Proof:
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"Protected: {explain_protected(self.max_keys, self.unit)}",
-            *self._shares(),
-        ]
-        if self.scheme is None or self.scheme.sampling is None:
-            lines.append("Scheme:    tau is found when the release is made; `dpsample verify` then proves its scheme")
-        else:
-            sampling = self.scheme.sampling
-            words = explain_sampling(sampling).replace(" was ", " is ").replace(" were ", " are ")
-            lines += [f"Scheme:    {words}", _in_words(str(self.scheme).replace(str(sampling), "this scheme"))]
-        if self.known is not None:
-            lines.append(f"Known:     {self._known}")
-        if self.composition is not None:
-            whose = "Keys of one user together" if self.unit == "user" else "The key of one element"
-            lines += [f"{whose}:", _in_words(str(self.composition))]
-        lines += [f"Curve:     {self.curve}", f"           {self._tightness}"]
-        lines += [
-            "Assumed:   secret coins; parameters that were chosen without looking at the data; what is published is",
-            "           the release alone; releases of the same data add up",
-        ]
-        return "\n".join([*lines, "Reviewed:  ____________________  Date: ____________"])
-
-
-def _in_words(certificate: str) -> str:
-    """A certificate without Python's notation: a page is signed by people."""
-    return re.sub(r"Privacy\(epsilon='([^']*)', delta='([^']*)'\)", r"epsilon \1, delta \2", certificate)
+        return proof_page(self)
 
 
 def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) -> Proof:

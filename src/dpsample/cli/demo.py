@@ -17,7 +17,7 @@ from dpsample.accounting.proof import prove_release
 from dpsample.cli.standard_library import standard_library
 from dpsample.errors import InvalidValue
 from dpsample.presentation.charts import check_drawing
-from dpsample.presentation.explain import explain_spent
+from dpsample.presentation.explain import VOUCHED, explain_spent, sentence
 from dpsample.privacy import Privacy
 from dpsample.private.run import release_to_file
 from dpsample.release.release import Release, read_release
@@ -110,7 +110,8 @@ def _answered(release: Release, truth: dict[str, int]) -> str:
 def _proved(release: Release) -> str:
     proof = prove_release(release.terms)  # it raises if there is none
     covered = "at every frequency" if proof.complete else "at the frequencies that were checked"
-    return f"Proved: {explain_spent(release.privacy)} for each {release.unit}, {covered} (dpsample verify)."
+    proved = f"Proved: {explain_spent(release.privacy)} for each {release.unit}, {covered} (dpsample verify)."
+    return f"{proved}\n   {sentence(VOUCHED)}"
 
 
 def _page(release: Release, folder: Path, show: Callable[[str], object]) -> Path | None:

@@ -77,9 +77,10 @@ def verify(
     force: bool,
     form: str,
 ) -> None:
-    """Check a release file, and prove all that its privacy rests on: its scheme, composition and totals.
+    """Check a release file, and prove that its stated terms are private: the scheme, the composition and the totals.
 
-    One page for a reviewer to sign. It names the file and its SHA-256. For CSV and Arrow this is the SHA-256 of the
+    That the file was drawn on these terms is vouched for by dpsample. The page begins with the verdict, and lists what
+    was not proved. A reviewer signs it. It names the file and its SHA-256. For CSV and Arrow this is the SHA-256 of the
     .json beside the file, and for a folder that of its _dpsample.json: these hold the SHA-256 of the rows.
 
     \b
@@ -92,6 +93,7 @@ def verify(
     from dpsample.accounting.independent import certificate_text, check_independently, find_checker
     from dpsample.accounting.ledger import release_sha256
     from dpsample.accounting.proof import prove_release
+    from dpsample.accounting.proof_page import not_proved, proof_page, verdict
     from dpsample.files import check_file, check_not_input, write_file
     from dpsample.presentation.explain import explain_part
     from dpsample.release.release import read_release
@@ -108,7 +110,7 @@ def verify(
     if certificate is not None:
         write_file(certificate, certificate_text(proof).encode(), force)
     today = _today()
-    lines = [
+    about = [
         f"Release:   {shown(release)}: {len(checked):,} keys; key: {shown(', '.join(terms.keys))}",
         f"SHA-256:   {sha256} of {shown(hashed.name)}",
         f"Made by:   dpsample {shown(terms.dpsample)}",
@@ -116,7 +118,6 @@ def verify(
         f"Verified:  {today}, by dpsample {__version__}: the file is as it was written",
         *([] if check is None else [str(check)]),
         *([] if terms.part is None else [f"Read:      {shown(explain_part(terms.part, terms.max_keys))}"]),
-        str(proof),
     ]
     result = {
         "release": release,
@@ -130,8 +131,10 @@ def verify(
         "verified": {"date": today, "dpsample": __version__},
         **({} if check is None else {"independent": check.to_json()}),
         **proof.to_json(),
+        "verdict": verdict(proof, terms.part),
+        "not_proved": not_proved(proof, terms.part),
     }
-    show(result, lines, form)
+    show(result, [proof_page(proof, about, terms.part)], form)
     if require_complete and not proof.complete:
         click.echo("dpsample: the proof does not cover every frequency, as --require-complete asks", err=True)
         click.get_current_context().exit(3)
@@ -157,10 +160,10 @@ def certify_command(
     form: str,
     **given: Any,
 ) -> None:
-    """Prove, in exact arithmetic, that a planned release is (epsilon, delta)-differentially private.
+    """Prove, in exact arithmetic, that the terms of a planned release are (epsilon, delta)-differentially private.
 
-    One page for a reviewer to sign: the unit of privacy, what is spent on what, the scheme of each key, and the
-    composition over a user's keys.
+    One page for a reviewer to sign: the verdict, what is not proved, the unit of privacy, what is spent on what, the
+    scheme of each key, and the composition over a user's keys.
 
     \b
     Examples:
@@ -173,6 +176,7 @@ def certify_command(
     from dpsample.accounting.charges import shown
     from dpsample.accounting.independent import certificate_text
     from dpsample.accounting.proof import prove
+    from dpsample.accounting.proof_page import proof_page
     from dpsample.accounting.totals import check_share
     from dpsample.files import check_file, write_file
     from dpsample.planning.setting import kept_from
@@ -195,12 +199,12 @@ def certify_command(
     if certificate is not None:
         write_file(certificate, certificate_text(proof).encode(), force)
     today = _today()
-    lines = [
+    about = [
         f"Plan for:  {shown(dataset) if dataset else '____________________'}",
         f"Certified: {today}, by dpsample {__version__}",
-        str(proof),
     ]
-    show({"dataset": dataset, "certified": {"date": today, "dpsample": __version__}, **proof.to_json()}, lines, form)
+    result = {"dataset": dataset, "certified": {"date": today, "dpsample": __version__}, **proof.to_json()}
+    show(result, [proof_page(proof, about)], form)
 
 
 def _today() -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpsample.release.terms import Terms
 
 LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
+VOUCHED = "the stated terms are proved private; that the file was drawn on them is vouched for by dpsample"
 
 
 def explain_sampling(sampling: Sampling) -> str:
@@ -295,21 +296,26 @@ class Strength:
 
 
 def explain_strength(privacy: Privacy, unit: str) -> list[str]:
-    """State what epsilon and delta allow an attacker.
+    """State what epsilon and delta allow an attacker: a factor, a guess, and what delta is.
 
     >>> print(*explain_strength(Privacy(1, 1e-6), "user"), sep="; ")
-    the presence of one user in the data changes the probability of any output by at most a factor of 2.719, which is
-    exp(epsilon); someone who knows all other users, and guesses whether one user is in the data, is right with a
-    probability of at most 73.2 %, instead of 50 %; with a probability of up to 1 in 1,000,000 (delta), the release may
-    reveal more
+    with one user more or less in the data, any set of outputs has a probability of at most 2.719 times what it was,
+    which is exp(epsilon), plus delta, which is 1 in 1,000,000; someone who knows all other users, and guesses whether
+    one user is in the data, is right with a probability of at most 73.2 %, instead of 50 %; delta is a limit on
+    probabilities, not on what is revealed: outputs that break the factor are together at most 1 in 1,000,000 likelier
+    than the factor allows, and what such an output reveals has no limit
     """
     strength = Strength.of(privacy)
+    factor = shown_number(round_up(strength.factor, 3))
+    delta = f"1 in {strength.one_in:,}"
+    right = f"{round_up(100 * strength.guess, 1):g} %"
     return [
-        f"the presence of one {unit} in the data changes the probability of any output by at most a factor of "
-        f"{shown_number(round_up(strength.factor, 3))}, which is exp(epsilon)",
+        f"with one {unit} more or less in the data, any set of outputs has a probability of at most {factor} times "
+        f"what it was, which is exp(epsilon), plus delta, which is {delta}",
         f"someone who knows all other {unit}s, and guesses whether one {unit} is in the data, is right with a "
-        f"probability of at most {round_up(100 * strength.guess, 1):g} %, instead of 50 %",
-        f"with a probability of up to 1 in {strength.one_in:,} (delta), the release may reveal more",
+        f"probability of at most {right}, instead of 50 %",
+        "delta is a limit on probabilities, not on what is revealed: outputs that break the factor are together at "
+        f"most {delta} likelier than the factor allows, and what such an output reveals has no limit",
     ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsample.exact import text
 from dpsample.presentation.explain import (
+    VOUCHED,
     explain_amount,
     explain_counts,
     explain_discovery,
@@ -63,7 +64,7 @@ def label_of(release: "Release") -> dict[str, str]:
         ],
         "empirical metrics": [
             "no attack was tried on this release",
-            "dpsample verify proves its privacy instead",
+            f"dpsample verify proves its stated terms instead: {VOUCHED}",
         ],
         "interpretation": explain_strength(terms.privacy, terms.unit),
         "other": [
@@ -193,7 +194,7 @@ def registry_entry(release: "Release") -> str:
             },
             "accounting": {
                 "post_processing": "Estimates, intervals and answers follow from the release alone.",
-                "composition": "What keys and totals spend within this release adds up to its parameters, by a proof "
+                "composition": "What keys and totals spend by the stated terms adds up to the parameters, by a proof "
                 "in exact arithmetic (dpsample verify). " + " ".join(map(sentence, _account(terms))),
             },
             "implementation": {

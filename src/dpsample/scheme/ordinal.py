@@ -1,4 +1,4 @@
-"""How well tokens keep the order of the frequencies: concordance of pairs, and Kendall's tau.
+"""How well tokens keep the order of the frequencies: concordance of pairs, of a key with others, and Kendall's tau.
 
 Two keys of different frequency are concordant if the more frequent one has the larger token, where "not reported" is
 below every token; equal tokens, or neither reported, count one half. Corollary 5.1 of the paper, corrected: no
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
+from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tokens import TokenLaw, chosen_grid, token_laws
 
 
@@ -37,13 +37,54 @@ def concordance(i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy
     return np.array(concordances).reshape(high.shape)
 
 
+def concordance_with_all(
+    frequency: int, others: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None
+) -> float:
+    """Return the probability that a key is in order with each of several other keys.
+
+    Given the key's token, each other key is independently on its side: for a more frequent one with the probability of
+    a larger token, for a less frequent one with that of a smaller one, each with half of that of a tie. "Not reported"
+    is below every token, and two keys that are not reported tie.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> round(concordance_with_all(20, [10, 30], KeepAll(), Privacy(1, 1e-6)), 4)
+    0.9994
+    """
+    [key] = as_frequencies([frequency]).tolist()
+    rest = as_frequencies(others).ravel()
+    distinct, back = np.unique(np.append(rest, key), return_inverse=True)
+    grid = chosen_grid(grid, privacy, sampling=sampling)
+    laws = list(token_laws(distinct, sampling, privacy, grid))
+    own = laws[int(back[-1])]
+
+    in_order = own.probabilities.copy()  # by token of the key
+    unreported = own.not_reported  # the key is not reported, and is in order with the others
+    for other in back[:-1].tolist():
+        law = laws[other]
+        if law.frequency == key:
+            in_order /= 2
+            unreported /= 2
+            continue
+        lower = _below(law, own.cells)
+        more_frequent = law.frequency > key
+        in_order *= 1 - lower if more_frequent else lower
+        tie = law.not_reported / 2
+        unreported *= 1 - tie if more_frequent else tie
+    return float(in_order.sum() + unreported)
+
+
+def _below(law: TokenLaw, cells: Ints) -> Floats:
+    """Return the probability that a key is not reported, or has a token below each of some, with half of a tie."""
+    reported_up_to = np.append(0.0, np.cumsum(law.probabilities))
+    up_to = law.not_reported + reported_up_to
+    before = np.searchsorted(law.cells, cells, side="left")
+    through = np.searchsorted(law.cells, cells, side="right")
+    return np.asarray((up_to[before] + up_to[through]) / 2)
+
+
 def _concordance(high: TokenLaw, low: TokenLaw) -> float:
     """Return the probability that the first token is the larger one, plus half of that of a tie."""
-    reported_up_to = np.append(0.0, np.cumsum(low.probabilities))
-    up_to = low.not_reported + reported_up_to
-    before = np.searchsorted(low.cells, high.cells, side="left")
-    through = np.searchsorted(low.cells, high.cells, side="right")
-    if_reported = high.probabilities @ (up_to[before] + up_to[through]) / 2
+    if_reported = high.probabilities @ _below(low, high.cells)
     neither_reported = high.not_reported * low.not_reported / 2
     return float(if_reported + neither_reported)
 

@@ -170,10 +170,11 @@ def _words(expected: Forecast, keys: str, of_keys: str, of_elements: str) -> dic
         "data": f"{data.total:,} keys with {data.elements:,} elements"
         + ("" if users is None else ", which are users, each once in a key")
         + ("" if data.uncut is None else f"; before the cut {data.uncut.total:,} with {data.uncut.elements:,}"),
-        "epsilon": f"Whether {one} is in the data changes the probability of any outcome by at most a factor of "
-        f"{round_up(strength.factor, 3):,.3f}. A guess whether it is, at even odds, is right with probability "
-        f"{round_up(100 * strength.guess, 1):g} % at most, instead of 50 %.",
-        "delta": f"With a probability of up to 1 in {strength.one_in:,}, an outcome may reveal more than that.",
+        "epsilon": f"With {one} more or less in the data, any set of outcomes has a probability of at most "
+        f"{round_up(strength.factor, 3):,.3f} times what it was, plus delta. A guess whether it is, at even "
+        f"odds, is right with probability {round_up(100 * strength.guess, 1):g} % at most, instead of 50 %.",
+        "delta": f"Outcomes that break the factor are together at most 1 in {strength.one_in:,} likelier than it "
+        "allows. What such an outcome reveals has no limit.",
         "keys": f"About {keys} of {data.base.total:,} keys are expected to be in the release: {of_keys}.",
         "elements": f"{of_elements} of all elements have a key that is reported. The keys of the others are too rare"
         + (", or were not sampled." if sampled else "."),

@@ -75,7 +75,7 @@ def label_section(content: Content) -> Markup:
     return join(
         [
             table("All fields of the privacy label", ["field", "value"], label_of(content.release).items()),
-            tag("p", "To print the parameters, to prove the privacy, and to make this page:"),
+            tag("p", "To print the parameters, to prove the stated terms private, and to make this page:"),
             tag(
                 "pre",
                 "\n".join(

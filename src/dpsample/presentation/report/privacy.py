@@ -7,6 +7,7 @@ from dpsample.definitions import Definition
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.presentation.explain import (
+    VOUCHED,
     explain_protected,
     explain_strength,
     frequency_words,
@@ -20,7 +21,7 @@ from dpsample.privacy import Privacy
 def privacy_section(content: Content) -> Markup:
     """Return what is protected, how strongly, and what was spent on which part."""
     terms = content.terms
-    factor, guess, exception = map(sentence, explain_strength(terms.privacy, terms.unit))
+    factor, guess, delta = map(sentence, explain_strength(terms.privacy, terms.unit))
     facts = {
         "keys reported": f"{len(content.release):,}",
         "epsilon": text(terms.privacy.epsilon),
@@ -32,7 +33,7 @@ def privacy_section(content: Content) -> Markup:
     words = [
         tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
         tag("p", tag("strong", "Strength: "), f"{factor} {guess}"),
-        tag("p", tag("strong", "Exception: "), exception),
+        tag("p", tag("strong", "Delta: "), delta),
         tag("p", tag("strong", "Composition: "), "every further release of the same data adds to what is spent."),
     ]
     definition = terms.privacy.definition
@@ -82,8 +83,10 @@ def _proof(content: Content) -> list[Markup]:
         verdict = tag("span", "FAILED", class_="bad")
         return [tag("p", tag("strong", "Certificate: "), verdict, f": {proof}. Run ", command)]
     laws = "token laws" if content.terms.discovery is None else "noise and of the reporting probabilities"
-    verdict = tag("span", "proved" if proof.complete else "proved at the frequencies that were checked", class_="good")
+    covered = "terms proved" if proof.complete else "terms proved at the frequencies that were checked"
+    verdict = tag("span", covered, class_="good")
+    exactly = f", in exact arithmetic, on the integers of the {laws}. {sentence(VOUCHED)}"
     return [
-        tag("p", tag("strong", "Certificate: "), verdict, f" in exact arithmetic, on the integers of the {laws}."),
+        tag("p", tag("strong", "Certificate: "), verdict, exactly),
         tag("details", tag("summary", "The proof"), tag("pre", str(proof), tabindex="0"), tag("p", "Run ", command)),
     ]
