@@ -120,6 +120,13 @@ def test_too_much_for_counts_is_refused() -> None:
         UserBudget(Privacy.zcdp("0.1", "1e-6"))
 
 
+def test_a_total_of_found_keys_is_paid_for() -> None:
+    """What the look and the total cost is not there for anything else."""
+    budget = UserBudget(PRIVACY, Fraction(1, 50), total=Fraction(1, 10))
+    assert budget.left == Privacy(Fraction(88, 100), PRIVACY.delta)
+    assert UserBudget(PRIVACY, total=Fraction(1, 10)).left == Privacy(Fraction(9, 10), PRIVACY.delta)
+
+
 def test_rows_of_noise_alone_are_left_out() -> None:
     assert cleaned([500, -3, 40, 2], 10.0) == [500.0]  # 42 is less than 4 deviations of the sum of two
     assert cleaned([500, 0, 200, 2], 10.0) == [500.0, 0.0, 200.0]

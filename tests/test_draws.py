@@ -30,6 +30,7 @@ from dpsample.private.noise import discrete_laplace
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.request import Request
 from dpsample.private.run import write_release_to
+from dpsample.private.stream.queries import QueryStream
 from dpsample.scheme.sampling import Ints
 from draws import Change, Drawn, WatchedEngine, WatchedSource, certified, places, watched_noise
 
@@ -359,6 +360,16 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     assert terms.total.sensitivity == 16  # the 51 users with more are within the noise of the look
 
 
+def test_tau_follows_from_the_noisy_total() -> None:
+    """Tau is the wanted size over the published total, rounded down to six figures: it tells nothing more."""
+    for name in ("elements", "elements, weights with fractions", "bounded users"):
+        terms = watched(CASES[name]).release.terms
+        assert terms.size is not None
+        assert isinstance(terms.sampling, Ppswor)
+        exact_tau = terms.size.wanted / Fraction(terms.size.weights.value)
+        assert exact_tau * Fraction(99999, 100000) < terms.sampling.tau <= exact_tau
+
+
 def test_discrete_laplace_noise_by_chi_square() -> None:
     """5,000 draws for each scale that is certified above; one that is 20 % too small is refused, each time."""
     scales: set[Fraction] = set()
@@ -426,3 +437,21 @@ def test_each_stream_has_a_secret() -> None:
     for stream in streams:
         stream.add(pa.table({"key": np.arange(200)}))
     assert streams[0].table["key"] != streams[1].table["key"]
+
+
+def test_batches_of_a_query_have_coins_of_their_own(tmp_path: Path) -> None:
+    """A batch that is counted again has the same coins; another batch, and another stream, have others."""
+    keys = pa.record_batch({"key": np.arange(4)})
+    states = [tmp_path / name for name in ("one.parquet", "two.parquet")]
+    for state in states:
+        dpsample.Stream(tau=1).write(state)
+    queries = [
+        QueryStream(states[0], "query", 0),
+        QueryStream(states[0], "query", 0),
+        QueryStream(states[1], "query", 0),
+    ]
+    again = [query.coins.for_keys(keys, "sample").first(4).tolist() for query in queries]
+    assert again[0] == again[1] != again[2]
+    queries[0].add(pa.table({"key": ["a"], "frequency": [1]}), 1)
+    later = QueryStream(states[0], "query", 1).coins.for_keys(keys, "sample").first(4).tolist()
+    assert not set(later) & set(again[0])
