@@ -3,6 +3,7 @@
     python tests/mutants.py                     all of them, in two processes
     python tests/mutants.py --processes 16      in as many as the machine has
     python tests/mutants.py noise spark         those whose name or file has one of these words
+    python tests/mutants.py --no-cluster        without those that need Spark, which take minutes
     python tests/mutants.py --list              the list
 
 First all these tests run on a copy without a bug, where they must pass: else nothing can be said. It prints a line for
@@ -59,9 +60,10 @@ def copy_of_product(folder: Path) -> None:
             shutil.copy2(source, folder / name)
 
 
-def run_tests(folder: Path, tests: Iterable[str]) -> tuple[int | None, str]:
+def run_tests(folder: Path, tests: Iterable[str], workers: int = 0) -> tuple[int | None, str]:
     """Run tests in a copy up to the first that fails: the exit status of pytest, and that test or the last line."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += ["-n", str(workers), "--dist", "loadgroup"]
     command += [f"tests/{name}" for name in tests]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OPENBLAS_NUM_THREADS": "1"}
     try:
@@ -90,21 +92,22 @@ def try_bug(bug: Bug) -> Verdict:
     return Verdict(bug, status, first, time.monotonic() - begun)
 
 
-def passes_without_bugs(bugs: list[Bug]) -> bool:
+def passes_without_bugs(bugs: list[Bug], workers: int) -> bool:
     """Whether all tests pass where nothing is planted."""
     tests = dict.fromkeys(name for bug in bugs for name in bug.tests)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy_of_product(Path(folder))
         begun = time.monotonic()
-        status, first = run_tests(Path(folder), tests)
+        status, first = run_tests(Path(folder), tests, workers)
     word = "pass" if status == PASSED else f"FAIL: {first}"
     print(f"without a bug, {len(tests)} tests and files of tests {word} ({time.monotonic() - begun:.0f} s)", flush=True)
     return status == PASSED
 
 
-def chosen(words: list[str]) -> list[Bug]:
-    """The bugs whose name or file has one of these words; all without words."""
-    return [bug for bug in BUGS if not words or any(word in f"{bug.name} {bug.file}" for word in words)]
+def chosen(words: list[str], cluster: bool) -> list[Bug]:
+    """The bugs whose name or file has one of these words, all without words; without a cluster, not those of it."""
+    bugs = [bug for bug in BUGS if not words or any(word in f"{bug.name} {bug.file}" for word in words)]
+    return [bug for bug in bugs if cluster or not any(name.startswith("test_spark") for name in bug.tests)]
 
 
 def main() -> int:
@@ -112,14 +115,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Plant bugs, and see that tests catch them.")
     parser.add_argument("words", nargs="*", help="only bugs whose name or file has one of these words")
     parser.add_argument("--processes", type=int, default=2, help="bugs that are tried at a time")
+    parser.add_argument("--no-cluster", action="store_true", help="leave out bugs that need Spark")
     parser.add_argument("--list", action="store_true", help="print the list, and try nothing")
     options = parser.parse_args()
-    bugs = chosen(options.words)
+    bugs = chosen(options.words, not options.no_cluster)
     if options.list:
         for bug in bugs:
             print(f"{bug.name}  ({bug.file}; {', '.join(bug.tests)})")
         return 0
-    if not passes_without_bugs(bugs):
+    if not passes_without_bugs(bugs, options.processes):
         return 1
     verdicts = []
     with ThreadPoolExecutor(options.processes) as pool:
