@@ -244,7 +244,8 @@ def write_with(path: Path, table: pa.Table, metadata: Metadata) -> None:
 def kinds_of_releases() -> dict[str, Release]:
     """A small release of each kind whose terms differ."""
     elements = pa.table({"key": np.repeat(np.arange(700), 40)})
-    privacy, own = Privacy(1, 1e-6), {"user": "user", "privacy": Privacy(1, 1e-6)}
+    privacy = Privacy(1, 1e-6)
+    own: dict[str, Any] = {"user": "user", "privacy": privacy}
     some = users(100, 60)
     return {
         "elements": dpsample.release(elements, "key", privacy=privacy, size=100, total=True),
