@@ -86,7 +86,7 @@ def try_bug(bug: Bug) -> Verdict:
         target = folder / "src" / "dpsample" / bug.file
         source = target.read_text(encoding="utf-8")
         if source.count(bug.old) != 1:
-            return Verdict(bug, -1, "the place is not there, or more than once: change planted.py", 0.0)
+            return Verdict(bug, -1, "the place is not there, or more than once: change its entry", 0.0)
         target.write_text(source.replace(bug.old, bug.new), encoding="utf-8")
         status, first = run_tests(folder, bug.tests)
     return Verdict(bug, status, first, time.monotonic() - begun)

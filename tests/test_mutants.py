@@ -19,7 +19,7 @@ def test_bugs_have_names_of_their_own() -> None:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_changes_one_place_and_names_its_tests(bug: Bug) -> None:
     source = (SOURCE / bug.file).read_text(encoding="utf-8")
-    assert source.count(bug.old) == 1, f"{bug.file} has {bug.old!r} {source.count(bug.old)} times: change planted.py"
+    assert source.count(bug.old) == 1, f"{bug.file} has {bug.old!r} {source.count(bug.old)} times: change its entry"
     changed = source.replace(bug.old, bug.new)
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
     for name in bug.tests:
