@@ -246,7 +246,7 @@ USERS = [
         "private/engine/duckdb/tables.py",
         'f"DISTINCT {self.user} AS u"',
         'f"{self.user} AS u"',
-        ("test_bounding.py::test_neighbours_differ_in_at_most_k_keys_by_one", PARTS),
+        ("test_bounding.py::test_rows_that_repeat_are_one_pair",),
     ),
     Bug(
         "dropped keys of a user are not clipped",

@@ -239,6 +239,20 @@ def test_a_proof_refuses_what_is_not_private() -> None:
             prove_release(wrong)
 
 
+def test_many_keys_leave_room_for_the_counts() -> None:
+    """Steps that spend all that the look leaves are private without counts, and refused beside them."""
+    discovery, counted = Discovery("many-keys", 5, look=look(5, 6)), terms().counts
+    beside = UserBudget(PRIVACY, LOOK_SHARE, counts=COUNT_SHARE)
+    alone = UserBudget(PRIVACY, LOOK_SHARE)
+    each, larger = beside.many_keys(5), alone.many_keys(5)
+    assert each is not None
+    assert larger is not None
+    assert certify_users(discovery, each, counted, beside.left).delta <= PRIVACY.delta
+    assert certify_users(discovery, larger, None, alone.left).delta <= PRIVACY.delta
+    with pytest.raises(PrivacyViolation, match="parts that spend more"):
+        certify_users(discovery, larger, counted, alone.left)
+
+
 def test_records_that_are_impossible_are_refused() -> None:
     for wrong in (
         ("one-key", 2, 5),
