@@ -29,6 +29,7 @@ from dpsample.accounting.discovery import (
     whole_square,
 )
 from dpsample.accounting.ledger import new_ledger, read_ledger
+from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.proof import prove_release
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private import prepare
@@ -240,17 +241,16 @@ def test_a_proof_refuses_what_is_not_private() -> None:
 
 
 def test_many_keys_leave_room_for_the_counts() -> None:
-    """Steps that spend all that the look leaves are private without counts, and refused beside them."""
+    """Steps that spend all that the look and the ends of noise leave are private alone, and refused beside counts."""
     discovery, counted = Discovery("many-keys", 5, look=look(5, 6)), terms().counts
     beside = UserBudget(PRIVACY, LOOK_SHARE, counts=COUNT_SHARE)
-    alone = UserBudget(PRIVACY, LOOK_SHARE)
-    each, larger = beside.many_keys(5), alone.many_keys(5)
+    each, larger = beside.many_keys(5), largest_steps(beside.steps, 5, Fraction(0))
     assert each is not None
     assert larger is not None
     assert certify_users(discovery, each, counted, beside.left).delta <= PRIVACY.delta
-    assert certify_users(discovery, larger, None, alone.left).delta <= PRIVACY.delta
+    assert certify_users(discovery, larger, None, beside.left).delta <= PRIVACY.delta
     with pytest.raises(PrivacyViolation, match="parts that spend more"):
-        certify_users(discovery, larger, counted, alone.left)
+        certify_users(discovery, larger, counted, beside.left)
 
 
 def test_records_that_are_impossible_are_refused() -> None:
