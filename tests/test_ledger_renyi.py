@@ -57,7 +57,7 @@ def test_delta_is_divided_over_the_orders(budget: Privacy, share: str) -> None:
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_curve_is_that_of_the_worse_direction(swapped: bool) -> None:
-    """Two coins of unlike sides, 0.3 and 0.01: at high orders one direction has ten times the divergence of the other."""
+    """Two coins, of 0.3 and 0.01: at high orders one direction has ten times the divergence of the other."""
     coins = [(0.3, 0.01), (0.7, 0.99)]
     pairs = [(q, p) for p, q in coins] if swapped else coins
     with precision():
