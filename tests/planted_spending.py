@@ -119,7 +119,7 @@ ACCOUNTING = [
         "known keys are added too little to",
         "accounting/known.py",
         "    return steady_from(Reporting.of(KeepAll(), per_key))",
-        "    return steady_from(Reporting.of(KeepAll(), per_key)) // 2",
+        "    return steady_from(Reporting.of(KeepAll(), per_key)) // 4",
         ("test_known.py::test_known_keys_are_reported_with_certainty_by_one_law",),
     ),
 ]
