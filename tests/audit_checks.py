@@ -373,7 +373,8 @@ def _negative_look(form: Metadata) -> None:
 
 
 def _total_changed(form: Metadata) -> None:
-    form["size"]["weights"]["value"] = str(2 * int(form["size"]["weights"]["value"]))
+    weights = form["size"]["weights"]
+    weights["value"] = str(2 * int(weights["value"]))
 
 
 LIES: dict[str, tuple[str, Change]] = {

@@ -20,6 +20,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -87,7 +88,9 @@ class WatchedSource:
 
     def key_of(self, number: int) -> bytes:
         """The key of a stream."""
-        other = self.changed[1] if self.changed is not None and self.changed[0] == number else 0
+        changed, other = self.changed or (None, 0)
+        if number != changed:
+            other = 0
         return hashlib.sha256(f"stream {number}, {other}".encode()).digest()
 
     def _next(self, how: str) -> WatchedCoins:
@@ -157,7 +160,8 @@ def watched_noise(change: Change | None = None) -> Iterator[list[Drawn]]:
     laplace, table = noise.discrete_laplace, noise.from_table
 
     def discrete_laplace(scale: Fraction, coins: Coins) -> int:
-        return int(noted(scale, pa.array([laplace(scale, coins)]).to_numpy().copy(), coins)[0])
+        drawn = np.array([laplace(scale, coins)])
+        return int(noted(scale, drawn, coins)[0])
 
     def from_table(law: KeyNoise, n: int, coins: Coins) -> Ints:
         return noted(law, table(law, n, coins), coins)

@@ -106,8 +106,15 @@ def passes_without_bugs(bugs: list[Bug], workers: int) -> bool:
 
 def chosen(words: list[str], cluster: bool) -> list[Bug]:
     """The bugs whose name or file has one of these words, all without words; without a cluster, not those of it."""
-    bugs = [bug for bug in BUGS if not words or any(word in f"{bug.name} {bug.file}" for word in words)]
-    return [bug for bug in bugs if cluster or not any(name.startswith("test_spark") for name in bug.tests)]
+
+    def named(bug: Bug) -> bool:
+        text = f"{bug.name} {bug.file}"
+        return not words or any(word in text for word in words)
+
+    def on_one_machine(bug: Bug) -> bool:
+        return not any(name.startswith("test_spark") for name in bug.tests)
+
+    return [bug for bug in BUGS if named(bug) and (cluster or on_one_machine(bug))]
 
 
 def main() -> int:

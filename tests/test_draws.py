@@ -385,15 +385,19 @@ def test_discrete_laplace_noise_by_chi_square() -> None:
 
 def chi_square(numbers: Ints, scale: Fraction) -> float:
     """How likely numbers are further from discrete Laplace noise, by their counts in some twenty ranges."""
-    step = 1 / float(scale)
-    shares = np.arange(1, 10) / 20
-    # Pr[x >= m] = exp(-m step) / (1 + exp(-step)) for m > 0
-    least = np.unique(np.maximum(np.ceil(-np.log(shares * (1 + math.exp(-step))) / step), 1))
-    above = np.exp(-least * step) / (1 + math.exp(-step))
-    tail = -np.diff(above, append=0.0)  # of each range above 0
-    law = np.concatenate([tail[::-1], [1 - 2 * tail.sum()], tail])
-    edges = np.concatenate([[-np.inf], -least[::-1] + 0.5, least - 0.5, [np.inf]])
-    return float(stats.chisquare(np.histogram(numbers, edges)[0], law * len(numbers)).pvalue)
+    a = math.exp(-1 / float(scale))
+    # Pr[x >= m] = a**m / (1 + a) for m > 0: ranges begin where that is 1/20, 2/20, ..., 9/20
+    wanted = np.arange(1, 10) / 20
+    firsts = np.ceil(np.log(wanted * (1 + a)) / math.log(a))
+    starts = np.unique(np.maximum(firsts, 1))
+    beyond = a**starts / (1 + a)
+    ranges = -np.diff(beyond, append=0.0)
+    middle = 1 - 2 * ranges.sum()
+    law = np.concatenate([ranges[::-1], [middle], ranges])
+
+    edges = np.concatenate([[-np.inf], -starts[::-1] + 0.5, starts - 0.5, [np.inf]])
+    counts, _ = np.histogram(numbers, edges)
+    return float(stats.chisquare(counts, law * len(numbers)).pvalue)
 
 
 # ---- where coins come from
