@@ -184,14 +184,14 @@ COINS = [
         "private/engine/spark/jobs.py",
         'secret.for_keys(kept.select(names), "sanitize")',
         'secret.for_keys(kept.select(names), "sample")',
-        ("test_spark.py::TestLaw",),
+        ("test_spark.py::TestLaw::test_reports_and_tokens_follow_the_law_end_to_end",),
     ),
     Bug(
         "releases on a cluster share a secret",
         "private/engine/spark/engine.py",
         "        return Secret()",
         "        return Secret(bytes(32))",
-        ("test_spark.py::TestSecret::test_each_release_has_its_own",),
+        ("test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
     ),
 ]
 
