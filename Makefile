@@ -5,7 +5,7 @@ PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -t
 
 COQ := coq libzarith-ocaml-dev
 
-.PHONY: demo pageviews paper test audit proofs docs package versions browser check format bench peers comparison clean python
+.PHONY: demo pageviews paper test audit mutants proofs docs package versions browser check format bench peers comparison clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
@@ -22,10 +22,14 @@ paper: .venv/ready
 test: check browser
 	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadgroup
 
-# Releases of neighbouring datasets, told apart by statistics alone: about a minute. The package is installed as users
+# Releases of neighbouring datasets, told apart by statistics alone, and checks from outside: about 90 seconds. The package is installed as users
 # install it, and -I keeps the source tree and the caller's paths out.
 audit: .venv-audit/ready
 	.venv-audit/bin/python -I tests/audit.py
+
+# Planted bugs, each of which the tests must catch, in copies of the product: make mutants PROCESSES=16 BUGS="noise users"
+mutants: .venv/ready
+	$(BIN)/python tests/mutants.py --processes $(or $(PROCESSES),2) $(BUGS)
 
 # The site, in site/: open site/index.html. A warning, such as of a link that leads nowhere, is an error.
 docs: .venv/ready
@@ -122,7 +126,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 	rm -rf build
 	$(PYTHON) -m venv .venv-audit
 	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  --constraint constraints.txt . scipy
+	  --constraint constraints.txt . scipy pandas
 	@touch $@
 
 python:

@@ -1,14 +1,21 @@
 """The audit's own statistics: its bounds hold, it refutes what is false, and its power is what it says."""
 
 import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
 import audit
+import audit_checks
 import dpsample
 from dpsample import Privacy
+from dpsample.accounting.amounts import Clipped
+from dpsample.accounting.proof import prove_release
 
 
 @pytest.mark.parametrize("n", [1, 10, 1000])
@@ -51,3 +58,60 @@ def test_the_source_tree_is_not_audited(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(dpsample, "__file__", "/elsewhere/src/dpsample/__init__.py")
     assert audit.main() == 2
     assert "Run it with `make audit`" in capsys.readouterr().err
+
+
+# ---- the checks that need no statistics
+
+
+def test_repeated_releases_with_the_same_noise_are_found(monkeypatch: pytest.MonkeyPatch, fixed_coins: None) -> None:
+    release = dpsample.release(audit_checks.users(100, 90), "key", user="user", privacy=Privacy(2, 1e-6), rows=3)
+    monkeypatch.setattr(dpsample, "release", lambda *_, **__: release)
+    with pytest.raises(audit_checks.WrongError, match="the same noise in"):
+        audit_checks.repeated_releases_have_other_noise()
+
+
+def test_parts_that_share_noise_are_found(monkeypatch: pytest.MonkeyPatch, fixed_coins: None) -> None:
+    """The sum of each key has the noise of its rows, beside a little of its own."""
+    drawn = audit_checks.counted_and_summed
+
+    def shared() -> Any:
+        table = drawn().table
+        at, rows, price = table.schema.get_field_index("sum_price"), table["rows"], table["sum_price"]
+        mixed = rows.to_numpy() + 0.1 * price.to_numpy()
+        return SimpleNamespace(table=table.set_column(at, "sum_price", pa.array(mixed)))
+
+    audit_checks.parts_have_noise_of_their_own()
+    monkeypatch.setattr(audit_checks, "counted_and_summed", shared)
+    with pytest.raises(audit_checks.WrongError, match="'rows' and 'sum_price' share noise"):
+        audit_checks.parts_have_noise_of_their_own()
+
+
+def test_answers_that_are_not_numbers_are_found(monkeypatch: pytest.MonkeyPatch, fixed_coins: None) -> None:
+    """As they were when a sum over all users was divided by the smallest number instead of being left out."""
+    beyond = Clipped.beyond_keys
+
+    def overflowing(self: Clipped, users: Any, values: Any) -> Any:
+        below, above = beyond(self, users, values)
+        return (below * math.nan if users.sum() > 1.8e8 else below), above
+
+    audit_checks.no_answer_is_nan_however_many_users_there_are()
+    monkeypatch.setattr(Clipped, "beyond_keys", overflowing)
+    with pytest.raises(audit_checks.WrongError, match="is not finite"):
+        audit_checks.no_answer_is_nan_however_many_users_there_are()
+
+
+def test_files_are_written_as_others_would(tmp_path: Path, fixed_coins: None) -> None:
+    """What the audit changes in a file is all that is wrong with it: unchanged, it is read, and proved."""
+    read = 0
+    for kind, table, metadata in audit_checks.stated(tmp_path):
+        audit_checks.write_with(tmp_path / "same.parquet", table, metadata)
+        release = dpsample.read_release(tmp_path / "same.parquet")
+        assert prove_release(release.terms).complete, kind
+        read += 1
+    assert read == 4
+
+
+def test_no_check_is_left_out() -> None:
+    """Each function that says in its name what holds is run, or pending."""
+    listed = {check.__name__ for check in (*audit_checks.CHECKS, *audit_checks.PENDING)}
+    assert len(listed) == len(audit_checks.CHECKS) + len(audit_checks.PENDING) == 9

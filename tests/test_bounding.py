@@ -216,3 +216,17 @@ def test_neighbours_differ_in_at_most_k_keys_by_one() -> None:
     assert not fewer - all_users
     assert sum(difference.values()) == 5
     assert set(difference.values()) == {1}
+
+
+@pytest.mark.chance("certain: how many keys users keep, and that a key counts once, does not depend on which are kept")
+def test_rows_that_repeat_are_one_pair() -> None:
+    """A user with the same key in many rows has it once: it counts once, and takes the place of one key."""
+    table = pa.table({"user": np.repeat([1, 2], [50, 40]), "key": np.repeat([7, 8, 9], [50, 30, 10])})
+    with DuckDB() as engine:
+        for limit in (1, 2):
+            kept = engine.bounded(Source(table, "key", user="user"), limit, engine.new_coins())
+            counted = pa.Table.from_batches(engine.aggregated(kept))
+            found = dict(zip(*(counted[name].to_pylist() for name in ("key", "frequency")), strict=True))
+            assert set(found.values()) == {1}
+            assert len(found) == 1 + limit
+            assert 7 in found

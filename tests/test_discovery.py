@@ -29,6 +29,7 @@ from dpsample.accounting.discovery import (
     whole_square,
 )
 from dpsample.accounting.ledger import new_ledger, read_ledger
+from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.proof import prove_release
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private import prepare
@@ -118,6 +119,13 @@ def test_too_much_for_counts_is_refused() -> None:
         UserBudget(PRIVACY, look=Fraction(1, 2), total=Fraction(1, 2))
     with refused("keys without a contribution bound are found with an epsilon and a delta"):
         UserBudget(Privacy.zcdp("0.1", "1e-6"))
+
+
+def test_a_total_of_found_keys_is_paid_for() -> None:
+    """What the look and the total cost is not there for anything else."""
+    budget = UserBudget(PRIVACY, Fraction(1, 50), total=Fraction(1, 10))
+    assert budget.left == Privacy(Fraction(88, 100), PRIVACY.delta)
+    assert UserBudget(PRIVACY, total=Fraction(1, 10)).left == Privacy(Fraction(9, 10), PRIVACY.delta)
 
 
 def test_rows_of_noise_alone_are_left_out() -> None:
@@ -230,6 +238,19 @@ def test_a_proof_refuses_what_is_not_private() -> None:
     ):
         with pytest.raises(PrivacyViolation):
             prove_release(wrong)
+
+
+def test_many_keys_leave_room_for_the_counts() -> None:
+    """Steps that spend all that the look and the ends of noise leave are private alone, and refused beside counts."""
+    discovery, counted = Discovery("many-keys", 5, look=look(5, 6)), terms().counts
+    beside = UserBudget(PRIVACY, LOOK_SHARE, counts=COUNT_SHARE)
+    each, larger = beside.many_keys(5), largest_steps(beside.steps, 5, Fraction(0))
+    assert each is not None
+    assert larger is not None
+    assert certify_users(discovery, each, counted, beside.left).delta <= PRIVACY.delta
+    assert certify_users(discovery, larger, None, beside.left).delta <= PRIVACY.delta
+    with pytest.raises(PrivacyViolation, match="parts that spend more"):
+        certify_users(discovery, larger, counted, beside.left)
 
 
 def test_records_that_are_impossible_are_refused() -> None:

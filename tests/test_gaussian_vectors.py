@@ -53,6 +53,22 @@ def test_no_change_within_the_length_costs_more_than_is_proved(change: tuple[int
         assert exact > 0
 
 
+def test_the_ends_of_all_coordinates_are_set_aside() -> None:
+    """A change of 1 in each of length**2 coordinates, of which each may fall off the end of its table.
+
+    With the probability that one does, the outcome has no counterpart, at every epsilon. At epsilon 8 all else costs
+    less than 1e-300.
+    """
+    length = 20
+    noise = VectorNoise.of(Fraction("0.04"), Fraction("1e-3"), length)
+    end = mpmath.mpf(noise.noise.half[0]) / (1 << BITS)
+    found = 1 - (1 - end) ** length**2
+    assert gaussian_delta(8, 0.2) < 1e-300
+    proved = certify_vector_noise(noise).delta
+    assert found <= mpmath.mpf(proved.numerator) / proved.denominator
+    assert found > proved / length**2  # of one coordinate it would be too little
+
+
 def test_the_table_is_the_rounded_normal_law() -> None:
     noise = VectorNoise.of(Fraction("0.04"), Fraction("1e-15"), length=2)
     scale = mpmath.sqrt(2 * mpmath.mpf(noise.variance.numerator) / noise.variance.denominator)

@@ -10,7 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import mpmath  # type: ignore[import-untyped]
 import pytest
+from flint import arb
 
 import dpsample
 from conftest import refused
@@ -20,6 +22,7 @@ from dpsample.accounting.composition import composed_delta, largest_count
 from dpsample.accounting.filters import RenyiBudget
 from dpsample.accounting.ledger import check_ledger, reserve_budget
 from dpsample.accounting.renyi import ORDERS, RenyiCurve
+from dpsample.balls import precision
 
 BUDGET = Privacy(2, "1e-6")
 DAILY = Charge(Privacy("0.05", "1e-10"), "element", "daily.parquet")
@@ -50,6 +53,21 @@ def test_delta_is_divided_over_the_orders(budget: Privacy, share: str) -> None:
         proved = float(limit.divergence) + converted(limit.order, limit.delta)
         assert 0 <= float(budget.epsilon) - proved < 1e-6 * float(budget.epsilon) + 1e-9
     assert RenyiBudget.from_json(json.loads(json.dumps(made.to_json(), sort_keys=True)), budget) == made
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_curve_is_that_of_the_worse_direction(swapped: bool) -> None:
+    """Two coins, of 0.3 and 0.01: at high orders one direction has ten times the divergence of the other."""
+    coins = [(0.3, 0.01), (0.7, 0.99)]
+    pairs = [(q, p) for p, q in coins] if swapped else coins
+    with precision():
+        curve = RenyiCurve.of_atoms([(arb(p), arb(q)) for p, q in pairs])
+    for order, found in zip(ORDERS, curve.divergences, strict=True):
+        alpha = mpmath.mpf(order.numerator) / order.denominator
+        there = sum(mpmath.mpf(p) ** alpha * mpmath.mpf(q) ** (1 - alpha) for p, q in coins)
+        back = sum(mpmath.mpf(q) ** alpha * mpmath.mpf(p) ** (1 - alpha) for p, q in coins)
+        exact = mpmath.log(max(there, back)) / (alpha - 1)
+        assert exact <= mpmath.mpf(found.numerator) / found.denominator <= exact * (1 + mpmath.mpf("1e-8"))
 
 
 def test_little_is_lost_against_the_best_order() -> None:
