@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import audit
 from dpsample import InvalidValue, KeepAll, Privacy, Release, read_release
+from dpsample.accounting import independent
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.independent import certificate_text
 from dpsample.accounting.parts import Part
@@ -20,6 +20,7 @@ from dpsample.cli.demo import _proved
 from dpsample.presentation.explain import VOUCHED, explain_strength
 from dpsample.presentation.label import label_of
 from dpsample.presentation.report import make_report
+from dpsample.scheme import Certificate
 from support import run
 from test_vectors import register_halves
 
@@ -172,10 +173,6 @@ def matrix_of(path: Path) -> Rows:
 MATRIX = matrix_of(ROOT / "docs" / "privacy.md")
 
 
-def proof_of(budget: Budget, sampling: Any) -> Proof:
-    return prove(budget, sampling)
-
-
 def proofs_of_modes() -> dict[str, list[Proof]]:
     """A proof or more of each row of the matrix."""
 
@@ -236,6 +233,23 @@ def test_the_games_of_the_matrix_are_played() -> None:
         assert games or row["attack game"] == "none"
         for game in games:
             assert any(name.startswith(game) for name in _GAMES), game
+
+
+def test_a_second_opinion_on_units_says_what_it_does_not_cover(tmp_path: Path) -> None:
+    """A program that accepts: the page says that the assignment of units is another theorem's."""
+    proof = prove_release(vector("discovered").terms)
+    assert isinstance(proof.scheme, Certificate)
+    program = tmp_path / "checker"
+    program.write_text(f"#!/bin/sh\ncat > /dev/null\necho '{independent._expected(proof.scheme)}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    said = str(independent.check_independently(proof, str(program)))
+    assert "that a user gives one unit is not covered by it, but by proofs/Assignment.v" in said
+    elements = prove_release(vector("all").terms)
+    assert isinstance(elements.scheme, Certificate)
+    program.write_text(
+        f"#!/bin/sh\ncat > /dev/null\necho '{independent._expected(elements.scheme)}'\n", encoding="utf-8"
+    )
+    assert "Assignment" not in str(independent.check_independently(elements, str(program)))
 
 
 def test_numbers_of_users_are_not_what_the_second_checker_reads() -> None:

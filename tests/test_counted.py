@@ -560,7 +560,7 @@ def test_the_page_of_counted_users(clipped: Release) -> None:
     page = make_report(clipped, top=10).html
     text = seen(page)
     for words in (
-        "one user in the data",
+        "one user is in the data",
         "keys and their numbers of users",
         "a look at how many keys users have",
         "proved",

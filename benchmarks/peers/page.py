@@ -243,7 +243,7 @@ def _ahead(lines: list[Line], title: str, counts: bool) -> list[str]:
 
 
 def _ours(line: Line) -> bool:
-    return line["peer"].startswith("dpsample")
+    return str(line["peer"]).startswith("dpsample")
 
 
 def _better(line: Line, own: list[Line], field: str, more: bool) -> bool:

@@ -64,7 +64,7 @@ def label_of(release: "Release") -> dict[str, str]:
         ],
         "empirical metrics": [
             "no attack was tried on this release",
-            f"dpsample verify proves its stated terms instead: {VOUCHED}",
+            f"{VOUCHED}; run dpsample verify for the proof, and for what it does not cover",
         ],
         "interpretation": explain_strength(terms.privacy, terms.unit),
         "other": [

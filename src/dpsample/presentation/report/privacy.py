@@ -33,7 +33,7 @@ def privacy_section(content: Content) -> Markup:
     words = [
         tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
         tag("p", tag("strong", "Strength: "), f"{factor} {guess}"),
-        tag("p", tag("strong", "Delta: "), delta),
+        tag("p", tag("strong", "Beyond the factor: "), delta),
         tag("p", tag("strong", "Composition: "), "every further release of the same data adds to what is spent."),
     ]
     definition = terms.privacy.definition
