@@ -69,7 +69,7 @@ def column_array(values: Sequence[Any], kind: "pa.DataType", known: set[str] | N
     if pa.types.is_string(kind):
         if known is not None:
             _require_one_kind(values, known)
-        if known != {"text"}:
+        if not set(map(type, values)) <= {str, type(None)}:
             values = [None if value is None else as_text(value) for value in values]
     else:
         accepted = accepted_classes(kind)
