@@ -18,8 +18,7 @@ from dpsample.estimators.notes import FEW, HIDDEN, Note
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import check_level
 from dpsample.periods.numbers import numbers_of
-from dpsample.questions.quantiles import check_shares
-from dpsample.questions.ranking import check_k
+from dpsample.questions.arguments import check_k, check_shares
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.sums import least_of_keys

@@ -15,12 +15,10 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import (
-    ESTIMATORS,
     Below,
     Estimate,
     Estimator,
     answer,
-    check_estimator,
     largest_unreported_sum,
     least_frequency,
 )
@@ -29,9 +27,10 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
 from dpsample.periods.numbers import Group, Numbers, nothing, scheme_of
+from dpsample.questions.arguments import check_default_estimator, check_frequency
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import check_frequency, grouped, known_below, least_of_keys, mean_answer, unknown_mean
+from dpsample.questions.sums import grouped, known_below, least_of_keys, mean_answer, unknown_mean
 
 if TYPE_CHECKING:
     from dpsample.periods.combined import Combined
@@ -217,7 +216,6 @@ def _not_additive(measure: Measure) -> InvalidValue:
 
 
 def _check_calibrated(combined: "Combined", estimator: Estimator | None) -> None:
-    if check_estimator(estimator) != ESTIMATORS[0]:
-        raise InvalidValue("sums over several releases are calibrated", "another estimator", "leave it out")
+    check_default_estimator(estimator, "sums over several releases")
     if not all(calibration(*scheme_of(release)).feasible for release in combined.releases):
         raise InvalidValue("sums over several releases are calibrated", "too small an epsilon", "ask each release")

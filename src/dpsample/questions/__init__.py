@@ -1,5 +1,6 @@
 """Questions to a release, answered from the release alone.
 
+arguments      the checks of what questions are given
 selection      the keys of a question, their weights and their groups
 expressions    which SQL expressions are allowed, and how much memory they may take
 tokens         where questions to releases with tokens, or of keys only, are answered

@@ -18,12 +18,13 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.measures import Measure
 from dpsample.exact import check_level
 from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
+from dpsample.questions.arguments import check_default_estimator, check_frequency
 from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum, margin
 from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates, about_each
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import check_frequency, grouped, reported_keys
+from dpsample.questions.sums import grouped, reported_keys
 from dpsample.questions.unreported import unreported_key
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def total(
     answered = _summed(release, Measure.of(of)) if clipped is None else partial(sum_of_amount, release, clipped)
     if at_least is not None and of == "frequency":
         answered = partial(_sum_from, release, at_least)
-    _refuse_estimator(estimator)
+    check_default_estimator(estimator, "counted users")
     return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
 
 
@@ -94,7 +95,7 @@ def mean(
     `at_least` leaves out keys of fewer users; by default there are all keys.
     """
     measure, level = Measure.of(of), check_level(level)
-    _refuse_estimator(estimator)
+    check_default_estimator(estimator, "counted users")
     if measure.name != "frequency":
         raise InvalidValue("a mean over counted users is that of the frequency", measure.name, "leave `of` out")
     least = 1 if at_least is None else check_frequency(at_least)
@@ -319,10 +320,3 @@ def _nothing(release: "Release", level: float, value: float = 0.0) -> Estimate:
     note = "no reported key is selected; how many users have other keys is unknown"
     threshold = detection_threshold(release)
     return Estimate(value, math.nan, 0.0, math.inf, level, math.nan, 0, threshold, False, (note,))
-
-
-def _refuse_estimator(estimator: str | None) -> None:
-    if estimator is not None:
-        raise InvalidValue(
-            "counted users have one estimator, which needs no name", repr(estimator), "leave the estimator out"
-        )

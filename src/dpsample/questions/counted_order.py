@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
+from dpsample.questions.arguments import check_frequency, check_k, check_shares
 from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin, normal_probability
-from dpsample.questions.quantiles import check_shares
-from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, Where
-from dpsample.questions.sums import check_frequency
 from dpsample.questions.unreported import probability_above, rank_unreported
 from dpsample.scheme.sampling import Floats, Ints
 

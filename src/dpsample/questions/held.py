@@ -18,10 +18,11 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import blurred_note
 from dpsample.privacy import Privacy
 from dpsample.questions import tokens
+from dpsample.questions.arguments import check_frequency
 from dpsample.questions.ranking import RARE
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Of, Selection, Weight, Where
-from dpsample.questions.sums import about_named_keys, check_frequency
+from dpsample.questions.sums import about_named_keys
 from dpsample.release.rows import token_cells
 from dpsample.release.terms import Terms
 from dpsample.scheme.held import HeldLaw

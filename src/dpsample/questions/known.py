@@ -23,11 +23,11 @@ from dpsample.estimators.notes import NONE_SELECTED
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
 from dpsample.questions import tokens
+from dpsample.questions.arguments import check_default_estimator, check_frequency, check_k
 from dpsample.questions.counted_order import in_the_top, rank_law
-from dpsample.questions.ranking import check_k
 from dpsample.questions.result import Estimates, about_each
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import check_frequency, grouped
+from dpsample.questions.sums import grouped
 from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import token_law
@@ -140,6 +140,7 @@ def total(
             raise InvalidValue("at_least is for sums of frequency and keys", "another sum", "leave it out")
         of, at_least = (f"at-least:{at_least}", None) if of == "keys" else (of, at_least)
     kinds, level, measure = _Kinds(release), check_level(level), Measure.of(of)
+    check_default_estimator(estimator, "known keys")
     kind, _, _ = measure.name.partition(":")
     if measure.name != "frequency" and kind not in ("keys", "at-least"):
         raise InvalidValue(
@@ -219,6 +220,7 @@ def mean(
 ) -> Estimate | Estimates:
     """Estimate the mean frequency of the selected keys of the list, also of those of frequency 0."""
     kinds, level = _Kinds(release), check_level(level)
+    check_default_estimator(estimator, "known keys")
     if not kinds.only or at_least is not None or Measure.of(of).name != "frequency":
         raise _refused("a mean is that of the frequencies of known keys alone", "sum and count_keys")
     groups, tallies = Selection(kinds.known, where, weight, by, attributes).tallies()

@@ -21,6 +21,7 @@ from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
+from dpsample.questions.arguments import check_k
 from dpsample.questions.result import Estimates, about_each
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.single_keys import key_frequencies
@@ -71,13 +72,6 @@ def top(
         claim += f"; {rivals:,} compete for the list, and those on it may be estimated too high"
         advice = f"to allow for it, ask for the level {1 - (1 - level) * len(rows) / rivals:.6g}"
     return selected.listing(rows, columns, level, Note(claim, advice))
-
-
-def check_k(k: Any) -> int:
-    """Check the number of keys of a top list."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InvalidValue("k is an integer from 1 on", repr(k), "choose one, such as 10")
-    return int(k)
 
 
 def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:

@@ -30,6 +30,7 @@ from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
 from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.presentation.explain import explain_kept
+from dpsample.questions.arguments import check_frequency
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Rows, Selection, Weight, Where
 from dpsample.questions.single_keys import key_frequencies
@@ -291,10 +292,3 @@ def least_of_keys(release: "Release", at_least: int | None) -> tuple[int, bool]:
             "state at_least; no interval can be guaranteed then",
         )
     return least_frequency(release.sampling, release.per_key, each_key_alike=True), True
-
-
-def check_frequency(value: Any) -> int:
-    """Check the frequency from which on keys count."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_FREQUENCY:
-        raise InvalidValue("at_least is a frequency, an integer from 1 on", repr(value), "give one, such as 20")
-    return int(value)

@@ -7,8 +7,9 @@ from typing import Any, overload
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, Estimator
 from dpsample.questions import counted, held, known, tokens
+from dpsample.questions.arguments import as_probability, check_arguments, check_keys
 from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Attributes, By, Of, Weight, Where
+from dpsample.questions.selection import Attributes, By, Of, Rows, Weight, Where
 from dpsample.release.terms import Terms
 from dpsample.scheme.holding import SampleAndHold
 
@@ -19,6 +20,11 @@ class Answers:
     @property
     def terms(self) -> Terms:
         """The public parameters of the release."""
+        raise NotImplementedError
+
+    @property
+    def _rows(self) -> Rows:
+        """The release, as questions select its keys."""
         raise NotImplementedError
 
     @property
@@ -99,6 +105,7 @@ class Answers:
         >>> [(letter, estimate.keys) for letter, estimate in release.sum(by="left(word, 1)")]
         [('c', 3), ('d', 2), ('e', 1)]
         """
+        check_arguments(level=level, estimator=estimator, at_least=at_least)
         answer: Estimate | Estimates = self._questions.total(
             self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes, at_least=at_least
         )
@@ -147,6 +154,7 @@ class Answers:
         "sum_price". Users count once for each of their keys. The interval is that of Fieller, of both sums' errors, and
         is longer by what is beyond the clips. The other arguments are those of `sum`.
         """
+        check_arguments(level=level)
         if self.terms.counts is None:
             raise InvalidValue(
                 "a ratio is of the sums of a release of counted users",
@@ -204,6 +212,7 @@ class Answers:
         >>> round(release.count_keys("length(word) = 3", at_least=100).value)
         3
         """
+        check_arguments(level=level, estimator=estimator, at_least=at_least)
         answer: Estimate | Estimates = self._questions.count_keys(
             self,
             at_least,
@@ -265,6 +274,7 @@ class Answers:
         >>> 2600 < release.mean(["cat", "cow", "dog"]).value < 2680
         True
         """
+        check_arguments(level=level, estimator=estimator, at_least=at_least)
         answer: Estimate | Estimates = self._questions.mean(
             self,
             where,
@@ -296,6 +306,7 @@ class Answers:
         >>> 790 < release.quantiles([0.6, 0.9])[0.6].value < 815
         True
         """
+        check_arguments(level=level, shares=shares, at_least=at_least)
         shares = [shares] if isinstance(shares, int | float) else shares
         answer: Estimates = self._questions.quantiles(
             self, shares, where, level=level, attributes=attributes, at_least=at_least
@@ -312,6 +323,7 @@ class Answers:
         >>> release.top(2).groups["word"].to_pylist()
         ['cat', 'dog']
         """
+        check_arguments(level=level, k=k)
         answer: Estimates = self._questions.top(self, k, where, level=level, attributes=attributes)
         return answer
 
@@ -325,6 +337,7 @@ class Answers:
         >>> cat.low < 5005 < cat.high
         True
         """
+        check_arguments(level=level)
         answer: Estimates = self._questions.each_key(self, where, level=level, attributes=attributes)
         return answer
 
@@ -338,6 +351,7 @@ class Answers:
         >>> release.rank("cow").value
         3.0
         """
+        check_arguments(level=level)
         answer: Estimate = self._questions.rank(self, key, where, level=level, attributes=attributes)
         return answer
 
@@ -350,8 +364,8 @@ class Answers:
         >>> 0.5 < release.compare("dogma", "eel") < 1
         True
         """
-        probability: float = self._questions.compare(self, a, b)
-        return probability
+        check_keys(self._rows, [a, b])
+        return as_probability(self._questions.compare(self, a, b))
 
     def other(self, level: float = 0.95) -> Estimate:
         """Estimate the number of elements whose keys were not reported; for releases with a total and with numbers.
@@ -363,5 +377,6 @@ class Answers:
         >>> 500 < other.low < other.value < other.high < 700
         True
         """
+        check_arguments(level=level)
         answer: Estimate = self._questions.other(self, level)
         return answer
