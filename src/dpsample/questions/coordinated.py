@@ -203,9 +203,7 @@ class _Asked:
     weights: Floats
 
     @staticmethod
-    def of(
-        before: "Release", after: "Release", where: Where, weight: Weight, attributes: Attributes
-    ) -> "_Asked":
+    def of(before: "Release", after: "Release", where: Where, weight: Weight, attributes: Attributes) -> "_Asked":
         if any(release.keys_only for release in (before, after)):
             raise needs_tokens("a comparison of two releases")
         if not are_coordinated(before, after):

@@ -48,6 +48,7 @@ class Answers:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate: ...
 
     @overload
@@ -62,6 +63,7 @@ class Answers:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimates: ...
 
     def sum(
@@ -75,10 +77,13 @@ class Answers:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate | Estimates:
-        """Estimate the sum of ``weight(key) g(frequency of key)`` over the selected keys, reported or not.
+        """Estimate the sum of ``weight(key) g(frequency of key)`` over the selected keys: a total, which has two lines.
 
-        The sum is over keys of frequency `at_least` or more. What rarer keys hold is stated apart, in `below`.
+        *In reported keys* (`Estimate.reported`): what the selected keys of the release have together. *In all keys of
+        frequency `at_least` or more*, reported or not (`value`, `low`, `high`). What rarer keys hold is stated apart,
+        in `below`: it is a number if a private total tells it, or if `extrapolate` asks for a guess.
 
         where       the keys that count: an SQL expression on the key columns and attributes, a collection of keys
                     (tuples, if there are several key columns), or a function from the Arrow table of these columns to
@@ -95,19 +100,30 @@ class Answers:
                     the key columns, each key once, and further columns for `where`, `weight` and `by`
         at_least    the least frequency of the keys that count; by default a little above the calibration threshold
                     (docs/answers.md). A question that names one key is about this key, whatever its frequency
+        extrapolate guess what rarer keys hold from the number of keys just above; on real data it is often far off
 
         A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100",
         and for its amounts: "rows", or the column of a sum, such as "sum_price".
 
         >>> from dpsample.release.example import release
-        >>> release.sum("word LIKE 'cat%'").keys
-        2
+        >>> cats = release.sum("word LIKE 'cat%'")
+        >>> cats.keys, cats.reported
+        (2, 5,328 (5,323 to 5,332))
         >>> [(letter, estimate.keys) for letter, estimate in release.sum(by="left(word, 1)")]
         [('c', 3), ('d', 2), ('e', 1)]
         """
-        check_arguments(level=level, estimator=estimator, at_least=at_least)
+        check_arguments(level=level, estimator=estimator, at_least=at_least, extrapolate=extrapolate)
         answer: Estimate | Estimates = self._questions.total(
-            self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes, at_least=at_least
+            self,
+            where,
+            weight,
+            of,
+            by=by,
+            estimator=estimator,
+            level=level,
+            attributes=attributes,
+            at_least=at_least,
+            extrapolate=extrapolate,
         )
         return answer
 
