@@ -30,11 +30,13 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.tokens import TokenLaw, support_length, token_law
 
 Bools = NDArray[np.bool_]
-_DENSE, _FAR, _BELOW = 48, 16, 24  # frequencies at which laws are taken: above c, far above it, and below it
+_DENSE, _FAR, _BELOW = 64, 16, 48  # frequencies at which laws are taken: above c, far above it, and below it
 _REACH = 3.0  # supports of a token above c in which laws are taken densely
 _LEAST_SLOPE = 0.5  # of the mean token: below, laws hardly tell frequencies apart
 _ROUNDS = 30  # each takes away most of the bias that is left
 _POWER = 2  # of the probability of a larger token, in e
+_MARGIN = 1.03  # of e, for the frequencies between those at which laws are taken
+_NO_VARIANCE = 1e-100  # rounding
 _QUANTILE = 0.975  # of the tokens of a frequency: larger ones do not speak for it
 
 
@@ -128,8 +130,10 @@ def _deviation(keys: Selected, lacks: Bools, values: TokenValues, level: float) 
     low_variances, low_fourths = values.lower(keys.tokens)
     variances, fourths = values.upper(keys.tokens)
     variance = float(keys.squares @ np.where(lacks, low_variances, variances))
+    if variance < _NO_VARIANCE:
+        return 0.0
     cumulant = float(keys.fourths @ np.where(lacks, low_fourths, fourths))
-    excess = cumulant / max(variance, 1e-300) ** 2
+    excess = cumulant / variance**2
     z = NormalDist().inv_cdf(0.5 + level / 2)
     tails = (z**3 - 3 * z) * excess / 24
     return (z + tails) * math.sqrt(variance)
@@ -247,7 +251,7 @@ def _frequencies(sampling: Sampling, privacy: PerKey, grid: int, largest: int) -
         means = [law.mean(law.tokens) for law in (_Law.of(i, sampling, privacy, grid) for i in around.tolist())]
         steep = np.diff(means) / step >= _LEAST_SLOPE
         c = int(around[int(np.argmax(steep))])
-    dense = c + np.linspace(0, reach, _DENSE)
+    dense = c + reach * np.linspace(0, 1, _DENSE) ** 2  # densest at c, where laws change most
     far = np.geomspace(c + reach, max(largest, c + reach + 1), _FAR)
     above = np.unique(np.append(dense, far).astype(np.int64))
     return c, above[above <= sampling.largest]
@@ -291,7 +295,7 @@ def _falling(first: _Law, below: list[_Law], values: _Values, measure: Measure) 
         excess = law.mean(values(law.tokens)) - float(measure([law.frequency])[0])
         fall = law.mean(np.interp(law.tokens, first.tokens, shape, right=0.0))
         most = max(most, excess / max(fall, 1e-300))
-    return first.tokens, most * shape
+    return first.tokens, _MARGIN * most * shape
 
 
 def _moments(laws: list[_Law], values: "_Values | _Lowered") -> tuple[Floats, Floats]:

@@ -157,6 +157,7 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate: ...
 
     @overload
@@ -171,6 +172,7 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimates: ...
 
     def sum(
@@ -184,14 +186,19 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate | Estimates:
-        """Estimate the sum of the frequencies of the selected keys, over keys and releases, reported or not.
+        """Estimate the sum of the frequencies of the selected keys, over keys and releases: a total, of two lines.
 
-        Each release counts the keys that have frequency `at_least` or more in it. `of` is "frequency", or "keys" or
-        "at-least:100" as for `count_keys`. The other arguments are those of `Release.sum`.
+        *In reported keys*: each release counts the keys that it reports; one key has the interval of `combined[key]`.
+        *In all keys*: each release counts the keys that have frequency `at_least` or more in it, reported or not.
+        `of` is "frequency", or "keys" or "at-least:100" as for `count_keys`. The other arguments are those of
+        `Release.sum`.
         """
-        check_arguments(level=level, estimator=estimator, at_least=at_least)
-        answer: Estimate | Estimates = sums.total(self, where, weight, of, by, estimator, level, attributes, at_least)
+        check_arguments(level=level, estimator=estimator, at_least=at_least, extrapolate=extrapolate)
+        answer: Estimate | Estimates = sums.total(
+            self, where, weight, of, by, estimator, level, attributes, at_least, extrapolate
+        )
         return answer
 
     @overload

@@ -7,6 +7,7 @@ are those of `tokens`.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.reported import Reported
 from dpsample.exact import check_level
 from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
 from dpsample.questions.arguments import check_default_estimator, check_frequency
@@ -29,6 +31,8 @@ from dpsample.questions.unreported import unreported_key
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
+
+_OTHERS = "unknown: a key of many users may have been missed, so how many users other keys have is not estimated"
 
 __all__ = [
     "compare",
@@ -55,6 +59,7 @@ def total(
     level: float = 0.95,
     attributes: Attributes = None,
     at_least: int | None = None,
+    extrapolate: bool = False,
 ) -> Estimate | Estimates:
     """Estimate the sum of ``L(x) g(users of x)`` over the selected keys x that were reported.
 
@@ -71,7 +76,9 @@ def total(
     if at_least is not None and of == "frequency":
         answered = partial(_sum_from, release, at_least)
     check_default_estimator(estimator, "counted users")
-    return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
+    _refuse_extrapolation(extrapolate)
+    answers = _totals(answered)
+    return _answers(release, Selection(release, where, weight, by, attributes), by, level, answers)
 
 
 def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Estimate | Estimates:
@@ -173,6 +180,30 @@ def _answers(
     return grouped(release, groups, answers, level) if by else answers[0]
 
 
+def _refuse_extrapolation(extrapolate: bool) -> None:
+    if extrapolate:
+        raise InvalidValue(
+            "what keys that were not reported have is not extrapolated from counted users",
+            "extrapolate=True (--extrapolate)",
+            "leave it out; a release with total=True (--with-total) estimates it: other()",
+        )
+
+
+def _totals(answered: Answered) -> Answered:
+    """The same answers as totals: what is in the reported keys is all that is known."""
+
+    def total_of(keys: CountedKeys, level: float) -> Estimate:
+        found = answered(keys, level)
+        low, high = (found.low, found.high) if len(keys) else (0.0, 0.0)
+        if found.reported is None:
+            own = Reported(found.value, found.standard_error, low, high, others=_OTHERS)
+        else:
+            own = replace(found.reported, others=_OTHERS)
+        return replace(found, reported=own)
+
+    return total_of
+
+
 def _summed(release: "Release", measure: Measure) -> Answered:
     """How a measure is summed over keys; other measures are refused."""
     kind, _, _ = measure.name.partition(":")
@@ -195,12 +226,24 @@ def _summed(release: "Release", measure: Measure) -> Answered:
 def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     if not len(keys):
         return _nothing(release, level)
+    if len(keys) == 1:
+        return _one_key(release, keys, level)
     value, error = float(keys.weights @ keys.values), error_of_sum(keys)
     reach = margin(level) * error
     least = _least(keys)
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
     notes = (unreported_note(release, "this sum"),)
     return _estimate(release, keys, value, error, low, high, level, notes)
+
+
+def _one_key(release: "Release", keys: CountedKeys, level: float) -> Estimate:
+    """The sum over one key: it has the number and the interval of the key, as `each_key` has them."""
+    weight = float(keys.weights[0])
+    (low,), (high,) = keys.intervals(level)
+    ends = sorted((weight * float(low), weight * float(high)))
+    value = weight * max(float(keys.values[0]), float(keys.least[0]))
+    error = abs(weight) * float(keys.errors[0])
+    return _estimate(release, keys, value, error, *ends, level, (unreported_note(release, "this sum"),))
 
 
 def _sum_from(release: "Release", least: int, keys: CountedKeys, level: float) -> Estimate:

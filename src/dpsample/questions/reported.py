@@ -4,6 +4,7 @@ One key has its own interval, as in the release's table. Several have that of th
 that they were reported (`estimators.reported`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.estimators.measures import Measure
-from dpsample.estimators.reported import Reported, Selected, least_of_tokens, sum_of_reported, token_values
+from dpsample.estimators.reported import Bools, Reported, Selected, least_of_tokens, sum_of_reported, token_values
 from dpsample.estimators.tally import Tally
 from dpsample.questions.selection import Selection
 from dpsample.questions.single_keys import key_batch, key_frequencies
@@ -32,6 +33,8 @@ def reported_sums(
     """Return what the reported keys of each group have, for a release with tokens."""
     if measure == Measure.of("keys"):
         return [_number(tally) for tally in tallies]
+    if measure.name.startswith("at-least:"):
+        return [reaching(release, rows, weights, measure, level) for rows, weights in selection.weighted_rows()[1]]
     if not any(tally.total for tally in tallies):
         return [Reported(0.0, 0.0, 0.0, 0.0) for _ in tallies]
     alone = any(tally.total == 1 for tally in tallies)
@@ -48,19 +51,51 @@ def _number(tally: Tally) -> Reported:
     return Reported(number, 0.0, number, number)
 
 
-def _of_rows(release: "Release", rows: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
-    """The sum over some rows of a release: of one, its own interval."""
+def reaching(release: "Release", rows: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
+    """The number of some reported keys that have a frequency or more, or the sum of their weights.
+
+    By intervals that all hold at once (Bonferroni): of the keys that have it for certain, and of those that may.
+    """
     if not len(rows):
         return Reported(0.0, 0.0, 0.0, 0.0)
+    ends = key_frequencies(release, rows, 1 - (1 - level) / len(rows))
+    value, certain, possible = (measure.function(np.asarray(i, np.float64)) > 0 for i in ends)
+    return number_between(weights, value, certain, possible)
+
+
+def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bools) -> Reported:
+    """Return a sum of weights over keys that are certain, and any of those that are possible."""
+    uncertain = weights[possible & ~certain]
+    sure = float(weights[certain].sum())
+    low, high = sure + float(np.minimum(uncertain, 0).sum()), sure + float(np.maximum(uncertain, 0).sum())
+    return Reported(min(max(float(weights[value].sum()), low), high), math.nan, low, high)
+
+
+def _of_rows(release: "Release", rows: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
+    """The sum over some rows of a release: of one, its own interval."""
     if len(rows) == 1:
         return _one_key(release, rows, float(weights[0]), measure, level)
-    grid = release.grid or 1
-    cells = token_cells(release.table["token"].take(pa.array(rows)), grid)
-    certain = measure(least_of_tokens(cells, release.sampling.sanitized_as, release.per_key, grid))
+    cells = token_cells(release.table["token"].take(pa.array(rows)), release.grid or 1)
     if release.sampling.seed is None:
-        return _together(release, Selected.of(cells / grid, weights, certain), measure, level)
+        return sum_of_tokens(release, cells, weights, measure, level)
     added = added_elements(key_batch(release.table.take(pa.array(rows))), release.terms)
     return _coordinated(release, cells, added, weights, measure, level)
+
+
+def sum_of_tokens(release: "Release", cells: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
+    """Return the weighted sum over reported keys, by their tokens in units of 1/grid; of any number of keys but one."""
+    if not len(cells):
+        return Reported(0.0, 0.0, 0.0, 0.0)
+    grid = release.grid or 1
+    certain = measure(least_of_tokens(cells, release.sampling.sanitized_as, release.per_key, grid))
+    return _together(release, Selected.of(cells / grid, weights, certain), measure, level)
+
+
+def added_reported(parts: Sequence[Reported]) -> Reported:
+    """Return the sum of independent sums: distances of ends from values add up by their squares."""
+    value = sum(part.value for part in parts)
+    down, up = (math.hypot(*(getattr(part, end) - part.value for part in parts)) for end in ("low", "high"))
+    return Reported(value, math.hypot(*(part.standard_error for part in parts)), value - down, value + up)
 
 
 def _one_key(release: "Release", rows: Ints, weight: float, measure: Measure, level: float) -> Reported:
