@@ -60,3 +60,16 @@ def kinds() -> dict[str, Release | Combined]:
         "known and others": known(only=False),
         "several": combine(*parts),
     }
+
+
+KINDS_WITH_NUMBERS = [
+    "tokens",
+    "sampled",
+    "coordinated",
+    "bounded",
+    "stream",
+    "counted",
+    "known",
+    "known and others",
+    "several",
+]

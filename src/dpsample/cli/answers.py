@@ -52,8 +52,12 @@ def print_answer(answer: Any, form: str) -> None:
 
     if isinstance(answer, Estimates):
         lines, table = answer.lines(limit=None), answer.to_arrow()
+        rows = table.to_pylist()
+        if answer.intervals:
+            table = table.append_column("intervals", pa.array([answer.intervals] * len(table), pa.string()))
         document = {
-            "rows": table.to_pylist(),
+            "rows": rows,
+            **({"intervals": answer.intervals} if answer.intervals else {}),
             **({"columns": columns_of(answer.others, answer.at_least)} if answer.is_total else {}),
             "level": answer.level,
             "detection_threshold": answer.detection_threshold,

@@ -27,7 +27,7 @@ from dpsample.questions import tokens
 from dpsample.questions.arguments import check_default_estimator, check_frequency, check_k
 from dpsample.questions.counted_order import in_the_top, rank_law
 from dpsample.questions.reported import added_reported
-from dpsample.questions.result import Estimates, about_each
+from dpsample.questions.result import OF_EACH, Estimates, about_each, of_the_top
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import grouped
 from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
@@ -306,11 +306,14 @@ def _each(kinds: _Kinds, where: Where, level: float, attributes: Attributes) -> 
     return _Each(rows[order], values[order], np.maximum(errors, 1e-9)[order], low[order], high[order])
 
 
-def _listing(release: "Release", rows: Ints, columns: Sequence[Floats], level: float, note: str) -> Estimates:
+def _listing(
+    release: "Release", rows: Ints, columns: Sequence[Floats], level: float, note: str, intervals: str = OF_EACH
+) -> Estimates:
     names = ("value", "standard_error", "low", "high", "probability")
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
     keys = release.table.select(list(release.keys)).take(pa.array(rows, pa.int64()))
-    return Estimates(keys, pa.table(numbers), level, release.terms.detection_threshold, (note,))
+    threshold = release.terms.detection_threshold
+    return Estimates(keys, pa.table(numbers), level, threshold, (note,), intervals=intervals)
 
 
 def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:
@@ -340,7 +343,7 @@ def top(
     columns = each.values[order], each.errors[order], wider.low[order], wider.high[order]
     probability = in_the_top(each.values, each.errors, order, k)
     note = f"top {k:,} among {len(each.rows):,} reported keys; keys that were not reported are not compared"
-    return _listing(release, each.rows[order], (*columns, probability), level, note)
+    return _listing(release, each.rows[order], (*columns, probability), level, note, of_the_top(k))
 
 
 def rank(

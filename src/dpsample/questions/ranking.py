@@ -22,7 +22,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.questions.arguments import check_k
-from dpsample.questions.result import Estimates, about_each
+from dpsample.questions.result import OF_EACH, Estimates, about_each
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.single_keys import key_frequencies
 from dpsample.questions.sums import kept_notes, needs_tokens
@@ -249,7 +249,8 @@ class _SelectedKeys:
         names = ("value", "standard_error", "low", "high", "probability")
         numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
         keys = self.release.table.select(list(self.release.keys)).take(pa.array(rows))
-        return Estimates(keys, pa.table(numbers), level, self.detection_threshold, (note, *kept_notes(self.release)))
+        notes = (note, *kept_notes(self.release))
+        return Estimates(keys, pa.table(numbers), level, self.detection_threshold, notes, intervals=OF_EACH)
 
     def competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""

@@ -41,6 +41,7 @@ class Estimates:
     detection_threshold: int | None
     notes: tuple[str, ...] = field(default=())
     at_least: int | None = None  # the answer is about keys of this frequency or more
+    intervals: str = ""  # of single keys: which intervals these are, `OF_EACH` or those `of_the_top` k
     others: str = ""  # of totals, what is said of all keys if that is no estimate (`Reported.others`)
 
     def to_arrow(self) -> pa.Table:
@@ -119,8 +120,12 @@ class Estimates:
         if self.is_total:
             return self._shown_totals(hidden | {*_REPORTED, "value", "low", "high"})
         table, first = self.to_arrow(), self.groups.num_columns
-        names = zip(self.numbers.column_names, table.column_names[first:], strict=True)
-        return table.select([*table.column_names[:first], *(shown for name, shown in names if name not in hidden)])
+        names = list(zip(self.numbers.column_names, table.column_names[first:], strict=True))
+        table = table.select([*table.column_names[:first], *(shown for name, shown in names if name not in hidden)])
+        if not self.intervals:
+            return table
+        own = {shown: f"{name} {self.intervals}" for name, shown in names if name in ("low", "high")}
+        return table.rename_columns([own.get(name, name) for name in table.column_names])
 
     def _shown_totals(self, hidden: set[str]) -> pa.Table:
         """Totals of groups: a column of what is in the reported keys, and one of what is in all keys."""
@@ -155,7 +160,8 @@ class Estimates:
         return formats
 
     def _remarks(self) -> list[str]:
-        intervals = f"{100 * self.level:g} % intervals{'' if self._guaranteed else ', not all guaranteed'}"
+        of = f" {self.intervals}" if self.intervals else ""
+        intervals = f"{100 * self.level:g} % intervals{of}{'' if self._guaranteed else ', not all guaranteed'}"
         if self.is_total:
             intervals = f"with {intervals}"
         elif self.at_least is not None:
@@ -174,6 +180,18 @@ def _free(name: str, table: pa.Table) -> str:
     while name in table.column_names:
         name += "_"
     return name
+
+
+OF_EACH = "of this key"
+
+
+def of_the_top(k: int) -> str:
+    """Say that intervals hold for the keys of a list together, and so are longer than that of each key.
+
+    >>> of_the_top(10)
+    'of the top 10 together'
+    """
+    return f"of the top {k:,} together"
 
 
 def about_each(keys: int) -> str:
