@@ -92,7 +92,7 @@ def test_unknown_estimators_are_refused_by_name(kind: str) -> None:
 def test_other_estimators_are_refused_where_there_is_one(kind: str) -> None:
     for estimator in ("mle", lambda tokens: tokens):
         with pytest.raises(InvalidValue, match="one estimator"):
-            KINDS[kind].sum(estimator=estimator)
+            KINDS[kind].sum(estimator=estimator)  # type: ignore[arg-type]
     assert KINDS[kind].sum(estimator="calibrated").value == KINDS[kind].sum().value
 
 

@@ -106,7 +106,8 @@ def as_row(document: dict[str, Any]) -> dict[str, Any]:
 def print_changes(answer: Any, form: str) -> None:
     """Print `Changes`."""
     names = ("tested", "fdr", "level", "notes")
-    document = {"rows": answer.table.to_pylist(), **{name: getattr(answer, name) for name in names}}
+    stated = {name: getattr(answer, name) for name in names}
+    document = {"about": answer.about, "rows": answer.table.to_pylist(), **stated}
     _print(answer.lines(limit=None), document, answer.table, form)
 
 

@@ -194,13 +194,25 @@ def other(releases: tuple[str, ...], level: float, form: str) -> None:
 @click.option(
     "--fdr", type=float, default=0.05, show_default=True, help="Rate of false discoveries among the listed keys."
 )
+@click.option(
+    "--beyond-chance", is_flag=True, help="Only changes beyond the variation of independent, equally likely events."
+)
+@click.option(
+    "--of",
+    type=click.Choice(["frequency", "share"]),
+    default="frequency",
+    show_default=True,
+    help="What may have changed: the frequency, or the share of all elements; for this, releases have a private total.",
+)
 @_selection
 def changes(releases: tuple[str, ...], form: str, **options: Any) -> None:
     """List the keys that rose or fell, at a rate of false discoveries. Before and after have as many releases.
 
+    What was counted is compared: ordinary variation from day to day counts as a change, unless --beyond-chance.
+
     \b
     Examples:
-      dpsample changes monday.parquet tuesday.parquet
+      dpsample changes monday.parquet tuesday.parquet --beyond-chance
       dpsample changes week1-*.parquet week2-*.parquet --fdr 0.01
     """
     from dpsample.periods import changes

@@ -157,7 +157,7 @@ def token_values(sampling: Sampling, privacy: PerKey, grid: int, measure: Measur
     laws = [_Law.of(i, sampling, privacy, grid) for i in above.tolist()]
     knots = np.maximum.accumulate([law.mean(law.tokens) for law in laws])
     identity = Measure.of("frequency")
-    distance = _without_bias(laws, knots, identity, above - knots)
+    distance = _without_bias(laws, knots, identity, above.astype(np.float64) - knots)
     unbiased = _Values(measure, knots, distance, np.zeros(len(knots)))
     if measure != identity:
         correction = _corrected(laws, unbiased, measure, above)

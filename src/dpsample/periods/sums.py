@@ -94,8 +94,8 @@ def total(
         return result
     result = replace(result, share=result.value / float(sum(one.value for one in totals if one is not None)))
     if where is None and result.guaranteed and result.below is not None:
-        parts = [known_below(release, Selection(release), least, level) for release in combined.releases]
-        result = replace(result, below=_added_below(parts))
+        rarer = [known_below(release, Selection(release), least, level) for release in combined.releases]
+        result = replace(result, below=_added_below(rarer))
     return result
 
 

@@ -155,7 +155,8 @@ class _Side:
 
     @cached_property
     def frequencies(self) -> Ints:
-        return key_frequencies(self.release, self.places, 0.95)[0]
+        likeliest: Ints = key_frequencies(self.release, self.places, 0.95)[0]
+        return likeliest
 
     @cached_property
     def visible_from(self) -> int:

@@ -240,10 +240,10 @@ def _one_key(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     """The sum over one key: it has the number and the interval of the key, as `each_key` has them."""
     weight = float(keys.weights[0])
     (low,), (high,) = keys.intervals(level)
-    ends = sorted((weight * float(low), weight * float(high)))
+    least, most = sorted((weight * float(low), weight * float(high)))
     value = weight * max(float(keys.values[0]), float(keys.least[0]))
     error = abs(weight) * float(keys.errors[0])
-    return _estimate(release, keys, value, error, *ends, level, (unreported_note(release, "this sum"),))
+    return _estimate(release, keys, value, error, least, most, level, (unreported_note(release, "this sum"),))
 
 
 def _sum_from(release: "Release", least: int, keys: CountedKeys, level: float) -> Estimate:

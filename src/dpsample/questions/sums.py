@@ -289,7 +289,8 @@ def known_below(release: "Release", selection: Selection, least: int, level: flo
     [tally] = selection.tallies()[1]
     above = estimate(tally, *_scheme(release), Measure.of("frequency"), level=half, least=least)
     ends = (elements.value - above.value, elements.low - above.high, elements.high - above.low)
-    return Below("known", *(max(end, 0.0) for end in ends))
+    value, low, high = (max(end, 0.0) for end in ends)
+    return Below("known", value, low, high)
 
 
 def reported_keys(release: "Release", keys: int, weight: float, level: float) -> Estimate:
