@@ -1,6 +1,7 @@
 """How often default answers hold the truth, where most keys are below the detection threshold.
 
-    python benchmarks/answer_coverage.py [--releases 300] [--order] [--bounds] [--frequencies FILE]
+    python benchmarks/answer_coverage.py [--releases 300] [--order | --totals] [--bounds] [--frequencies FILE]
+                                         [--processes N]
 
 Nine shapes of data, and five schemes, of which the last two are for users with a contribution bound. Questions are
 those of a release with its default least frequency: the sum and the number of keys, the mean, and the sum over a
@@ -10,6 +11,10 @@ With a bound, frequencies are larger by as much as the detection threshold is.
 
 With `--frequencies`, the data are your own: a Parquet file with a column `frequency`, one row for each key.
 
+With `--totals`, both lines of a total are measured, by the number of reported keys of a group: keys are put into groups
+of many sizes at random, and a group counts by how many of its keys were reported: 1, 2 to 5, 6 or more. Columns are the
+coverage of what is in reported keys, and of what is in all keys from the least frequency on.
+
 With `--order`, questions are those that depend on the order of keys: quantiles, the interval of each reported key, of
 the ten keys of a top list, and the rank of some keys that were reported. These take longer.
 """
@@ -17,6 +22,8 @@ the ten keys of a top list, and the rank of some keys that were reported. These 
 import argparse
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -46,6 +53,8 @@ LEVEL = 0.95
 LETTERS = 26
 SHARES = (0.1, 0.5, 0.9)
 RANKS = (3, 30, 150)
+KEYS_OF_GROUPS = {"1": (1, 1), "2 to 5": (2, 5), "6 or more": (6, 1 << 40)}
+LINES = {"reported": ("reported_low", "reported_high"), "all": ("low", "high")}
 # sampling, epsilon, and the contribution bound if there is one
 SCHEMES: list[tuple[Sampling, str, int | None]] = [
     (KeepAll(), "1", None),
@@ -180,6 +189,32 @@ def measure_order(terms: Terms, frequencies: Ints, releases: int) -> dict[str, t
     return {name: covered(np.array(hits), np.array(known[name] or [True] * len(hits))) for name, hits in held.items()}
 
 
+def measure_totals(terms: Terms, frequencies: Ints, releases: int) -> dict[str, tuple[float, float]]:
+    """The coverage of both lines of totals of groups, by the number of their reported keys."""
+    sampling, privacy, grid, generator = terms.sampling, terms.per_key, terms.grid, np.random.default_rng(7)
+    assert grid is not None
+    sizes = generator.integers(1, 60, len(frequencies))
+    group = np.repeat(np.arange(len(sizes)), sizes)[: len(frequencies)]
+    group = group[generator.permutation(len(group))]
+    least = least_frequency(sampling, privacy)
+    everything = np.bincount(group, frequencies * (frequencies >= least))
+    held: dict[str, list[bool]] = {f"{line} of {keys}": [] for keys in KEYS_OF_GROUPS for line in LINES}
+    grouped_terms = replace(terms, keys=("group", "key"))
+    for cells in sibling.draw_tokens(frequencies, sampling, privacy, releases, generator):
+        reported = np.flatnonzero(cells)
+        reported = reported[np.lexsort((reported, group[reported]))]
+        columns = {"group": group[reported], "key": reported, "token": cells[reported] / grid}
+        answer = Release(pa.table(columns), grouped_terms).sum(by='"group"').to_arrow()
+        groups, keys = answer.column(0).to_numpy(), answer["keys"].to_numpy()
+        shown = np.bincount(group[reported], frequencies[reported], len(everything))[groups]
+        truths = {"reported": shown, "all": everything[groups]}
+        for line, (low, high) in LINES.items():
+            inside = (answer[low].to_numpy() <= truths[line]) & (truths[line] <= answer[high].to_numpy())
+            for name, (fewest, most) in KEYS_OF_GROUPS.items():
+                held[f"{line} of {name}"] += inside[(fewest <= keys) & (keys <= most)].tolist()
+    return {name: covered(np.array(hits, bool), np.ones(len(hits), bool)) for name, hits in held.items() if hits}
+
+
 def covered(held: NDArray[np.bool_], known: NDArray[np.bool_]) -> tuple[float, float]:
     """The coverage of guaranteed intervals, and their share."""
     return float(held[known].mean()) if known.any() else float("nan"), float(known.mean())
@@ -192,8 +227,12 @@ def main() -> None:
     options.add_argument("--order", action="store_true", help="questions about the order of keys")
     options.add_argument("--bounds", action="store_true", help="only schemes with a contribution bound")
     options.add_argument("--frequencies", type=Path, help="a Parquet file of frequencies, in place of the shapes")
+    options.add_argument("--totals", action="store_true", help="both lines of totals of groups")
+    options.add_argument("--processes", type=int, default=1, help="processes that share the work")
     arguments = options.parse_args()
-    releases, measured = arguments.releases, measure_order if arguments.order else measure
+    releases = arguments.releases
+    measured = measure_totals if arguments.totals else measure_order if arguments.order else measure
+    work: list[tuple[str, Terms, Ints]] = []
     for bounded in (True,) if arguments.bounds else (False, True):
         for terms, by_shape in cases(bounded):
             scheme = f"`{terms.sampling}`" + (f", {terms.max_keys} keys" if bounded else "")
@@ -202,12 +241,15 @@ def main() -> None:
                 column = pq.read_table(arguments.frequencies, columns=["frequency"])["frequency"]
                 by_shape = {arguments.frequencies.stem: column.to_numpy().astype(np.int64)}
             for shape, frequencies in by_shape.items():
-                results = measured(terms, frequencies, releases)
-                columns = " | ".join(f"{100 * c:.1f} of {100 * share:.0f}" for c, share in results.values())
                 below = 100 * (frequencies < least).mean()
-                print(
-                    f"| {scheme} | {float(terms.privacy.epsilon):g} | {shape} | {below:.0f} | {columns} |", flush=True
-                )
+                head = f"| {scheme} | {float(terms.privacy.epsilon):g} | {shape} | {below:.0f} |"
+                work.append((head, terms, frequencies))
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        futures = [(head, pool.submit(measured, terms, frequencies, releases)) for head, terms, frequencies in work]
+        for head, future in futures:
+            results = future.result().items()
+            columns = " | ".join(f"{name}: {100 * c:.1f} of {100 * share:.0f}" for name, (c, share) in results)
+            print(f"{head} {columns} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -84,8 +84,10 @@ def test_twins_of_the_library(folder: Path) -> None:
     assert float(ask("compare", "words.parquet", "cow", "cat").output) == pytest.approx(release.compare("cow", "cat"))
     assert ask("each-key", "words.parquet").output.splitlines() == release.each_key().lines(None)
     assert ask("quantiles", "words.parquet").output.splitlines() == release.quantiles().lines(None)
-    [row] = csv.DictReader(io.StringIO(ask("query", "words.parquet", "--format", "csv").output))
+    [row] = csv.DictReader(io.StringIO(ask("query", "words.parquet", "--extrapolate", "--format", "csv").output))
     assert (row["below"], row["at_least"]) == ("extrapolated", str(release.sum().at_least))
+    [row] = csv.DictReader(io.StringIO(ask("query", "words.parquet", "--format", "csv").output))
+    assert (row["below"], row["below_value"]) == ("unknown", "")
 
 
 def test_numbers_that_are_not_finite(folder: Path) -> None:

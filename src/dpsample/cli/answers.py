@@ -52,26 +52,62 @@ def print_answer(answer: Any, form: str) -> None:
 
     if isinstance(answer, Estimates):
         lines, table = answer.lines(limit=None), answer.to_arrow()
+        rows = table.to_pylist()
+        if answer.intervals:
+            table = table.append_column("intervals", pa.array([answer.intervals] * len(table), pa.string()))
         document = {
-            "rows": table.to_pylist(),
+            "rows": rows,
+            **({"intervals": answer.intervals} if answer.intervals else {}),
+            **({"columns": columns_of(answer.others, answer.at_least)} if answer.is_total else {}),
             "level": answer.level,
             "detection_threshold": answer.detection_threshold,
             "at_least": answer.at_least,
             "notes": answer.notes,
         }
     else:
-        lines, document = [repr(answer)], asdict(answer)
-        below = document["below"] or {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
-        row = {name: math.nan if value is None else value for name, value in document.items() if name != "notes"}
-        row |= {"below": below.pop("kind"), **{f"below_{name}": value for name, value in below.items()}}
-        table = pa.Table.from_pylist([row])
+        lines, document = [repr(answer)], as_document(answer)
+        table = pa.Table.from_pylist([as_row(document)])
     _print(lines, document, table, form)
+
+
+def columns_of(others: str, at_least: int | None) -> dict[str, str]:
+    """Say what the columns of a total are about."""
+    from dpsample.estimators.estimate import in_all_keys
+
+    return {"reported": "in reported keys", "value": f"in all keys: {others}" if others else in_all_keys(at_least)}
+
+
+def as_document(answer: Any) -> dict[str, Any]:
+    """Return an `Estimate` as names and values; of a total, what is in the reported keys comes first."""
+    document = asdict(answer)
+    reported = document.pop("reported")
+    if reported is None:
+        return document
+    columns = columns_of(reported.pop("others"), answer.at_least)
+    return {"reported": reported, "columns": columns, **document}
+
+
+def as_row(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document as one row, for CSV."""
+    reported = document.get("reported")
+    row: dict[str, Any] = {}
+    if reported is not None:
+        row = {"reported": reported["value"], "reported_low": reported["low"], "reported_high": reported["high"]}
+    for name, value in document.items():
+        if name not in ("notes", "reported", "columns", "below"):
+            row[name] = math.nan if value is None else value
+    below = document["below"] or {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
+    row["below"] = below["kind"]
+    for name in ("value", "low", "high"):
+        row[f"below_{name}"] = below[name]
+    return row
 
 
 def print_changes(answer: Any, form: str) -> None:
     """Print `Changes`."""
     names = ("tested", "fdr", "level", "notes")
-    document = {"rows": answer.table.to_pylist(), **{name: getattr(answer, name) for name in names}}
+    stated = {name: getattr(answer, name) for name in names}
+    document = {"about": answer.about, "rows": answer.table.to_pylist(), **stated}
     _print(answer.lines(limit=None), document, answer.table, form)
 
 

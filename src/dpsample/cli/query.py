@@ -34,6 +34,9 @@ _at_least = click.option(
 @click.command()
 @_releases
 @click.option(
+    "--extrapolate", is_flag=True, help="Guess what rarer keys hold, from the keys just above. It is often far off."
+)
+@click.option(
     "--of",
     default="frequency",
     show_default=True,
@@ -47,7 +50,11 @@ _at_least = click.option(
 @_at_least
 @_selection
 def query(releases: tuple[str, ...], form: str, per: str | None, **options: Any) -> None:
-    """Estimate a sum over keys, reported or not, with its error. It sums frequencies, or a function of them.
+    """Estimate a total, with its error, on two lines: of frequencies, or of a function of them.
+
+    The first line is what the reported keys have. The second is what all keys have, reported or not, that are frequent
+    enough to be estimated (it says from which frequency on). What rarer keys hold is in neither: a release with a
+    private total (--with-total) tells it.
 
     \b
     Examples:
@@ -63,8 +70,8 @@ def query(releases: tuple[str, ...], form: str, per: str | None, **options: Any)
         return
     if len(releases) > 1:
         raise click.UsageError("--per is of one release; found several; ask each by itself")
-    for name in ("estimator", "at_least"):
-        if options.pop(name) is not None:
+    for name in ("estimator", "at_least", "extrapolate"):
+        if options.pop(name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} does not go with --per; found both; leave {option} out")
     print_answer(asked.ratio(per=per, **options), form)
@@ -187,13 +194,25 @@ def other(releases: tuple[str, ...], level: float, form: str) -> None:
 @click.option(
     "--fdr", type=float, default=0.05, show_default=True, help="Rate of false discoveries among the listed keys."
 )
+@click.option(
+    "--beyond-chance", is_flag=True, help="Only changes beyond the variation of independent, equally likely events."
+)
+@click.option(
+    "--of",
+    type=click.Choice(["frequency", "share"]),
+    default="frequency",
+    show_default=True,
+    help="What may have changed: the frequency, or the share of all elements; for this, releases have a private total.",
+)
 @_selection
 def changes(releases: tuple[str, ...], form: str, **options: Any) -> None:
     """List the keys that rose or fell, at a rate of false discoveries. Before and after have as many releases.
 
+    What was counted is compared: ordinary variation from day to day counts as a change, unless --beyond-chance.
+
     \b
     Examples:
-      dpsample changes monday.parquet tuesday.parquet
+      dpsample changes monday.parquet tuesday.parquet --beyond-chance
       dpsample changes week1-*.parquet week2-*.parquet --fdr 0.01
     """
     from dpsample.periods import changes

@@ -8,6 +8,7 @@ functional           token values without bias above the calibration threshold
 extrapolation        what keys below the calibration threshold add to a sum
 sum_functionals      the token values of a sum and of its error
 calibrated           the default: a tally -> a sum, above the threshold and below it
+reported             sums over the keys that were reported
 layers               token values of coordinated samples, for differences of sums
 deviations           the error of a mean
 intervals            the width of a confidence interval of a sum

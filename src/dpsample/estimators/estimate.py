@@ -16,6 +16,7 @@ from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
 from dpsample.estimators.notes import FEW, NONE_SELECTED, blurred_note
+from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.estimators.unbiased import unbiased
@@ -38,6 +39,7 @@ class Below:
                 the private total minus what is above
     value       the number, if it is not unknown
     low, high   its interval, if it is known
+    remedy      what would tell, if it is unknown
 
     >>> Below(), Below("extrapolated", 163000.0), Below("known", 323300.0, 322900.0, 323700.0)
     (unknown, about 163,000 if the density ... (not guaranteed), 322,900 to 323,700 (private total minus the above))
@@ -47,13 +49,14 @@ class Below:
     value: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    remedy: str = ""  # how to know it, if that is unknown
 
     def __repr__(self) -> str:
         if self.kind == "known":
             return f"{shown_number(self.low)} to {shown_number(self.high)} (private total minus the above)"
         if self.kind == "extrapolated":
             return f"about {shown_number(self.value)} if the density of keys continues (not guaranteed)"
-        return "unknown"
+        return f"unknown{self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Estimate:
     share                   of all elements, if the release has a private total and these are elements
     at_least                all of the above is about keys of this frequency or more; None if it is about others too
     below                   what keys of a lower frequency hold; None if that is not asked
+    reported                of a total: the same sum over the reported keys alone, with its interval of this level
 
     **Guaranteed** means nominal coverage: over repeated releases of the same data, sampling and tokens drawn anew,
     `low` to `high` holds the truth in a share `level` of the releases, however many keys lie below `at_least`. This is
@@ -93,29 +97,55 @@ class Estimate:
     share: float | None = None
     at_least: int | None = None
     below: Below | None = None
+    reported: Reported | None = None
 
     def __repr__(self) -> str:
-        shown = "" if self.at_least is None else f"in keys of frequency {self.at_least:,} or more: "
+        lines = self._of_a_total(self.reported) if self.reported is not None else [self._alone()]
+        if self.below is not None:
+            lines.append(f"  below frequency {self.at_least:,}: {self.below}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    def _alone(self) -> str:
+        about = "" if self.at_least is None else f"in keys of frequency {self.at_least:,} or more: "
+        known = "; all of these keys are known, and reported" if self.detection_threshold == 0 else ""
+        return f"{about}{self._number()}{self._rests_on()}{self._of_all()}{known}"
+
+    def _of_a_total(self, reported: Reported) -> list[str]:
+        """What is in the reported keys, and then what is in all keys: each line says which it is."""
+        ends = f"{100 * self.level:g} %: {shown_number(reported.low)} to {shown_number(reported.high)}"
+        first = f"in reported keys: {shown_number(reported.value)} ({ends}){self._rests_on()}"
+        if reported.others:
+            return [f"{first}{self._of_all()}", f"  in all keys: {reported.others}"]
+        return [first, f"  {in_all_keys(self.at_least)}: {self._number()}{self._of_all()}"]
+
+    def _number(self) -> str:
         ends = f"{100 * self.level:g} %: {shown_number(self.low)} to {shown_number(self.high)}"
         if self.low == -math.inf and self.high == math.inf:
             ends = "no interval"
         elif not self.guaranteed:
             ends += ", not guaranteed"
-        shown += f"{shown_number(self.value)} ({ends})"
-        if self.keys is not None:
-            shown += f", from {self.keys:,} reported key{'' if self.keys == 1 else 's'}"
-        if self.share is not None:
-            shown += f", {self.share:.1%} of all elements"
-        if self.detection_threshold == 0:
-            shown += "; all of these keys are known, and reported"
-        lines = [shown]
-        if self.below is not None:
-            lines.append(f"  below frequency {self.at_least:,}: {self.below}")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        return f"{shown_number(self.value)} ({ends})"
+
+    def _rests_on(self) -> str:
+        if self.keys is None:
+            return ""
+        return f", from {self.keys:,} reported key{'' if self.keys == 1 else 's'}"
+
+    def _of_all(self) -> str:
+        return "" if self.share is None else f", {self.share:.1%} of all elements"
 
     def _repr_html_(self) -> str:
         head, *notes = repr(self).split("\n")
         return f"<p>{html.escape(head)}</p>" + "".join(f"<p><i>{html.escape(note.strip())}</i></p>" for note in notes)
+
+
+def in_all_keys(at_least: int | None) -> str:
+    """Return what the estimate of a total is about, in words.
+
+    >>> in_all_keys(16)
+    'in all keys of frequency 16 or more'
+    """
+    return "in all keys" if at_least is None else f"in all keys of frequency {at_least:,} or more"
 
 
 def check_estimator(estimator: Estimator | None) -> Estimator:

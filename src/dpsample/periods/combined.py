@@ -20,6 +20,7 @@ from dpsample.periods.keys import cells_of, keys_of
 from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.tables import table_lines
+from dpsample.questions.arguments import as_probability, check_arguments, check_keys
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
@@ -156,6 +157,7 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate: ...
 
     @overload
@@ -170,6 +172,7 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimates: ...
 
     def sum(
@@ -183,13 +186,19 @@ class Combined:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate | Estimates:
-        """Estimate the sum of the frequencies of the selected keys, over keys and releases, reported or not.
+        """Estimate the sum of the frequencies of the selected keys, over keys and releases: a total, of two lines.
 
-        Each release counts the keys that have frequency `at_least` or more in it. `of` is "frequency", or "keys" or
-        "at-least:100" as for `count_keys`. The other arguments are those of `Release.sum`.
+        *In reported keys*: each release counts the keys that it reports; one key has the interval of `combined[key]`.
+        *In all keys*: each release counts the keys that have frequency `at_least` or more in it, reported or not.
+        `of` is "frequency", or "keys" or "at-least:100" as for `count_keys`. The other arguments are those of
+        `Release.sum`.
         """
-        answer: Estimate | Estimates = sums.total(self, where, weight, of, by, estimator, level, attributes, at_least)
+        check_arguments(level=level, estimator=estimator, at_least=at_least, extrapolate=extrapolate)
+        answer: Estimate | Estimates = sums.total(
+            self, where, weight, of, by, estimator, level, attributes, at_least, extrapolate
+        )
         return answer
 
     @overload
@@ -209,6 +218,8 @@ class Combined:
 
         A key counts once. The other arguments are those of `Release.count_keys`.
         """
+        checked = ("level", "estimator")
+        check_arguments(at_least=at_least, **{name: options[name] for name in checked if name in options})
         answer: Estimate | Estimates = sums.total(self, where, of="keys", by=by, at_least=at_least, **options)
         return answer
 
@@ -253,6 +264,7 @@ class Combined:
         at_least: int | None = None,
     ) -> Estimate | Estimates:
         """Estimate the mean of the frequencies over all releases: `sum` over `count_keys`, for one `at_least`."""
+        check_arguments(level=level, estimator=estimator, at_least=at_least)
         answer: Estimate | Estimates = sums.mean(self, where, weight, of, by, estimator, level, attributes, at_least)
         return answer
 
@@ -266,26 +278,32 @@ class Combined:
         at_least: int | None = None,
     ) -> Estimates:
         """Estimate quantiles of the frequencies over all releases, of the keys that `count_keys` counts."""
+        check_arguments(level=level, shares=shares, at_least=at_least)
         return order.quantiles(self, shares, where, level, attributes, at_least)
 
     def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """List the k keys with the largest estimates, each with the probability that it is one of the top k."""
+        check_arguments(level=level, k=k)
         return order.top(self, k, where, level, attributes)
 
     def each_key(self, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
         """Estimate the frequency of each selected key that some release reports, in their order."""
+        check_arguments(level=level)
         return order.each_key(self, where, level, attributes)
 
     def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
         """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent."""
+        check_arguments(level=level)
         return order.rank(self, key, where, level, attributes)
 
     def compare(self, a: Any, b: Any) -> float:
         """Return the probability that key a is more frequent than key b."""
-        return order.compare(self, a, b)
+        check_keys(self.rows, [a, b])
+        return as_probability(order.compare(self, a, b))
 
     def other(self, level: float = 0.95) -> Estimate:
         """Estimate the number of elements that are in releases that do not report their key; all have a total."""
+        check_arguments(level=level)
         if any(release.total is None for release in self.releases):
             raise needs_total(None, tokens=True)
         parts = [release.other(level) for release in self.releases]

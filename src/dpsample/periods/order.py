@@ -18,9 +18,8 @@ from dpsample.estimators.notes import FEW, HIDDEN, Note
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import check_level
 from dpsample.periods.numbers import numbers_of
-from dpsample.questions.quantiles import check_shares
-from dpsample.questions.ranking import check_k
-from dpsample.questions.result import Estimates
+from dpsample.questions.arguments import check_k, check_shares
+from dpsample.questions.result import OF_EACH, Estimates
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.sums import least_of_keys
 from dpsample.questions.unreported import unreported_law
@@ -170,7 +169,8 @@ def _listing(combined: "Combined", keys: Ints, columns: Any, level: float, note:
     names = ("value", "standard_error", "low", "high", "probability")
     numbers = {name: np.asarray(column, np.float64) for name, column in zip(names, columns, strict=False)}
     table = combined.rows.table.take(pa.array(keys))
-    return Estimates(table, pa.table(numbers), level, combined.threshold, (note, *combined.cautions))
+    notes = (note, *combined.cautions)
+    return Estimates(table, pa.table(numbers), level, combined.threshold, notes, intervals=OF_EACH)
 
 
 def _moments(combined: "Combined", key: Any) -> tuple[float, float]:

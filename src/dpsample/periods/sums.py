@@ -15,23 +15,33 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.estimate import (
-    ESTIMATORS,
     Below,
     Estimate,
     Estimator,
     answer,
-    check_estimator,
     largest_unreported_sum,
     least_frequency,
 )
 from dpsample.estimators.intervals import SumEstimate, added
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
 from dpsample.periods.numbers import Group, Numbers, nothing, scheme_of
+from dpsample.questions.arguments import check_default_estimator, check_frequency
+from dpsample.questions.reported import ONE_KEY, added_reported, number_between, sum_of_tokens
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import check_frequency, grouped, known_below, least_of_keys, mean_answer, unknown_mean
+from dpsample.questions.sums import (
+    grouped,
+    known_below,
+    least_of_keys,
+    mean_answer,
+    unknown_mean,
+    without_extrapolation,
+)
+from dpsample.scheme.likelihood import likely_frequencies
+from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
     from dpsample.periods.combined import Combined
@@ -49,6 +59,7 @@ def total(
     level: float = 0.95,
     attributes: Attributes = None,
     at_least: int | None = None,
+    extrapolate: bool = False,
 ) -> Any:
     """Estimate a sum of frequencies, or a number of keys, over all releases: see `Combined.sum`."""
     measure, level, least = Measure.of(of), check_level(level), _least(combined, Measure.of(of), at_least)
@@ -62,21 +73,29 @@ def total(
         and all(len(keys) == 1 for keys, _ in members)
     )
     if members and named:
-        return _answers(combined, groups, _named(combined, members, measure, level), by, level, "")
+        found = _named(combined, members, measure, level)
+        parts = [Reported(one.value, math.nan, one.low, one.high, ONE_KEY) for one in found]
+        return _answers(combined, groups, _with_reported(found, parts), by, level, "")
     if measure != _FREQUENCY:
-        found = Numbers(combined, members, least).answers(level)
+        parts = [_number(combined, keys, weights, measure, level) for keys, weights in members]
+        found = _with_reported(Numbers(combined, members, least).answers(level), parts)
         note = f"keys of frequency {least:,} or more in at least one of {combined.stated}"
         return _answers(combined, groups, found, by, level, note)
-    answers = _sums(combined, members, least, level)
-    note = f"over {combined.stated}: each counts the keys that have frequency {least:,} or more in it"
+    whole = where is None and weight is None and not by and any(one.total is None for one in combined.releases)
+    answers = _with_reported(_sums(combined, members, least, level), _in_reported_keys(combined, members, level))
+    answers = answers if extrapolate else [without_extrapolation(one, whole) for one in answers]
+    note = (
+        f"over {combined.stated}: each counts the keys that it reports, and in all keys those that have frequency "
+        f"{least:,} or more in it"
+    )
     result = _answers(combined, groups, answers, by, level, note)
     totals = [release.total for release in combined.releases]
     if by or weight is not None or any(one is None or one.value <= 0 for one in totals):
         return result
     result = replace(result, share=result.value / float(sum(one.value for one in totals if one is not None)))
     if where is None and result.guaranteed and result.below is not None:
-        parts = [known_below(release, Selection(release), least, level) for release in combined.releases]
-        result = replace(result, below=_added_below(parts))
+        rarer = [known_below(release, Selection(release), least, level) for release in combined.releases]
+        result = replace(result, below=_added_below(rarer))
     return result
 
 
@@ -171,6 +190,50 @@ def _named(combined: "Combined", members: Sequence[Group], measure: Measure, lev
     return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=combined.threshold) for v, a, b in rows]
 
 
+def _with_reported(answers: Sequence[Estimate], parts: Sequence[Reported]) -> list[Estimate]:
+    return [replace(one, reported=own) for one, own in zip(answers, parts, strict=True)]
+
+
+def _number(combined: "Combined", keys: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
+    """The number of reported keys, which is known, or of those that have a frequency or more in some release.
+
+    The latter by intervals that all hold at once: of the keys that have it for certain, and of those that may.
+    """
+    if measure == _KEYS:
+        number = float(weights.sum())
+        return Reported(number, 0.0, number, number)
+    least, tests = measure.kink or 1, max(combined.cells[keys].size, 1)
+    reached = np.zeros((3, len(keys)), bool)
+    for n, release in enumerate(combined.releases):
+        cells = combined.cells[keys, n]
+        here = np.flatnonzero(cells)
+        if len(here):
+            ends = likely_frequencies(cells[here], *scheme_of(release), 1 - (1 - level) / tests)
+            reached[:, here] |= np.array(ends) >= least
+    value, certain, possible = reached
+    return number_between(weights, value, certain, possible)
+
+
+def _in_reported_keys(combined: "Combined", members: Sequence[Group], level: float) -> list[Reported]:
+    """What each release has in the keys that it reports, added: their errors are independent."""
+    answers = []
+    for keys, weights in members:
+        if len(keys) == 1:
+            [one] = _named(combined, [(keys, weights)], _FREQUENCY, level)
+            answers.append(Reported(one.value, math.nan, one.low, one.high))
+        else:
+            parts = [_of_release(combined, n, keys, weights, level) for n in range(len(combined.releases))]
+            answers.append(added_reported(parts))
+    return answers
+
+
+def _of_release(combined: "Combined", n: int, keys: Ints, weights: Floats, level: float) -> Reported:
+    """What one release has in those of some keys that it reports."""
+    cells = combined.cells[keys, n]
+    here = cells > 0
+    return sum_of_tokens(combined.releases[n], cells[here], weights[here], _FREQUENCY, level)
+
+
 def _tallies(combined: "Combined", n: int, members: Sequence[Group]) -> tuple[list[Tally], list[int]]:
     """The tallies of the groups that have a key in one release, and which they are."""
     tallies, groups = [], []
@@ -217,7 +280,6 @@ def _not_additive(measure: Measure) -> InvalidValue:
 
 
 def _check_calibrated(combined: "Combined", estimator: Estimator | None) -> None:
-    if check_estimator(estimator) != ESTIMATORS[0]:
-        raise InvalidValue("sums over several releases are calibrated", "another estimator", "leave it out")
+    check_default_estimator(estimator, "sums over several releases")
     if not all(calibration(*scheme_of(release)).feasible for release in combined.releases):
         raise InvalidValue("sums over several releases are calibrated", "too small an epsilon", "ask each release")

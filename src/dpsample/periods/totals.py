@@ -100,6 +100,8 @@ class _Law:
             self.mass, self.start, self.shift = np.zeros((0, 1)), np.zeros(0, np.int64), shift
             return
         frequencies, _, _, reached = exceedances(distinct, reporting, own)
+        # of the frequency after the last one, no test rejects such a token: what is left of the confidence is there
+        reached = np.append(reached, np.ones((len(reached), 1)), axis=1)
         mass = np.repeat(np.diff(reached, axis=1, prepend=0.0) / grid, grid, axis=1)
         first = (frequencies[:, 0] - 1) * grid + 1
         self.mass = mass if sign > 0 else mass[:, ::-1]

@@ -33,7 +33,7 @@ def plot(
     rows = [{"key": f"{n}. {key}", **row} for n, (key, row) in enumerate(zip(keys, numbers, strict=True), 1)]
     words = "number of users" if release.terms.counts is not None else frequency_words(release.terms)
     name = title or f"The top {len(rows)} of {len(release):,} reported keys"
-    return bar_chart(rows, name, f"{words}, with {100 * level:g} % intervals")
+    return bar_chart(rows, name, f"{words}, with {100 * level:g} % intervals {top.intervals}")
 
 
 def check_plot(path: PathLike, force: bool = False) -> None:

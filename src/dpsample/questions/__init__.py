@@ -1,8 +1,10 @@
 """Questions to a release, answered from the release alone.
 
+arguments      the checks of what questions are given
 selection      the keys of a question, their weights and their groups
 expressions    which SQL expressions are allowed, and how much memory they may take
 tokens         where questions to releases with tokens, or of keys only, are answered
+reported       what the reported keys of a question have: the first line of every total
 sums           sums, numbers of keys and means
 quantiles      quantiles of the frequencies
 ranking        top k, ranks and comparisons

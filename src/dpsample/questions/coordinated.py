@@ -20,10 +20,10 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import FEW
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.exact import check_level
+from dpsample.questions.arguments import check_arguments, check_frequency
 from dpsample.questions.selection import Attributes, Selection, Weight, Where
 from dpsample.questions.single_keys import key_batch, key_frequencies
-from dpsample.questions.sums import check_frequency, needs_tokens
+from dpsample.questions.sums import needs_tokens
 from dpsample.release.key_hash import key_hashes
 from dpsample.release.rows import token_cells
 from dpsample.scheme.coordinated import Words, first_kept
@@ -72,6 +72,7 @@ def difference(
     >>> 790 < change.value < 1190, 10 < change.standard_error < 40
     (True, True)
     """
+    check_arguments(level=level, at_least=at_least)
     measure = Measure.of(of)
     if (measure.kink is not None and not measure.name.startswith("capped")) or measure == Measure.of("keys"):
         raise InvalidValue(
@@ -79,7 +80,7 @@ def difference(
             measure.name,
             "ask in_both for numbers of keys, or count_keys of each release",
         )
-    asked = _Asked.of(before, after, where, weight, level, attributes)
+    asked = _Asked.of(before, after, where, weight, attributes)
     lowest = max(side.visible_from for side in asked.sides)
     least = lowest if at_least is None else check_frequency(at_least)
     if least < lowest:
@@ -115,7 +116,8 @@ def in_both(
     random seeds a_1 a_2 max(pi_1, pi_2), where both report a key, averages to 1 for a key that counts, and to 0 for
     others.
     """
-    asked = _Asked.of(before, after, where, weight, level, attributes)
+    check_arguments(level=level, at_least=at_least)
+    asked = _Asked.of(before, after, where, weight, attributes)
     own = [least_frequency(side.release.sampling, side.release.per_key, each_key_alike=True) for side in asked.sides]
     least = max(own) if at_least is None else check_frequency(at_least)
     measure = Measure.of("keys").from_frequency(least)
@@ -153,7 +155,8 @@ class _Side:
 
     @cached_property
     def frequencies(self) -> Ints:
-        return key_frequencies(self.release, self.places, 0.95)[0]
+        likeliest: Ints = key_frequencies(self.release, self.places, 0.95)[0]
+        return likeliest
 
     @cached_property
     def visible_from(self) -> int:
@@ -201,10 +204,7 @@ class _Asked:
     weights: Floats
 
     @staticmethod
-    def of(
-        before: "Release", after: "Release", where: Where, weight: Weight, level: float, attributes: Attributes
-    ) -> "_Asked":
-        check_level(level)
+    def of(before: "Release", after: "Release", where: Where, weight: Weight, attributes: Attributes) -> "_Asked":
         if any(release.keys_only for release in (before, after)):
             raise needs_tokens("a comparison of two releases")
         if not are_coordinated(before, after):

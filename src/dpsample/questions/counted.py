@@ -7,6 +7,7 @@ are those of `tokens`.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +17,22 @@ from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.measures import Measure
+from dpsample.estimators.reported import Reported
 from dpsample.exact import check_level
 from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
+from dpsample.questions.arguments import check_default_estimator, check_frequency
 from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum, margin
 from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates, about_each
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import check_frequency, grouped, reported_keys
+from dpsample.questions.sums import grouped, reported_keys
 from dpsample.questions.unreported import unreported_key
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
+
+_OTHERS = "unknown: a key of many users may have been missed, so how many users other keys have is not estimated"
 
 __all__ = [
     "compare",
@@ -54,6 +59,7 @@ def total(
     level: float = 0.95,
     attributes: Attributes = None,
     at_least: int | None = None,
+    extrapolate: bool = False,
 ) -> Estimate | Estimates:
     """Estimate the sum of ``L(x) g(users of x)`` over the selected keys x that were reported.
 
@@ -69,8 +75,10 @@ def total(
     answered = _summed(release, Measure.of(of)) if clipped is None else partial(sum_of_amount, release, clipped)
     if at_least is not None and of == "frequency":
         answered = partial(_sum_from, release, at_least)
-    _refuse_estimator(estimator)
-    return _answers(release, Selection(release, where, weight, by, attributes), by, level, answered)
+    check_default_estimator(estimator, "counted users")
+    _refuse_extrapolation(extrapolate)
+    answers = _totals(answered)
+    return _answers(release, Selection(release, where, weight, by, attributes), by, level, answers)
 
 
 def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Estimate | Estimates:
@@ -94,7 +102,7 @@ def mean(
     `at_least` leaves out keys of fewer users; by default there are all keys.
     """
     measure, level = Measure.of(of), check_level(level)
-    _refuse_estimator(estimator)
+    check_default_estimator(estimator, "counted users")
     if measure.name != "frequency":
         raise InvalidValue("a mean over counted users is that of the frequency", measure.name, "leave `of` out")
     least = 1 if at_least is None else check_frequency(at_least)
@@ -172,6 +180,30 @@ def _answers(
     return grouped(release, groups, answers, level) if by else answers[0]
 
 
+def _refuse_extrapolation(extrapolate: bool) -> None:
+    if extrapolate:
+        raise InvalidValue(
+            "what keys that were not reported have is not extrapolated from counted users",
+            "extrapolate=True (--extrapolate)",
+            "leave it out; a release with total=True (--with-total) estimates it: other()",
+        )
+
+
+def _totals(answered: Answered) -> Answered:
+    """The same answers as totals: what is in the reported keys is all that is known."""
+
+    def total_of(keys: CountedKeys, level: float) -> Estimate:
+        found = answered(keys, level)
+        low, high = (found.low, found.high) if len(keys) else (0.0, 0.0)
+        if found.reported is None:
+            own = Reported(found.value, found.standard_error, low, high, others=_OTHERS)
+        else:
+            own = replace(found.reported, others=_OTHERS)
+        return replace(found, reported=own)
+
+    return total_of
+
+
 def _summed(release: "Release", measure: Measure) -> Answered:
     """How a measure is summed over keys; other measures are refused."""
     kind, _, _ = measure.name.partition(":")
@@ -194,12 +226,24 @@ def _summed(release: "Release", measure: Measure) -> Answered:
 def _sum(release: "Release", keys: CountedKeys, level: float) -> Estimate:
     if not len(keys):
         return _nothing(release, level)
+    if len(keys) == 1:
+        return _one_key(release, keys, level)
     value, error = float(keys.weights @ keys.values), error_of_sum(keys)
     reach = margin(level) * error
     least = _least(keys)
     value, low, high = (max(n, least) for n in (value, value - reach, value + reach))
     notes = (unreported_note(release, "this sum"),)
     return _estimate(release, keys, value, error, low, high, level, notes)
+
+
+def _one_key(release: "Release", keys: CountedKeys, level: float) -> Estimate:
+    """The sum over one key: it has the number and the interval of the key, as `each_key` has them."""
+    weight = float(keys.weights[0])
+    (low,), (high,) = keys.intervals(level)
+    least, most = sorted((weight * float(low), weight * float(high)))
+    value = weight * max(float(keys.values[0]), float(keys.least[0]))
+    error = abs(weight) * float(keys.errors[0])
+    return _estimate(release, keys, value, error, least, most, level, (unreported_note(release, "this sum"),))
 
 
 def _sum_from(release: "Release", least: int, keys: CountedKeys, level: float) -> Estimate:
@@ -319,10 +363,3 @@ def _nothing(release: "Release", level: float, value: float = 0.0) -> Estimate:
     note = "no reported key is selected; how many users have other keys is unknown"
     threshold = detection_threshold(release)
     return Estimate(value, math.nan, 0.0, math.inf, level, math.nan, 0, threshold, False, (note,))
-
-
-def _refuse_estimator(estimator: str | None) -> None:
-    if estimator is not None:
-        raise InvalidValue(
-            "counted users have one estimator, which needs no name", repr(estimator), "leave the estimator out"
-        )

@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
+from dpsample.questions.arguments import check_frequency, check_k, check_shares
 from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin, normal_probability
-from dpsample.questions.quantiles import check_shares
-from dpsample.questions.ranking import check_k
-from dpsample.questions.result import Estimates
+from dpsample.questions.result import OF_EACH, Estimates, of_the_top
 from dpsample.questions.selection import Attributes, Where
-from dpsample.questions.sums import check_frequency
 from dpsample.questions.unreported import probability_above, rank_unreported
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -102,7 +100,7 @@ def top(
     )
     if rivals > len(listed):
         note += f"; {rivals:,} compete for the list, and those on it may be measured too high: intervals allow for it"
-    return listing(release, listed.rows, columns, level, note)
+    return listing(release, listed.rows, columns, level, note, of_the_top(k))
 
 
 def _listed_intervals(keys: CountedKeys, listed: CountedKeys, level: float) -> tuple[Floats, Floats, int]:
@@ -186,9 +184,11 @@ def compare(release: "Release", a: Any, b: Any) -> float:
     return probability_above(release, *laws)
 
 
-def listing(release: "Release", rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
+def listing(
+    release: "Release", rows: Ints, columns: Iterable[Any], level: float, note: str, intervals: str = OF_EACH
+) -> Estimates:
     """Return the answer for some keys: value, error and interval of each, and in a top list a probability."""
     names = ("value", "standard_error", "low", "high", "probability")
     numbers = {name: np.asarray(column, np.float64) for name, column in zip(names, columns, strict=False)}
     keys = release.table.select(list(release.keys)).take(pa.array(rows, pa.int64()))
-    return Estimates(keys, pa.table(numbers), level, detection_threshold(release), (note,))
+    return Estimates(keys, pa.table(numbers), level, detection_threshold(release), (note,), intervals=intervals)

@@ -18,10 +18,11 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import blurred_note
 from dpsample.privacy import Privacy
 from dpsample.questions import tokens
+from dpsample.questions.arguments import check_frequency
 from dpsample.questions.ranking import RARE
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Of, Selection, Weight, Where
-from dpsample.questions.sums import about_named_keys, check_frequency
+from dpsample.questions.sums import about_named_keys
 from dpsample.release.rows import token_cells
 from dpsample.release.terms import Terms
 from dpsample.scheme.held import HeldLaw
@@ -110,8 +111,13 @@ class _InSteps:
         at_least = None if least is None else least * self.step
         return replace(answer, detection_threshold=threshold, at_least=at_least, notes=notes)
 
-    def frequencies(self, rows: Ints, level: float) -> tuple[Ints, Ints, Ints]:
-        """The frequencies of keys, as in the release's table, and their intervals."""
+    def frequencies(self, rows: Ints, level: float) -> tuple[Floats, Floats, Floats]:
+        """The frequencies of keys, as in the release's table, and their intervals, in steps that need not be whole."""
+        value, low, high = (number / self.step for number in self.in_whole_elements(rows, level))
+        return value, low, high
+
+    def in_whole_elements(self, rows: Ints, level: float) -> tuple[Ints, Ints, Ints]:
+        """The same, in elements."""
         return likely_frequencies(self.cells[rows], self.release.sampling, self.release.per_key, 1, level)
 
 
@@ -131,10 +137,11 @@ def total(
     level: float = 0.95,
     attributes: Any = None,
     at_least: int | None = None,
+    extrapolate: bool = False,
 ) -> Any:
     """Estimate a sum over the selected keys: `sums.total`."""
     options = {"where": where, "weight": weight, "by": by, "estimator": estimator, "level": level}
-    options["attributes"] = attributes
+    options |= {"attributes": attributes, "extrapolate": extrapolate}
     by_token = estimator == "mle" or callable(estimator)
     if release.keys_only or by_token or _named(release, where, weight, by, attributes, at_least, estimator):
         return tokens.total(release, of=of, at_least=at_least, **options)  # type: ignore[arg-type]
@@ -229,7 +236,7 @@ def _listed(
     answer: Estimates = view.in_elements(question(view, *arguments, level=level, **options))
     listed = list(zip(*(column.to_pylist() for column in answer.groups.columns), strict=True))
     rows = {key: n for n, key in enumerate(zip(*(view.table[name].to_pylist() for name in view.keys), strict=True))}
-    value, low, high = view.frequencies(np.array([rows[key] for key in listed], np.int64), level)
+    value, low, high = view.in_whole_elements(np.array([rows[key] for key in listed], np.int64), level)
     error = answer.numbers["standard_error"].to_numpy() * view.step
     return _replaced(answer, {"value": value, "standard_error": error, "low": low, "high": high})
 

@@ -20,15 +20,18 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, Estimator, estimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import NONE_SELECTED
+from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
 from dpsample.questions import tokens
+from dpsample.questions.arguments import check_default_estimator, check_frequency, check_k
 from dpsample.questions.counted_order import in_the_top, rank_law
-from dpsample.questions.ranking import check_k
-from dpsample.questions.result import Estimates, about_each
+from dpsample.questions.reported import added_reported
+from dpsample.questions.result import OF_EACH, Estimates, about_each, of_the_top
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import check_frequency, grouped
+from dpsample.questions.sums import grouped
 from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
+from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import token_law
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total", "unreported_key"]
 
+_ALL_KNOWN = "the same: all of these keys are known, and reported"
 _NO_OTHER = "of the selected keys, none that is not known is reported"
 
 
@@ -74,6 +78,8 @@ class _Kinds:
 
         The noise of a single key is not normal. The quantile of its sum is that of Cornish and Fisher.
         """
+        if not tally.total:
+            return Estimate(0.0, 0.0, 0.0, 0.0, level, 0.0, 0, 0)
         lack, variance, kurtosis = self.noise
         squares = float(tally.squares.sum())
         value = float(tally.weights @ (tally.cells / self.grid - self.added + lack))
@@ -85,6 +91,15 @@ class _Kinds:
         if (tally.weights >= 0).all():
             value, low, high = (max(number, 0.0) for number in (value, low, high))
         return Estimate(value, error, low, high, level, 0.0, tally.total, 0)
+
+    def one_known(self, tally: Tally, level: float) -> Estimate:
+        """The frequency of one known key, with its own interval, as `each_key` has it."""
+        weight = float(tally.weights[0])
+        scheme = self.known.sampling, self.known.per_key, self.grid
+        raised = [float(ends[0]) for ends in likely_frequencies(tally.cells, *scheme, level)]
+        value, low, high = (weight * max(end - self.added, 0.0) for end in raised)
+        error = abs(weight) * math.sqrt(self.noise[1])
+        return Estimate(value, error, min(low, high), max(low, high), level, 0.0, 1, 0)
 
     def sum_of_known_from(self, tally: Tally, least: int, level: float) -> Estimate:
         """The sum of the frequencies of known keys of a frequency or more."""
@@ -129,6 +144,7 @@ def total(
     level: float = 0.95,
     attributes: Attributes = None,
     at_least: int | None = None,
+    extrapolate: bool = False,
 ) -> Estimate | Estimates:
     """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x, known ones and others.
 
@@ -140,6 +156,7 @@ def total(
             raise InvalidValue("at_least is for sums of frequency and keys", "another sum", "leave it out")
         of, at_least = (f"at-least:{at_least}", None) if of == "keys" else (of, at_least)
     kinds, level, measure = _Kinds(release), check_level(level), Measure.of(of)
+    check_default_estimator(estimator, "known keys")
     kind, _, _ = measure.name.partition(":")
     if measure.name != "frequency" and kind not in ("keys", "at-least"):
         raise InvalidValue(
@@ -147,18 +164,24 @@ def total(
         )
     least = 1 if measure.name == "keys" else measure.kink or 1
 
-    def answered(tally: Tally) -> Estimate:
-        if measure.name == "frequency" and at_least is not None:
-            return kinds.sum_of_known_from(tally, at_least, level)
+    def of_all(tally: Tally) -> Estimate:
         if measure.name == "frequency":
-            return kinds.sum_of_known(tally, level)
+            return kinds.one_known(tally, level) if tally.total == 1 else kinds.sum_of_known(tally, level)
         return kinds.number_of_known(tally, least, level)
+
+    def answered(tally: Tally) -> Estimate:
+        everything = of_all(tally)
+        ends = everything.value, everything.standard_error, everything.low, everything.high
+        if at_least is None or measure.name != "frequency":
+            return replace(everything, reported=Reported(*ends, others=_ALL_KNOWN))
+        frequent = kinds.sum_of_known_from(tally, at_least, level)
+        return replace(frequent, reported=Reported(*ends), at_least=at_least)
 
     groups, tallies = Selection(kinds.known, where, weight, by, attributes).tallies()
     known = dict(zip(_rows(groups), map(answered, tallies), strict=True)) if by else {(): answered(tallies[0])}
     others: dict[Any, Estimate] = {}
     if not kinds.only:
-        found = tokens.total(kinds.others, where, weight, of, by, estimator, level, attributes, at_least)
+        found = tokens.total(kinds.others, where, weight, of, by, estimator, level, attributes, at_least, extrapolate)
         others = dict(zip(_rows(found.groups), (e for _, e in found), strict=True)) if by else {(): found}
         groups = pa.concat_tables([groups, found.groups]) if by else groups
     together = {group: _added(others.get(group), known.get(group)) for group in {**others, **known}}
@@ -184,6 +207,14 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
         return one
     parts = (others, known)
     value = others.value + known.value
+    assert others.reported is not None
+    assert known.reported is not None
+    if not known.keys:
+        together = others.reported
+    elif not others.keys:
+        together = replace(known.reported, others="")
+    else:
+        together = added_reported([others.reported, known.reported])
     notes = [_NO_OTHER if note == NONE_SELECTED else note for note in others.notes] + [*known.notes]
     if others.at_least is not None:
         notes.insert(0, f"keys that are not known count from frequency {others.at_least:,} on; rarer ones do not")
@@ -198,6 +229,7 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
         others.detection_threshold,
         others.guaranteed and known.guaranteed,
         tuple(dict.fromkeys(notes)),
+        reported=together,
     )
 
 
@@ -219,6 +251,7 @@ def mean(
 ) -> Estimate | Estimates:
     """Estimate the mean frequency of the selected keys of the list, also of those of frequency 0."""
     kinds, level = _Kinds(release), check_level(level)
+    check_default_estimator(estimator, "known keys")
     if not kinds.only or at_least is not None or Measure.of(of).name != "frequency":
         raise _refused("a mean is that of the frequencies of known keys alone", "sum and count_keys")
     groups, tallies = Selection(kinds.known, where, weight, by, attributes).tallies()
@@ -273,11 +306,14 @@ def _each(kinds: _Kinds, where: Where, level: float, attributes: Attributes) -> 
     return _Each(rows[order], values[order], np.maximum(errors, 1e-9)[order], low[order], high[order])
 
 
-def _listing(release: "Release", rows: Ints, columns: Sequence[Floats], level: float, note: str) -> Estimates:
+def _listing(
+    release: "Release", rows: Ints, columns: Sequence[Floats], level: float, note: str, intervals: str = OF_EACH
+) -> Estimates:
     names = ("value", "standard_error", "low", "high", "probability")
     numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
     keys = release.table.select(list(release.keys)).take(pa.array(rows, pa.int64()))
-    return Estimates(keys, pa.table(numbers), level, release.terms.detection_threshold, (note,))
+    threshold = release.terms.detection_threshold
+    return Estimates(keys, pa.table(numbers), level, threshold, (note,), intervals=intervals)
 
 
 def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:
@@ -307,7 +343,7 @@ def top(
     columns = each.values[order], each.errors[order], wider.low[order], wider.high[order]
     probability = in_the_top(each.values, each.errors, order, k)
     note = f"top {k:,} among {len(each.rows):,} reported keys; keys that were not reported are not compared"
-    return _listing(release, each.rows[order], (*columns, probability), level, note)
+    return _listing(release, each.rows[order], (*columns, probability), level, note, of_the_top(k))
 
 
 def rank(

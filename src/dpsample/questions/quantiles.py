@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.cumulative import narrow_quantile_intervals
 from dpsample.estimators.measures import Measure
@@ -18,6 +17,7 @@ from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.exact import check_level
+from dpsample.questions.arguments import check_shares
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
 from dpsample.questions.sums import kept_notes, least_of_keys, needs_tokens
@@ -123,14 +123,3 @@ def estimate_quantiles(
     low, high = narrow_quantile_intervals(tally, estimated.scheme, shares, least, level, overcount, (low, high))
     blurred = not number.extrapolation_is_negligible
     return QuantileEstimates(values.clip(low, high), low, high, keys, blurred, few)
-
-
-def check_shares(shares: Sequence[float]) -> Floats:
-    """Check shares of keys: one, or several."""
-    try:
-        p = np.asarray([shares] if np.ndim(shares) == 0 else shares, np.float64)
-    except (TypeError, ValueError):
-        p = np.array([math.nan])
-    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise InvalidValue("quantiles are shares from 0 to 1", repr(shares), "give some, such as [0.5, 0.9]")
-    return p

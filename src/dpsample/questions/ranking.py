@@ -21,7 +21,8 @@ from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
-from dpsample.questions.result import Estimates, about_each
+from dpsample.questions.arguments import check_k
+from dpsample.questions.result import OF_EACH, Estimates, about_each
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.questions.single_keys import key_frequencies
 from dpsample.questions.sums import kept_notes, needs_tokens
@@ -71,13 +72,6 @@ def top(
         claim += f"; {rivals:,} compete for the list, and those on it may be estimated too high"
         advice = f"to allow for it, ask for the level {1 - (1 - level) * len(rows) / rivals:.6g}"
     return selected.listing(rows, columns, level, Note(claim, advice))
-
-
-def check_k(k: Any) -> int:
-    """Check the number of keys of a top list."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InvalidValue("k is an integer from 1 on", repr(k), "choose one, such as 10")
-    return int(k)
 
 
 def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:
@@ -255,7 +249,8 @@ class _SelectedKeys:
         names = ("value", "standard_error", "low", "high", "probability")
         numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
         keys = self.release.table.select(list(self.release.keys)).take(pa.array(rows))
-        return Estimates(keys, pa.table(numbers), level, self.detection_threshold, (note, *kept_notes(self.release)))
+        notes = (note, *kept_notes(self.release))
+        return Estimates(keys, pa.table(numbers), level, self.detection_threshold, notes, intervals=OF_EACH)
 
     def competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""

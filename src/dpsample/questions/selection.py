@@ -131,6 +131,7 @@ class Selection:
             raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
         self._by = {text: self._expression("by", text) for text in texts}
         self._names = where if isinstance(where, str) else None
+        self.weighted = weight is not None
         self._is_everything = where is None and weight is None and by is None  # each row once: no query is needed
 
     @cached_property

@@ -27,9 +27,12 @@ from dpsample.estimators.estimate import (
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
+from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.presentation.explain import explain_kept
+from dpsample.questions.arguments import check_frequency
+from dpsample.questions.reported import ONE_KEY, reported_sums
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Rows, Selection, Weight, Where
 from dpsample.questions.single_keys import key_frequencies
@@ -50,11 +53,13 @@ def total(
     level: float = 0.95,
     attributes: Any = None,
     at_least: int | None = None,
+    extrapolate: bool = False,
 ) -> Any:
     """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x of frequency `at_least` or more.
 
-    Keys count whether they were reported or not. Returns an `Estimate`, or with `by` an `Estimates` of one for each
-    group. If the question names one key, and it was reported, the answer is about this key, whatever its frequency.
+    Keys count whether they were reported or not; `Estimate.reported` is the sum over those that were. Returns an
+    `Estimate`, or with `by` an `Estimates` of one for each group. If the question names one key, and it was reported,
+    the answer is about this key, whatever its frequency. What rarer keys hold is extrapolated if that is asked.
     """
     measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
     if release.keys_only and (at_least is not None or (measure([1, MAX_FREQUENCY]) != 1).any()):
@@ -62,14 +67,21 @@ def total(
     least = 1 if release.keys_only else _least(release, measure, at_least)
     selection = Selection(release, where, weight, by, attributes)
 
+    shares = weight is None and measure == Measure.of("frequency")
+    whole = shares and where is None and not by and release.total is None
+
     def answered(tallies: list[Tally]) -> list[Estimate]:
         if release.keys_only:
             return [reported_keys(release, tally.total, float(tally.weights.sum()), level) for tally in tallies]
+        together = reported_sums(release, selection, tallies, measure, level)
         if about_named_keys(selection, tallies, at_least, estimator):
-            return _named_keys(release, selection, measure, level)
-        return estimates(tallies, *_scheme(release), measure, estimator, level, least)
+            named = _named_keys(release, selection, measure, level)
+            parts = [replace(own, others=ONE_KEY) for own in together]
+            return [replace(one, reported=own) for one, own in zip(named, parts, strict=True)]
+        found = estimates(tallies, *_scheme(release), measure, estimator, level, least)
+        found = found if extrapolate else [without_extrapolation(one, whole) for one in found]
+        return [replace(one, reported=own) for one, own in zip(found, together, strict=True)]
 
-    shares = weight is None and measure == Measure.of("frequency")
     answers = _answers(selection, by, level, answered, everything=shares and where is None and not by)
     if by or not shares or release.total is None or release.total.value <= 0:
         return answers
@@ -77,6 +89,17 @@ def total(
     if where is None and answer.guaranteed and answer.below is not None:
         answer = replace(answer, below=known_below(release, selection, least, level))
     return answer
+
+
+def without_extrapolation(estimate: Estimate, whole: bool) -> Estimate:
+    """Return an answer that says of rarer keys what the release knows: nothing.
+
+    A private total would tell, if the question is about the `whole` data.
+    """
+    if estimate.below is None:
+        return estimate
+    remedy = "; a private total would tell: release with total=True (--with-total)" if whole else ""
+    return replace(estimate, below=Below(remedy=remedy))
 
 
 def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Any:
@@ -206,16 +229,28 @@ def _answers(
 
 def grouped(release: Rows, groups: pa.Table, answers: list[Estimate], level: float) -> Estimates:
     """Return the answers of groups as one."""
-    fields = ("value", "standard_error", "low", "high", "keys")
-    types = [pa.float64()] * 4 + [pa.int64()]
-    columns = {name: pa.array([getattr(e, name) for e in answers], t) for name, t in zip(fields, types, strict=True)}
-    if any(e.below for e in answers):
+    columns = _reported_columns(answers)
+    for name in ("value", "standard_error", "low", "high"):
+        columns[name] = pa.array([getattr(e, name) for e in answers], pa.float64())
+    columns["keys"] = pa.array([e.keys for e in answers], pa.int64())
+    if any(e.below and e.below.kind == "extrapolated" for e in answers):
         columns["below"] = pa.array([e.below.value if e.below else 0.0 for e in answers], pa.float64())
     columns["guaranteed"] = pa.array([e.guaranteed for e in answers], pa.bool_())
     threshold = release.terms.detection_threshold
     notes = dict.fromkeys(note for e in answers for note in e.notes)
     least = answers[0].at_least if answers else None
-    return Estimates(groups, pa.table(columns), level, threshold, tuple(notes), least)
+    others = dict.fromkeys(e.reported.others for e in answers if e.reported is not None)
+    same = next(iter(others)) if len(others) == 1 else ""
+    return Estimates(groups, pa.table(columns), level, threshold, tuple(notes), least, same)
+
+
+def _reported_columns(answers: list[Estimate]) -> dict[str, pa.Array]:
+    """Return the columns of what is in reported keys, if the answers are totals."""
+    parts = [e.reported for e in answers]
+    if not parts or any(part is None for part in parts):
+        return {}
+    names = {"reported": "value", "reported_low": "low", "reported_high": "high"}
+    return {name: pa.array([getattr(part, of) for part in parts], pa.float64()) for name, of in names.items()}
 
 
 def _scheme(release: "Release") -> tuple[Sampling, PerKey, int]:
@@ -254,7 +289,8 @@ def known_below(release: "Release", selection: Selection, least: int, level: flo
     [tally] = selection.tallies()[1]
     above = estimate(tally, *_scheme(release), Measure.of("frequency"), level=half, least=least)
     ends = (elements.value - above.value, elements.low - above.high, elements.high - above.low)
-    return Below("known", *(max(end, 0.0) for end in ends))
+    value, low, high = (max(end, 0.0) for end in ends)
+    return Below("known", value, low, high)
 
 
 def reported_keys(release: "Release", keys: int, weight: float, level: float) -> Estimate:
@@ -264,7 +300,8 @@ def reported_keys(release: "Release", keys: int, weight: float, level: float) ->
     note = "this counts the reported keys; how many others there are is unknown"
     if release.keys_only:
         note = f"a release of keys only: {note}"
-    return Estimate(weight, math.nan, low, math.inf, level, math.nan, keys, threshold, False, (note,))
+    number = Reported(weight, 0.0, weight, weight)
+    return Estimate(weight, math.nan, low, math.inf, level, math.nan, keys, threshold, False, (note,), reported=number)
 
 
 def _least(release: "Release", measure: Measure, at_least: int | None) -> int:
@@ -291,10 +328,3 @@ def least_of_keys(release: "Release", at_least: int | None) -> tuple[int, bool]:
             "state at_least; no interval can be guaranteed then",
         )
     return least_frequency(release.sampling, release.per_key, each_key_alike=True), True
-
-
-def check_frequency(value: Any) -> int:
-    """Check the frequency from which on keys count."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_FREQUENCY:
-        raise InvalidValue("at_least is a frequency, an integer from 1 on", repr(value), "give one, such as 20")
-    return int(value)

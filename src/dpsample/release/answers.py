@@ -7,8 +7,9 @@ from typing import Any, overload
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, Estimator
 from dpsample.questions import counted, held, known, tokens
+from dpsample.questions.arguments import as_probability, check_arguments, check_keys
 from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Attributes, By, Of, Weight, Where
+from dpsample.questions.selection import Attributes, By, Of, Rows, Weight, Where
 from dpsample.release.terms import Terms
 from dpsample.scheme.holding import SampleAndHold
 
@@ -19,6 +20,11 @@ class Answers:
     @property
     def terms(self) -> Terms:
         """The public parameters of the release."""
+        raise NotImplementedError
+
+    @property
+    def _rows(self) -> Rows:
+        """The release, as questions select its keys."""
         raise NotImplementedError
 
     @property
@@ -42,6 +48,7 @@ class Answers:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate: ...
 
     @overload
@@ -56,6 +63,7 @@ class Answers:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimates: ...
 
     def sum(
@@ -69,10 +77,13 @@ class Answers:
         level: float = 0.95,
         attributes: Attributes = None,
         at_least: int | None = None,
+        extrapolate: bool = False,
     ) -> Estimate | Estimates:
-        """Estimate the sum of ``weight(key) g(frequency of key)`` over the selected keys, reported or not.
+        """Estimate the sum of ``weight(key) g(frequency of key)`` over the selected keys: a total, which has two lines.
 
-        The sum is over keys of frequency `at_least` or more. What rarer keys hold is stated apart, in `below`.
+        *In reported keys* (`Estimate.reported`): what the selected keys of the release have together. *In all keys of
+        frequency `at_least` or more*, reported or not (`value`, `low`, `high`). What rarer keys hold is stated apart,
+        in `below`: it is a number if a private total tells it, or if `extrapolate` asks for a guess.
 
         where       the keys that count: an SQL expression on the key columns and attributes, a collection of keys
                     (tuples, if there are several key columns), or a function from the Arrow table of these columns to
@@ -89,18 +100,30 @@ class Answers:
                     the key columns, each key once, and further columns for `where`, `weight` and `by`
         at_least    the least frequency of the keys that count; by default a little above the calibration threshold
                     (docs/answers.md). A question that names one key is about this key, whatever its frequency
+        extrapolate guess what rarer keys hold from the number of keys just above; on real data it is often far off
 
         A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100",
         and for its amounts: "rows", or the column of a sum, such as "sum_price".
 
         >>> from dpsample.release.example import release
-        >>> release.sum("word LIKE 'cat%'").keys
-        2
+        >>> cats = release.sum("word LIKE 'cat%'")
+        >>> cats.keys, cats.reported
+        (2, 5,328 (5,323 to 5,332))
         >>> [(letter, estimate.keys) for letter, estimate in release.sum(by="left(word, 1)")]
         [('c', 3), ('d', 2), ('e', 1)]
         """
+        check_arguments(level=level, estimator=estimator, at_least=at_least, extrapolate=extrapolate)
         answer: Estimate | Estimates = self._questions.total(
-            self, where, weight, of, by=by, estimator=estimator, level=level, attributes=attributes, at_least=at_least
+            self,
+            where,
+            weight,
+            of,
+            by=by,
+            estimator=estimator,
+            level=level,
+            attributes=attributes,
+            at_least=at_least,
+            extrapolate=extrapolate,
         )
         return answer
 
@@ -147,6 +170,7 @@ class Answers:
         "sum_price". Users count once for each of their keys. The interval is that of Fieller, of both sums' errors, and
         is longer by what is beyond the clips. The other arguments are those of `sum`.
         """
+        check_arguments(level=level)
         if self.terms.counts is None:
             raise InvalidValue(
                 "a ratio is of the sums of a release of counted users",
@@ -204,6 +228,7 @@ class Answers:
         >>> round(release.count_keys("length(word) = 3", at_least=100).value)
         3
         """
+        check_arguments(level=level, estimator=estimator, at_least=at_least)
         answer: Estimate | Estimates = self._questions.count_keys(
             self,
             at_least,
@@ -265,6 +290,7 @@ class Answers:
         >>> 2600 < release.mean(["cat", "cow", "dog"]).value < 2680
         True
         """
+        check_arguments(level=level, estimator=estimator, at_least=at_least)
         answer: Estimate | Estimates = self._questions.mean(
             self,
             where,
@@ -296,6 +322,7 @@ class Answers:
         >>> 790 < release.quantiles([0.6, 0.9])[0.6].value < 815
         True
         """
+        check_arguments(level=level, shares=shares, at_least=at_least)
         shares = [shares] if isinstance(shares, int | float) else shares
         answer: Estimates = self._questions.quantiles(
             self, shares, where, level=level, attributes=attributes, at_least=at_least
@@ -312,6 +339,7 @@ class Answers:
         >>> release.top(2).groups["word"].to_pylist()
         ['cat', 'dog']
         """
+        check_arguments(level=level, k=k)
         answer: Estimates = self._questions.top(self, k, where, level=level, attributes=attributes)
         return answer
 
@@ -325,6 +353,7 @@ class Answers:
         >>> cat.low < 5005 < cat.high
         True
         """
+        check_arguments(level=level)
         answer: Estimates = self._questions.each_key(self, where, level=level, attributes=attributes)
         return answer
 
@@ -338,6 +367,7 @@ class Answers:
         >>> release.rank("cow").value
         3.0
         """
+        check_arguments(level=level)
         answer: Estimate = self._questions.rank(self, key, where, level=level, attributes=attributes)
         return answer
 
@@ -350,8 +380,8 @@ class Answers:
         >>> 0.5 < release.compare("dogma", "eel") < 1
         True
         """
-        probability: float = self._questions.compare(self, a, b)
-        return probability
+        check_keys(self._rows, [a, b])
+        return as_probability(self._questions.compare(self, a, b))
 
     def other(self, level: float = 0.95) -> Estimate:
         """Estimate the number of elements whose keys were not reported; for releases with a total and with numbers.
@@ -363,5 +393,6 @@ class Answers:
         >>> 500 < other.low < other.value < other.high < 700
         True
         """
+        check_arguments(level=level)
         answer: Estimate = self._questions.other(self, level)
         return answer

@@ -216,6 +216,10 @@ class Release(Answers):
 
         return registry_entry(self)
 
+    @property
+    def _rows(self) -> "Release":
+        return self
+
     def __len__(self) -> int:
         return int(self._table.num_rows)
 

@@ -47,9 +47,10 @@ def changed_section(content: Content) -> Markup | None:
     of = f"{100 * changes.fdr:g} %"
     about = (
         f"The {frequency_name(content)} of each key in an earlier release and in this one, and the interval of the "
-        f"change. Of {changes.tested:,} reported keys, {len(changes):,} are listed as changed; at most {of} of the "
-        "listed ones did not change, in the mean. In the picture, a ring is before, a dot is after, and the bar is "
-        "where the change may end; the scale is logarithmic."
+        "change. What was counted is compared: ordinary variation from day to day counts as a change. Of "
+        f"{changes.tested:,} reported keys, {len(changes):,} are listed as changed; at most {of} of the listed ones "
+        "did not change, in the mean. In the picture, a ring is before, a dot is after, and the bar is where the "
+        "change may end; the scale is logarithmic."
     )
     return join([tag("p", about), table(title, heads, cells, right, first=_FIRST), *claims(changes.notes), compute])
 

@@ -7,6 +7,7 @@ from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content, Listing
 from dpsample.presentation.report.elements import again, claims, column_name, frequency_name, interval, whole
 from dpsample.presentation.tables import printable, readable
+from dpsample.questions.result import OF_EACH
 
 _FIRST = 15  # rows of the top list, while it is folded
 _BAR = 120  # width of the largest bar in the top list
@@ -42,7 +43,7 @@ def top_section(content: Content) -> Markup | None:
             tag("p", f"The estimated {frequency_name(content)} of each key, and the probability that {in_top}."),
             table(
                 title,
-                ["", *names, column_name(content), f"{level} interval", f"in the top {k:,}", ""],
+                ["", *names, column_name(content), f"{level} interval {top.intervals}", f"in the top {k:,}", ""],
                 rows,
                 [True, *(False for _ in names), True, True, True, False],
                 first=_FIRST,
@@ -78,7 +79,7 @@ def search_section(content: Content) -> Markup:
     if not len(release):
         return tag("p", "No key was reported. The data may have no key above the detection threshold.")
     names = [printable(name) for name in listing.columns]
-    numbers = [] if release.keys_only else [column_name(content), "95 % interval"]
+    numbers = [] if release.keys_only else [column_name(content), f"95 % interval {OF_EACH}"]
     heads = [tag("th", name, scope="col") for name in names]
     heads += [tag("th", name, scope="col", class_="number") for name in numbers]
     inner = [
