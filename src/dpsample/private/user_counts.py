@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsample.accounting.amounts import Clipped
+from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.discovery import Counts, UserBudget, cleaned
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
@@ -29,7 +29,7 @@ from dpsample.private.noise import from_table
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
-from dpsample.private.user_amounts import MeasuredAmount, all_sums, estimated_amount
+from dpsample.private.user_amounts import MeasuredAmount, Parts, UserShare, all_sums, estimated_amount
 from dpsample.private.user_vectors import (
     FINE,
     UNEVEN,
@@ -81,7 +81,7 @@ def count_users(
     if not keys.num_rows:
         noise = (VectorNoise.of(budget.square * share, budget.aside, 1) for share in budget.parts.values())
         clipped = tuple(Clipped(amount) for amount in budget.amounts)
-        nothing = tuple(MeasuredAmount(*(np.zeros(0),) * 4, record) for record in clipped)
+        nothing = tuple(MeasuredAmount(np.zeros(0), np.zeros(0), record) for record in clipped)
         return Measured(np.zeros(0), np.zeros(0), Counts(tuple(noise), 0.0, amounts=clipped), nothing)
     pairs = engine.pairs_of(source, keys, after)
     try:
@@ -273,8 +273,9 @@ class _Stage:
             errors = length * self._deviation(own) / weighing.weights
             taken = self._lost(clipped, lost, clip)
             looked_at = self._lost(over, beyond, clip, weighing.keys_each)
-            shares = counted.share, counted.share_error
-            measured.append(estimated_amount(amount, weighing, kept, errors, taken, looked_at, shares, counted.values))
+            parts = Parts(kept, errors, taken, looked_at)
+            share = UserShare(counted.share, counted.share_error)
+            measured.append(estimated_amount(amount, weighing, parts, share, counted.values))
         return tuple(measured)
 
 
