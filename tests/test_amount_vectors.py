@@ -13,7 +13,7 @@ import pytest
 
 from dpsample.accounting.amounts import LOOKED_AT, Amount, amounts_of
 from dpsample.private.user_amounts import all_sums, rounded, thresholds_of
-from dpsample.private.user_vectors import FINE, SCALE_BITS, Clip, Weighing, groups_of, head_of, most_lost
+from dpsample.private.user_vectors import FINE, SCALE_BITS, Clip, FewKeys, Weighing, groups_of, head_of, most_lost
 
 # clips of one side, of both sides alike, and of two different ends
 SUMMED = amounts_of(3, {"price": 100, "fee": (0, 100), "debt": (-8, 0), "change": ("-6.25", 100)})
@@ -31,9 +31,9 @@ def weighing_of(rng: np.random.Generator, keys: int) -> Weighing:
         head[np.flatnonzero(head)[0]] = False
     own, groups = int((weights[head] ** 2).sum()), int(rng.integers(1, 4))
     clip = Clip(square, longest, most_lost(square, longest), groups)
-    each = float(rng.uniform(1, 4))
+    few = FewKeys(float(rng.uniform(1, 4)), 100.0, 50.0, 90.0)
     of_keys = groups_of(popularity, head, groups)
-    return Weighing(popularity, head, weights, length, length**2 - own, clip, of_keys, each, 0.1)
+    return Weighing(popularity, head, weights, length, length**2 - own, clip, of_keys, few)
 
 
 def batch_of(rng: np.random.Generator, users: int, keys: int) -> tuple[np.ndarray, ...]:
@@ -135,7 +135,7 @@ def test_what_is_beyond_against_plain_loops() -> None:
             expected = [0.0, 0.0]
             for user, own in zip(users.tolist(), value.tolist(), strict=True):
                 side, share = excess_share(amount, own)
-                expected[side] += float(share) * min(1 / weighing.keys_each, 1 / each[user])
+                expected[side] += float(share) * min(1 / weighing.few.most, 1 / each[user])
             assert (beyond / FINE).tolist() == pytest.approx(expected, abs=1e-6)
             if amount.one_sided:
                 assert beyond[int(amount.high == 0)] == 0

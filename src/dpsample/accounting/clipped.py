@@ -16,18 +16,22 @@ from dpsample.exact import exact, text
 from dpsample.scheme.sampling import Floats, Ints
 
 # by how much what a key has beyond a clip may differ from what it is given, relative to it; chosen on generated data:
-# with 0.5, intervals were too short where clips took a quarter or more of a sum (docs/theory.md, section 10)
-_APART = 1.25
+# with 1.25, wide intervals held 89 % of sums where a fifth of keys are negative (docs/theory.md, section 10)
+_APART = 1.75
 _SEEN = 2.0  # errors: what was measured beyond an end of the clip is shown as seen from here on
 _MARGIN: Final = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """What amounts have beyond one end of a clip, on average for each user of a key, with its standard error."""
+    """What amounts have beyond one end of a clip, on average for each user of a key, with its standard error.
+
+    It cannot be more than `limit`, since no more is looked at.
+    """
 
     each: float
     error: float
+    limit: float = np.inf
 
     @property
     def seen(self) -> bool:
@@ -37,7 +41,7 @@ class Beyond:
     @property
     def most(self) -> float:
         """The upper end of its 95 % interval."""
-        return max(self.each, 0.0) + _MARGIN * self.error
+        return min(max(self.each, 0.0) + _MARGIN * self.error, self.limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +106,12 @@ class Clipped:
     @property
     def below(self) -> Beyond:
         """What is below the low end."""
-        return Beyond(self.beyond[0], self.beyond_errors[0])
+        return Beyond(self.beyond[0], self.beyond_errors[0], (LOOKED_AT - 1) * float(-self.amount.low))
 
     @property
     def above(self) -> Beyond:
         """What is above the high end."""
-        return Beyond(self.beyond[1], self.beyond_errors[1])
+        return Beyond(self.beyond[1], self.beyond_errors[1], (LOOKED_AT - 1) * float(self.amount.high))
 
     def beyond_keys(self, users: Floats, values: Floats) -> tuple[BeyondKeys, BeyondKeys]:
         """Divide what is below the clip, and what is above it, among all keys, from their users and clipped sums."""

@@ -111,14 +111,13 @@ def explain_amount(clipped: Clipped) -> str:
     >>> from dpsample.accounting.amounts import Amount
     >>> price = Amount("price", Fraction(0), Fraction(100))
     >>> print(explain_amount(Clipped(price, beyond=(0.0, 0.5), beyond_errors=(0.0, 0.1))))
-    sum_price_clipped and its interval are sums of 'price', from 0 to 100 for each user and key, with Gaussian noise;
+    sums of 'price', from 0 to 100 for each user and key, with Gaussian noise, are sum_price_clipped and its interval;
     sum_price_low to sum_price_high includes values from 0 to 800: those above 100 add about 0.5 for each user and key,
     at most about 0.696; what is beyond this range is in no interval
     """
     amount = clipped.amount
-    verb = "count" if amount.column is None else "are"
     return (
-        f"{amount.clipped} and its interval {verb} {amount}, with Gaussian noise; {amount.name}_low to "
+        f"{amount}, with Gaussian noise, are {amount.clipped} and its interval; {amount.name}_low to "
         f"{amount.name}_high includes {explain_beyond(clipped)}; what is beyond this range is in no interval"
     )
 

@@ -151,7 +151,7 @@ def excess_of(amount: Amount, value: Ints, clipped: Ints) -> Floats:
 
 def _within(weighing: Weighing, keys: Ints) -> Floats:
     """The factors of users with these numbers of keys in what is beyond, in units: those of a user sum to at most 1."""
-    return np.minimum(1 / weighing.keys_each, 1 / keys)
+    return np.minimum(1 / weighing.few.most, 1 / keys)
 
 
 def _lost_rows(tail: Floats, starts: Ints, sizes: Ints, clip: Clip) -> tuple[Ints, Floats]:
@@ -218,7 +218,8 @@ def _beyond_each(amount: Amount, weighing: Weighing, users: Floats) -> tuple[flo
 
     What users with many keys count too little is put back.
     """
-    each = (LOOKED_AT - 1) / (1 - weighing.over) / float(np.maximum(users, 1.0).sum())
+    pairs = float(np.maximum(users, 1.0).sum())
+    each = (LOOKED_AT - 1) / (1 - weighing.few.uncounted(pairs)) / pairs
     return float(-amount.low) * each, float(amount.high) * each
 
 
