@@ -154,7 +154,7 @@ def result_of(case: Case) -> Result:
     # power laws of rows are summed as a column: a million rows of one user would take long to make
     ends = (-clip if signed else 0, clip)
     truths = [sums_of(pairs, amounts, ends, times) for times in (1, LOOKED_AT, np.inf)]
-    users = np.bincount(pairs.keys, minlength=pairs.number)
+    number = np.bincount(pairs.keys, minlength=pairs.number)
     found = list[Floats]()
     seen = list[bool]()
     for epsilon in case.epsilons * case.releases:
@@ -170,7 +170,7 @@ def result_of(case: Case) -> Result:
         holds = (low <= clipped) & (clipped <= high)
         wide_holds = [(wide_low <= own) & (own <= wide_high) for own in (looked_at, true)]
         lengths = np.array([high - low, wide_high - wide_low]) / np.maximum(np.abs(true), 1e-9)
-        lengths[:, users[key] < LEAST_USERS] = np.nan
+        lengths[:, number[key] < LEAST_USERS] = np.nan
         found.append(np.array([holds, *wide_holds, *lengths]))
         record = release.terms.counts.amounts[0]
         seen.append(record.above.seen or record.below.seen)
@@ -192,17 +192,17 @@ def result_of(case: Case) -> Result:
 def sums_of(pairs: Pairs, amounts: Floats, ends: tuple[float, float], times: float) -> Floats:
     """The sum of each key, of amounts within so many times the clip; an end of 0 stays."""
     low, high = (end * times if end else 0.0 for end in ends)
-    sums: Floats = np.bincount(pairs.keys, np.clip(amounts, low, high), pairs.number)
-    return sums
+    return np.bincount(pairs.keys, np.clip(amounts, low, high), pairs.number).astype(np.float64)
 
 
 def print_summary(results: Sequence[Result]) -> None:
     some = [result for result in results if result.keys]
-    keys = np.array([result.keys for result in some])
+    keys = np.array([float(result.keys) for result in some])
     for name in ("clipped", "wide"):
         rates = np.array([getattr(result, name) for result in some])
+        held = float(rates @ keys / keys.sum())
         print(
-            f"{name:<8} {float(rates @ keys / keys.sum()):.4f} of {keys.sum():,} intervals hold; of {len(some)} cases "
+            f"{name:<8} {held:.4f} of {keys.sum():,.0f} intervals hold; of {len(some)} cases "
             f"{np.count_nonzero(rates < ASKED)} are below {ASKED:.0%}, the lowest at {rates.min():.3f}"
         )
 
