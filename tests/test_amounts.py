@@ -362,9 +362,9 @@ def test_sums_of_amounts_by_plain_arithmetic() -> None:
     # above: 2 for each of 200 users in all, of which a and b have 150; their means are 20, -6, 16.7 and 0.025
     tails = 100 * tail(0.2), 30 * tail(500 / 30 / 100)
     up = max(150, 200 * tails[0] / sum(tails))
-    # and 1.75 times as much for each key by itself: by users 100 and 50, by tails all of a; by sums it is less
+    # and 1.25 times as much for each key by itself: by users 100 and 50, by tails all of a; by sums it is less
     apart = max(math.hypot(100, 50), 200 * tails[0] / sum(tails))
-    error = math.hypot(own, math.hypot(0.5 * up, 1.75 * 2 * apart))
+    error = math.hypot(own, math.hypot(0.5 * up, 1.25 * 2 * apart))
     assert price.high == pytest.approx(1700 + 2 * up + 1.959964 * error, rel=1e-4)
     # below: nothing was found, but its noise is there; of the negative sums b has all
     assert price.low == pytest.approx(1700 - 1.959964 * math.hypot(own, 0.25 * 200))

@@ -16,8 +16,8 @@ from dpsample.exact import exact, text
 from dpsample.scheme.sampling import Floats, Ints
 
 # by how much what a key has beyond a clip may differ from what it is given, relative to it; chosen on generated data:
-# with 1.25, wide intervals held 89 % of sums where a fifth of keys are negative (docs/theory.md, section 10)
-_APART = 1.75
+# with 0.5, intervals were too short where clips took a quarter or more of a sum (docs/theory.md, section 10)
+_APART = 1.25
 _SEEN = 2.0  # errors: what was measured beyond an end of the clip is shown as seen from here on
 _MARGIN: Final = NormalDist().inv_cdf(0.975)
 
