@@ -413,18 +413,20 @@ def print_sums(names: list[str], epsilons: list[str], releases: int) -> None:
                 for clipped_of in drawn.terms.counts.amounts if drawn.terms.counts and len(found) else ():
                     amount = clipped_of.amount
                     what = amount.name
-                    low, high, value, error = (
-                        drawn.table[column].to_numpy()
-                        for column in (f"{what}_low", f"{what}_high", amount.measured, amount.error)
-                    )
-                    whole, part = truth[what][found], clipped[what][found]
-                    holds = [float(np.mean((low <= own) & (own <= high))) for own in (whole, part)]
+                    columns = {name: drawn.table[name].to_numpy() for name in amount.columns}
+                    value, error = columns[amount.measured], columns[amount.error]
+                    truths = {what: truth[what][found], amount.clipped: clipped[what][found]}
+                    holds = [
+                        float(np.mean((columns[f"{name}_low"] <= own) & (own <= columns[f"{name}_high"])))
+                        for name, own in truths.items()
+                    ]
+                    part = truths[amount.clipped]
                     held[what].append([*holds, float(np.sqrt(np.mean(((value - part) / error) ** 2)))])
             for what, found_rates in held.items():
                 whole_rate, part_rate, ratio = np.mean(found_rates, axis=0) if found_rates else (np.nan,) * 3
                 print(
-                    f"{name:<8} epsilon {epsilon:>4}: {what:<10} {whole_rate:.4f} of intervals hold the true sums, "
-                    f"{part_rate:.4f} the clipped ones; errors are {ratio:.3f} of those stated",
+                    f"{name:<8} epsilon {epsilon:>4}: {what:<10} {whole_rate:.4f} of wide intervals hold true sums, "
+                    f"{part_rate:.4f} of intervals the clipped ones; errors are {ratio:.3f} of those stated",
                     flush=True,
                 )
 

@@ -1,4 +1,4 @@
-"""Amounts: what one user changes, by brute force; sums that hold for the true ones; and answers, by plain arithmetic.
+"""Amounts: sums through the engines, which hold for the true ones; and answers, by plain arithmetic.
 
 Coins are given, and data have fixed seeds: nothing here fails by chance.
 """
@@ -20,7 +20,8 @@ from scipy import optimize
 
 import dpsample
 from dpsample import KeepAll, Privacy, Release, Source, read_release
-from dpsample.accounting.amounts import LOOKED_AT, Amount, Clipped, amounts_of
+from dpsample.accounting.amounts import LOOKED_AT, amounts_of
+from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.discovery import (
     COUNT_SHARE,
     Counts,
@@ -34,119 +35,20 @@ from dpsample.accounting.discovery import (
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
-from dpsample.private.user_amounts import all_sums, estimated_amount, rounded, thresholds_of
+from dpsample.private.user_amounts import Parts, UserShare, estimated_amount
 from dpsample.private.user_counts import count_users
-from dpsample.private.user_vectors import FINE, SCALE_BITS, Clip, Lost, Weighing, groups_of, head_of, most_lost
+from dpsample.private.user_vectors import Lost
 from dpsample.questions.amounts import Sum, fieller
 from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
 from dpsample.release.terms import Terms
 from support import refused, run
+from test_amount_vectors import weighing_of
 from test_pairs import Pairing, assigned, pairing, sorted_once
 
 __all__ = ["pairing", "sorted_once"]  # fixtures
 
-ROWS, PRICE = Amount(None, Fraction(3)), Amount("price", Fraction(100))
-
-
-def weighing_of(rng: np.random.Generator, keys: int) -> Weighing:
-    """A clip, a head and weights that publish nothing impossible."""
-    popularity = rng.uniform(5, 300, keys)
-    head = head_of(popularity, float(rng.uniform(1, 8)))
-    length = int(rng.integers(8, 200))
-    base = float((1 / popularity[~head]).min())
-    square, longest = base * float(rng.uniform(0.5, 4)), base * 2.0 ** rng.integers(0, 5)
-    weights = np.maximum(np.round(length / np.sqrt(popularity * (square + 0.05))), 1).astype(np.int64)
-    while int((weights[head] ** 2).sum()) > length**2 * 3 // 4:
-        head[np.flatnonzero(head)[0]] = False
-    own, groups = int((weights[head] ** 2).sum()), int(rng.integers(1, 4))
-    clip = Clip(square, longest, most_lost(square, longest), groups)
-    each = float(rng.uniform(1, 4))
-    of_keys = groups_of(popularity, head, groups)
-    return Weighing(popularity, head, weights, length, length**2 - own, clip, of_keys, each, 0.1)
-
-
-def batch_of(rng: np.random.Generator, users: int, keys: int) -> tuple[np.ndarray, ...]:
-    """User numbers, positions, marks, rows, and prices in units: within the clip, at it, and beyond."""
-    user, key = np.nonzero(rng.random((users, keys)) < rng.uniform(0.1, 0.95, (users, 1)))
-    rows = rng.integers(1, LOOKED_AT * 3 + 1, len(user))
-    scale = rng.choice([1, 100, PRICE.whole // 2, PRICE.whole, PRICE.most], len(user))
-    price = np.clip(np.rint(rng.uniform(-1.2, 1.2, len(user)) * scale), -PRICE.most, PRICE.most).astype(np.int64)
-    marks = rng.integers(0, 1 << 32, users)
-    return user.astype(np.int64), key.astype(np.int64), marks[user], rows, price
-
-
-def without(batch: tuple[np.ndarray, ...], user: int) -> tuple[np.ndarray, ...]:
-    """The same without a user; others have other numbers then, and the same marks."""
-    kept = batch[0] != user
-    users, *others = (column[kept] for column in batch)
-    return (users - (users > user), *others)
-
-
-def parts_of(weighing: Weighing, batch: tuple[np.ndarray, ...]) -> list[list[np.ndarray]]:
-    """Those of each amount; numbers of users come before."""
-    user, *columns = batch
-    starts = np.unique(user, return_index=True)[1]
-    total = all_sums(weighing, (ROWS, PRICE))(iter([(starts, *columns)] if len(user) else []))
-    keys, edge = len(weighing.head), len(weighing.head) + weighing.clip.groups
-    return [np.split(own, [keys, edge]) for own in total[edge:].reshape(2, -1)]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for(seed: int) -> None:
-    """If a user has twice the weight that is allowed, or changes the rounding of others, this fails."""
-    rng, reached = np.random.default_rng(seed), np.zeros(3, int)
-    for _ in range(200):
-        users, keys = int(rng.integers(1, 6)), int(rng.integers(1, 9))
-        weighing, batch = weighing_of(rng, keys), batch_of(rng, users, keys)
-        both = [parts_of(weighing, one) for one in (batch, without(batch, int(rng.integers(users))))]
-        for full, less in zip(*both, strict=True):
-            sums, lost, beyond = (a - b for a, b in zip(full, less, strict=True))
-            assert (sums**2).sum() <= weighing.length**2
-            assert np.abs(lost).sum() <= FINE
-            assert np.abs(beyond).sum() <= FINE
-            assert beyond.min() >= 0
-            large = (sums**2).sum() > 0.5 * weighing.length**2, np.abs(lost).sum() > FINE / 4, beyond.sum() > FINE / 8
-            reached += large
-    assert (reached > 8).all()  # bounds were met often enough for this to say something
-
-
-def test_sums_against_plain_loops() -> None:
-    """Exact fractions of each user and key, rounded by their thresholds, or toward zero if that is too long."""
-    truncated = 0
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        weighing, batch = weighing_of(rng, 7), batch_of(rng, 20, 7)
-        users, keys, marks, *values = batch
-        thresholds, found = thresholds_of(marks, keys).tolist(), parts_of(weighing, batch)
-        for amount, value, (sums, _, _) in zip((ROWS, PRICE), values, found, strict=True):
-            expected = np.zeros(7, np.int64)
-            for user in np.unique(users):
-                places = np.flatnonzero(users == user).tolist()
-                square = sum(int(weighing.weights[keys[p]]) ** 2 for p in places if not weighing.head[keys[p]])
-                factor = Fraction(min(1 << 16, math.isqrt((weighing.most << 32) // max(square, 1))), 1 << 16)
-                exact = []
-                for p in places:
-                    share = Fraction(max(-amount.whole, min(int(value[p]), amount.whole)), amount.whole)
-                    exact.append(int(weighing.weights[keys[p]]) * share * (1 if weighing.head[keys[p]] else factor))
-                added = [math.floor(y + Fraction(thresholds[p], 1 << 16)) for p, y in zip(places, exact, strict=True)]
-                if sum(a * a for a in added) > weighing.length**2:
-                    added, truncated = [math.trunc(y) for y in exact], truncated + 1
-                np.add.at(expected, keys[places], added)
-            assert sums.tolist() == expected.tolist()
-    assert truncated > 5
-
-
-def test_roundings_cancel_out() -> None:
-    """20,000 users with 0.013 of a unit each, which alone would be rounded to 0: the sum has an error below 1.5 %."""
-    users = np.arange(20_000)
-    marks, one = (users * 2_654_435_761) % (1 << 32), 1 << 26
-    for share in (0.013, -0.013, 0.9):
-        clipped = np.full(len(users), round(share * one))
-        scaled, ones = np.full(len(users), 1 << SCALE_BITS), np.ones(len(users), int)
-        added = rounded(scaled, clipped, one, thresholds_of(marks, users % 50), users, ones, 8)
-        assert added.sum() == pytest.approx(share * len(users), abs=60)  # one deviation is 16 to 42
-        assert set(added.tolist()) <= {math.floor(share), math.floor(share) + 1}
+ROWS, PRICE = amounts_of(3, {"price": 100})
 
 
 # ---- through the engines
@@ -175,7 +77,7 @@ def test_amounts_are_added_up_exactly_in_every_engine(pairing: Pairing) -> None:
     price[:9] = [None, math.nan, math.inf, -math.inf, 0.0, -0.0, 1e308, -1e308, 5e-324]
     columns = {"price": pa.array(price, pa.float64()), "count": pa.array(count), "flag": pa.array(count % 3 == 0)}
     table = pa.table({"u": [f"user {u}" for u in users], "k": keys, **columns})
-    amounts = amounts_of(4, {"price": 100, "count": "7e9", "flag": 2})
+    amounts = amounts_of(4, {"price": (-20, 100), "count": (0, "7e9"), "flag": 2})
     units: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0] * 4)
     for u, k, *row in zip(users.tolist(), keys.tolist(), *(c.to_pylist() for c in columns.values()), strict=True):
         units[u, k][0] += 1
@@ -186,7 +88,8 @@ def test_amounts_are_added_up_exactly_in_every_engine(pairing: Pairing) -> None:
     expected = np.zeros((4, 2, 20), np.int64)
     for (_, k), own in units.items():
         for place, (amount, value) in enumerate(zip(amounts, own, strict=True)):
-            seen = min(max(value, -amount.most), amount.most)
+            least, most = amount.looked_at
+            seen = min(max(value, least), most)
             expected[place, :, k % 20] += (k < 20) * np.array([seen, (seen % 9973) ** 2])
     source = pairing.source(table).with_amounts(amounts)
     after = assigned(pairing.engine, source) if pairing._assigns else None
@@ -219,7 +122,7 @@ def test_amounts_of_text_and_databases(kind: str, tmp_path: Path) -> None:
         found = engine.pairs_of(source.with_amounts(amounts_of(9, {"x": 100})), pa.table({"k": ["1", "2"]}))
         total = engine.summed(found, moments(2, 2)).reshape(2, 2, 2)[:, 0]
     assert total[0].tolist() == [5, 1]
-    assert (total[1] / Amount("x", Fraction(100)).scale).tolist() == pytest.approx([1.5 + 2 - 30, 4], abs=1e-5)
+    assert (total[1] / amounts_of(None, {"x": 100})[0].scale).tolist() == pytest.approx([1.5 + 2 - 30, 4], abs=1e-5)
 
 
 @pytest.mark.parametrize("type", [pa.string(), pa.date32(), pa.binary()])
@@ -244,16 +147,17 @@ def purchases(seed: int, users: int = 20_000, keys: int = 2000) -> pa.Table:
     return pa.table({"user": user, "key": key, "price": price, "change": rng.normal(3, 10, len(user))})
 
 
-AMOUNTS = amounts_of(6, {"price": 60, "change": 40})
+AMOUNTS = amounts_of(6, {"price": (0, 60), "change": 40})
 
 
 def true_sums(table: pa.Table, keys: int, clipped: bool) -> list[np.ndarray]:
-    """The sums of rows and of both columns, for all keys; with `clipped`, each user and key has up to its clip."""
+    """The sums of rows and of both columns, for all keys, of clipped amounts or of all that is looked at."""
     pair, places = np.unique(table["user"].to_numpy() * keys + table["key"].to_numpy(), return_inverse=True)
     sums = []
     for amount in AMOUNTS:
         own = np.bincount(places, None if amount.column is None else table[amount.column].to_numpy())
-        own = np.clip(own, -float(amount.clip), float(amount.clip)) if clipped else own
+        times = 1 if clipped else LOOKED_AT
+        own = np.clip(own, times * float(amount.low), times * float(amount.high))
         sums.append(np.bincount(pair % keys, own, keys))
     return sums
 
@@ -266,22 +170,25 @@ def test_intervals_hold_true_sums_and_errors_are_as_stated() -> None:
     budget = UserBudget(Privacy(1, 1e-6), counts=count_share(3), amounts=AMOUNTS)
     source = Source(table, "key", user="user").with_amounts(AMOUNTS)
     held, scaled = np.zeros((3, 2)), [list[float](), list[float](), list[float]()]
-    full, clipped = (true_sums(table, keys, only) for only in (False, True))
+    looked_at, clipped = (true_sums(table, keys, only) for only in (False, True))
     with DuckDB(threads=1) as engine:
         for n in range(8):
             coins = StreamCoins(n.to_bytes(32, "big"))
             measured = count_users(engine, source, pa.table({"key": wanted}), 40, budget, coins)
             for place, own in enumerate(measured.amounts):
-                for which, truth in enumerate((full[place][wanted], clipped[place][wanted])):
-                    held[place, which] += np.mean((own.lows <= truth) & (truth <= own.highs)) / 8
-                errors = (own.values - clipped[place][wanted]) / own.errors
-                scaled[place] += errors.tolist()
+                low, high, wide_low, wide_high = own.record.intervals(measured.values, own.values, own.errors)
+                true, wide = clipped[place][wanted], looked_at[place][wanted]
+                held[place, 0] += np.mean((low <= true) & (true <= high)) / 8
+                held[place, 1] += np.mean((wide_low <= wide) & (wide <= wide_high)) / 8
+                scaled[place] += ((own.values - true) / own.errors).tolist()
+                if own.record.amount.low == 0:
+                    assert min(low.min(), wide_low.min()) >= 0
     assert len(wanted) > 100
     assert (held > 0.93).all(), held
     assert (held < 0.99).all(), held
     assert np.abs(np.mean(scaled, axis=1)).max() < 0.3
     assert ((np.std(scaled, axis=1) > 0.8) & (np.std(scaled, axis=1) < 1.1)).all(), np.std(scaled, axis=1)
-    assert full[1][wanted].sum() > 1.05 * clipped[1][wanted].sum()  # the clip took something
+    assert looked_at[1][wanted].sum() > 1.05 * clipped[1][wanted].sum()  # the clip took something
 
 
 def test_the_noise_is_that_of_the_budget_and_is_proved() -> None:
@@ -328,7 +235,8 @@ def test_users_with_more_keys_and_larger_amounts_are_put_back() -> None:
     [measured] = found.amounts
     assert measured.record.share > found.counts.clipped > 0.2
     assert np.mean(measured.values / truth) == pytest.approx(1, abs=0.05)
-    assert np.mean((measured.lows <= truth) & (truth <= measured.highs)) > 0.9
+    low, high, _, _ = measured.record.intervals(found.values, measured.values, measured.errors)
+    assert np.mean((low <= truth) & (truth <= high)) > 0.9
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -337,13 +245,17 @@ def test_sums_of_ten_billion_pairs_are_finite(sign: int) -> None:
     weighing = weighing_of(np.random.default_rng(0), 8)
     users, groups = np.full(8, 1.25e9), weighing.clip.groups
     lost, beyond = Lost(np.full(groups, 5.0 * sign), 2.0), Lost(np.array([0.5, 0.5]), 1.0)
-    share = np.full(groups, 0.1), np.full(groups, 0.01)
+    share = UserShare(np.full(groups, 0.1), np.full(groups, 0.01))
+    parts = Parts(sign * users / 3, np.full(8, 100.0), lost, beyond)
     with np.errstate(all="raise", under="ignore"):
-        found = estimated_amount(PRICE, weighing, sign * users / 3, np.full(8, 100.0), lost, beyond, share, users)
-    for column in (found.values, found.errors, found.lows, found.highs):
+        found = estimated_amount(PRICE, weighing, parts, share, users)
+        low, high, wide_low, wide_high = found.record.intervals(users, found.values, found.errors)
+    for column in (found.values, found.errors, low, high, wide_low, wide_high):
         assert np.isfinite(column).all()
-    assert (found.lows < found.values).all()
-    assert (found.values < found.highs).all()
+    assert (low < found.values).all()
+    assert (found.values < high).all()
+    assert (wide_low <= low).all()
+    assert (high <= wide_high).all()
 
 
 # ---- refusals, files, answers
@@ -355,8 +267,8 @@ def test_sums_of_ten_billion_pairs_are_finite(sign: int) -> None:
         ({"rows": 0}, "rows of a user and a key are clipped at a whole number"),
         ({"rows": True}, "rows of a user and a key are clipped at a whole number"),
         ({"sums": ["x"]}, "sums are columns with their clips"),
-        ({"sums": {"x": 0}}, "the clip of a sum is a number from 1e-12"),
-        ({"sums": {"x": "1e16"}}, "the clip of a sum is a number from 1e-12"),
+        ({"sums": {"x": 0}}, "the clip of a sum is a number, such as 100"),
+        ({"sums": {"x": "1e16"}}, "the clip of a sum is a number, such as 100"),
         ({"sums": {"": 1}}, "a sum is of a column"),
         ({"sums": {"x": 1, "X": 1}}, "whose columns differ in more than upper and lower case"),
         ({"sums": {"x": 1, "x clipped": 1}}, "whose columns differ in more than upper and lower case"),
@@ -376,7 +288,7 @@ def test_refusals(options: dict[str, Any], rule: str) -> None:
 
 
 def test_a_key_cannot_have_the_name_of_a_sum() -> None:
-    for name, options in (("rows", {"rows": 1}), ("SUM_x_low", {"sums": {"X": 1}})):
+    for name, options in (("rows_clipped", {"rows": 1}), ("SUM_x_low", {"sums": {"X": 1}})):
         table = pa.table({"u": [1], name: ["a"], "X": [1.0]})
         with refused("a key column cannot be called"):
             dpsample.release(table, name, user="u", privacy=Privacy(1, 1e-6), **options)
@@ -395,30 +307,35 @@ def made() -> Release:
     discovery = Discovery("one-key", 1, capacity_cap(each))
     terms = Terms(budget.privacy, KeepAll(), ("key",), unit="user", discovery=discovery, counts=counts, per_key=each)
     table = counted(pa.table({"key": ["a", "b", "c", "d"]}), np.array([100.0, 50, 30, 20]), np.full(4, 3.0))
-    errors, margin = np.array([9.0, 6, 6, 4]), 1.96
-    for amount, values in ((ROWS, np.array([150.0, 80, -4, 30])), (PRICE, np.array([2000.0, -300, 500, 0.5]))):
-        scale = 1 if amount is ROWS else 33.33333
-        ends = values - margin * scale * errors, values + margin * scale * errors
-        table = summed(table, amount, values, scale * errors, *ends)
+    errors, users = np.array([9.0, 6, 6, 4]), table["measured"].to_numpy()
+    table = summed(table, amounts[0], np.array([150.0, 80, -4, 30]), errors, users)
+    table = summed(table, amounts[1], np.array([2000.0, -300, 500, 0.5]), 33.33333 * errors, users)
     return Release(table, terms)
 
 
 def test_files_have_the_columns_of_amounts(tmp_path: Path) -> None:
     release = made()
     users = ("key", "estimate", "low", "high", "measured", "standard_error")
-    rows = ("rows", "rows_low", "rows_high", "rows_measured", "rows_error")
-    price = ("sum_price", "sum_price_low", "sum_price_high", "sum_price_error")
-    assert tuple(release.table.column_names) == (*users, *rows, *price)
-    assert release.table["rows"].to_pylist() == [150, 80, 1, 30]  # a reported key has a row
+    rows = ("rows_clipped", "rows_clipped_low", "rows_clipped_high", "rows_low", "rows_high")
+    price = ("sum_price_clipped", "sum_price_clipped_low", "sum_price_clipped_high", "sum_price_low", "sum_price_high")
+    assert tuple(release.table.column_names) == (
+        *users,
+        *rows,
+        "rows_measured",
+        "rows_error",
+        *price,
+        "sum_price_error",
+    )
+    assert release.table["rows_clipped"].to_pylist() == [150, 80, 1, 30]  # a reported key has a row
     assert release.table["rows_measured"].to_pylist() == [150, 80, -4, 30]
     assert release.table["sum_price_error"].to_pylist() == [300, 200, 200, 133.3]  # four figures
     for name in ("out.parquet", "out.csv"):
         release.write(tmp_path / name)
         assert read_release(tmp_path / name) == release
     assert "sums of 'price', from -100 to 100 for each user and key" in repr(release)
-    assert "values beyond 800 were not looked at" in repr(release)
+    assert "sum_price_low to sum_price_high includes values from -800 to 800" in repr(release)
     assert "sum_price beyond: Gaussian noise" in run("verify", "out.parquet", cwd=tmp_path).stdout
-    wrong = release.table.set_column(11, "sum_price", pa.array([1e9, 0, 0, 0]))
+    wrong = release.table.set_column(13, "sum_price_clipped", pa.array([1e9, 0, 0, 0]))
     with refused("sum_price are finite, with a positive error, and lie between their bounds"):
         Release(wrong, release.terms)
 
@@ -451,7 +368,7 @@ def test_sums_of_amounts_by_plain_arithmetic() -> None:
     assert price.high == pytest.approx(1700 + 2 * up + 1.959964 * error, rel=1e-4)
     # below: nothing was found, but its noise is there; of the negative sums b has all
     assert price.low == pytest.approx(1700 - 1.959964 * math.hypot(own, 0.25 * 200))
-    assert "values beyond 100 add about 2 to the amount of a user and a key" in price.notes[0]
+    assert "those above 100 add about 2 for each user and key" in price.notes[0]
     opposite = release.sum("key < 'c'", lambda t: pa.array([-1.0] * t.num_rows), of="sum_price")
     assert (opposite.low, opposite.high) == pytest.approx((-price.high, -price.low))
     assert release.sum("key = 'z'", of="rows").keys == 0
@@ -478,8 +395,8 @@ def test_a_ratio_has_the_interval_of_fieller(tmp_path: Path) -> None:
     by_key = release.ratio("rows", by="key")
     assert by_key["a"].value == pytest.approx(1.5)
     assert not release.ratio("sum_price", "rows", "key = 'c'").guaranteed
-    for of, per in (("rows", "rows"), ("price", "users"), ("sum_price", "keys")):
-        with refused("a ratio is of two sums of this release: users, rows, sum_price"):
+    for of, per in (("rows", "rows"), ("rows", "rows_clipped"), ("price", "users"), ("sum_price", "keys")):
+        with refused("a ratio is of two sums of this release: users, rows, rows_clipped, sum_price, sum_price_clipped"):
             release.ratio(of, per)
     shown = run("query", "out.parquet", "--of", "sum_price", "--per", "rows", cwd=tmp_path).stdout
     assert shown.splitlines()[0] == repr(mean).splitlines()[0]
@@ -497,12 +414,15 @@ def test_a_release_with_amounts_by_library_and_command_line(tmp_path: Path) -> N
     drawn = dpsample.release(table, "k", user="u", privacy=Privacy(2, 1e-6), rows=4, sums={"x: y": 10})
     words = ["release", "d.parquet", "-k", "k", "--user", "u", "-e", "2", "-d", "1e-6", "-o", "out.parquet"]
     printed = run(*words, "--rows", "4", "--sum", "x: y:10", cwd=tmp_path).stdout
-    assert "Summed  sums of 'x: y', from -10 to 10" in printed
+    assert (
+        "Summed  sums of 'x: y', from -10 to 10 for each user and key, with Gaussian noise, are sum_x: y_clipped"
+        in printed
+    )
     for release in (drawn, read_release(tmp_path / "out.parquet")):
         assert release.table.num_rows == 1
         row = release.table.to_pylist()[0]
-        assert row["rows"] == pytest.approx(1000, abs=8 * row["rows_error"])
-        assert row["sum_x: y"] == pytest.approx(3000, abs=8 * row["sum_x: y_error"])
+        assert row["rows_clipped"] == pytest.approx(1000, abs=8 * row["rows_error"])
+        assert row["sum_x: y_clipped"] == pytest.approx(3000, abs=8 * row["sum_x: y_error"])
         assert release.terms.amounts == amounts_of(4, {"x: y": 10})
     again = ["--force", "--sum", "x: y", "--clip", "10", "--sum", "u", "--clip", "2"]
     assert "a column that is summed is neither key nor user; found 'u'" in run(*words, *again, cwd=tmp_path).stderr

@@ -230,11 +230,14 @@ def test_a_least_number_and_rows_are_planned() -> None:
     rows, with_rows = planned(one_key_each(), amounts=amounts_of(3, None))
     assert with_rows[False, "one-key"] == plain[False, "one-key"]
     assert with_rows[True, "one-key"].keys < plain[True, "one-key"].keys
-    price = replace(rows.setting, amounts=amounts_of(None, {"price": "2.5"}))
+    price, tip = (
+        replace(rows.setting, amounts=amounts_of(None, sums)) for sums in ({"price": "2.5"}, {"tip": (0, 20)})
+    )
     for setting, words, code in (
         (found.setting, "--at-least 30", "at_least=30,"),
         (rows.setting, "--rows 3", "rows=3,"),
         (price, "--sum price:2.5", "sums={'price': '2.5'},"),
+        (tip, "--sum tip:0:20", "sums={'tip': '0:20'},"),
     ):
         assert f" {words} " in command(setting)
         assert f"    {code}\n" in python(setting)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
@@ -12,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsample.accounting.amounts import Amount
+from dpsample.accounting.amounts import amounts_of
 from dpsample.private.engine.spark import sorting
 from dpsample.private.engine.spark.pairs import Positions, _read, _selecting
 from dpsample.private.engine.spark.sorting import packing, unpacked
 
-AMOUNTS = (Amount(None, Fraction(3)), Amount("price", Fraction(50)))
+AMOUNTS = amounts_of(3, {"price": (0, 50)})  # no amount below 0 is looked at
 Row = tuple[int, str, int, str, int, int, int, int]  # h, u, kh, k0, k1, mark, a0, a1
 
 
@@ -63,8 +62,8 @@ def test_each_pair_once_in_the_order_of_users_and_keys(
     for (_, user, _, a, b), same in groupby(sorted(made), key=lambda row: row[:5]):
         each = list(same)
         sums = [each[0][5] % 2**32, sum(row[6] for row in each), sum(row[7] for row in each)] if amounts else []
-        limits = [2**32, *(amount.most for amount in kinds)]
-        clipped = (max(-most, min(most, value)) for value, most in zip(sums, limits, strict=False))
+        limits = [(0, 2**32), *(amount.looked_at for amount in kinds)]
+        clipped = (max(least, min(most, value)) for value, (least, most) in zip(sums, limits, strict=False))
         expected.append((user != last, (a, b), *clipped))
         last = user
     assert found == expected

@@ -20,6 +20,7 @@ from dpsample.private.user_vectors import (
     FINE,
     SCALE_BITS,
     Clip,
+    FewKeys,
     Weighing,
     factors_of,
     groups_of,
@@ -31,6 +32,8 @@ from dpsample.private.user_vectors import (
 )
 
 CASES = 2000
+
+ONE_KEY = FewKeys(1.0, 1.0, 1.0, 1.0)
 
 
 def pairs_of(rng: np.random.Generator, users: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +85,7 @@ def test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for(seed: in
         groups = int(rng.integers(1, 4))
         clip = Clip(square, longest, most_lost(square, longest), groups)
         of_keys = groups_of(popularity, head, groups)
-        weighing = Weighing(popularity, head, whole, math.isqrt(most + own), most, clip, of_keys, 1.0, 0.1)
+        weighing = Weighing(popularity, head, whole, math.isqrt(most + own), most, clip, of_keys, ONE_KEY)
         changed, lost = np.split(change(all_sums(weighing)), [keys])
         assert (changed**2).sum() <= most + own
         assert (changed[~head] ** 2).sum() <= most
@@ -134,7 +137,7 @@ def test_kernels_against_plain_loops() -> None:
             else:
                 expected[k] += w * math.isqrt((most << 32) // square) >> 16
     clip = Clip(2 * base, 8 * base, most_lost(2 * base, 8 * base), 1)
-    weighing = Weighing(popularity, head, weights, 60, most, clip, np.zeros(12, np.int64), 1.0, 0.1)
+    weighing = Weighing(popularity, head, weights, 60, most, clip, np.zeros(12, np.int64), ONE_KEY)
     assert summed(all_sums(weighing), user, key)[:12].tolist() == expected.tolist()
     assert summed(weighted_counts(np.full(12, unit), most), user, key).tolist() == plain.tolist()
     assert summed(users_by_keys(6), user, key).tolist() == sizes.tolist()

@@ -120,7 +120,8 @@ def user_releases() -> dict[str, Release]:
     pairs = clicks()
     wider = {**BOUNDED, "max_keys_per_user": 4}
     found: dict[str, Any] = {"user": "user", "privacy": Privacy(3, "1e-3")}
-    sums: dict[str, Any] = {"rows": 2, "sums": {"price": "3.5"}}
+    sums: dict[str, Any] = {"rows": 2, "sums": {"price": ("-2", "3.5")}}
+    never_negative: dict[str, Any] = {"rows": 2, "sums": {"price": "0:3.5"}}
     listed: dict[str, Any] = {"keys": [*TEXTS[:4], "nobody has it"], "only_known": True}
     size = SampleSize(12, "priority")
     return {
@@ -132,7 +133,7 @@ def user_releases() -> dict[str, Release]:
         "counted": dpsample.release(pairs, "query", discover="many-keys", total=True, **found),
         "counted-one-key": dpsample.release(pairs, "query", discover="one-key", **found),
         "sums": dpsample.release(priced(), "query", **sums, **found),
-        "sums-known": dpsample.release(priced(), "query", **listed, **sums, **found),
+        "sums-known": dpsample.release(priced(), "query", **listed, **never_negative, **found),
     }
 
 

@@ -1,54 +1,67 @@
 """Amounts: what users add to the keys that were discovered, beside themselves: rows, or sums of a column.
 
 The amount of a user and a key is the number of the user's rows of this key, or the sum of a column over them. It is
-clipped, so that one user changes a sum by a bounded vector (docs/theory.md, section 10).
+clipped to a range, so that one user changes a sum by a bounded vector (docs/theory.md, section 10).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
-
-import numpy as np
+from typing import Any, Final, TypeAlias
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
-from dpsample.scheme.sampling import Floats
+
+# one number, its two ends as a pair, or both as a text such as "0:100"
+Clip: TypeAlias = Number | tuple[Number, Number] | list[Number]
 
 LOOKED_AT: Final = 8  # times the clip: how far beyond it amounts are looked at
 MOST_AMOUNTS: Final = 8
 _MOST_ROWS = 10**6
-_CLIPS = Fraction(1, 10**12), Fraction(10**15)
+_SMALLEST, _LARGEST = Fraction(1, 10**12), Fraction(10**15)
+_UNEQUAL = 10**6  # one end of a clip is at most this many times the other one, so that both are many units
 _FRACTION_BITS = 26  # the clip of a sum is 2**26 units: eight times it is a 32-bit integer
-# by how much what a key has beyond a clip may differ from what it is given, relative to it; chosen on generated data:
-# with 0.5, intervals were too short where clips took a quarter or more of a sum (docs/theory.md, section 10)
-_APART = 1.25
 _ROW_BITS = 20  # one row counts with up to 2**20 times the clip
+_CLIP_RULE = (
+    "the clip of a sum is a number, such as 100, or two ends with 0 between them, such as 0:100, each 0 or from 1e-12 "
+    "to 1e15 in size, and within a factor of a million"
+)
 
 
 @dataclass(frozen=True)
 class Amount:
-    """What is summed over users: rows, or a column; the amount of a user and a key is clipped to [-clip, clip].
+    """What is summed over users: rows, or a column. The amount of a user and a key is clipped to [low, high].
 
-    >>> Amount("price", Fraction(100)).columns
-    ('sum_price', 'sum_price_low', 'sum_price_high', 'sum_price_error')
-    >>> Amount(None, Fraction(5)).columns
-    ('rows', 'rows_low', 'rows_high', 'rows_measured', 'rows_error')
+    A release has the sums of clipped amounts, with an interval (NAME_clipped, and with _low and _high); and an interval
+    of the sums of amounts that are looked at, which is up to eight times as far (NAME_low and NAME_high).
+
+    >>> Amount("price", Fraction(-100), Fraction(100)).columns[:3]
+    ('sum_price_clipped', 'sum_price_clipped_low', 'sum_price_clipped_high')
+    >>> Amount(None, Fraction(0), Fraction(5)).columns[3:]
+    ('rows_low', 'rows_high', 'rows_measured', 'rows_error')
     """
 
     column: str | None  # None for rows
-    clip: Fraction
+    low: Fraction
+    high: Fraction
 
     @property
     def name(self) -> str:
-        """The name of its column in a release."""
+        """The name of the sum of all that is looked at."""
         return "rows" if self.column is None else f"sum_{self.column}"
+
+    @property
+    def clipped(self) -> str:
+        """The name of the sum of clipped amounts."""
+        return f"{self.name}_clipped"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a release has of it."""
-        measured = [] if self.measured == self.name else [self.measured]
-        return (self.name, f"{self.name}_low", f"{self.name}_high", *measured, self.error)
+        clipped = (self.clipped, f"{self.clipped}_low", f"{self.clipped}_high")
+        looked_at = (f"{self.name}_low", f"{self.name}_high")
+        measured = (self.measured,) if self.one_sided else ()
+        return (*clipped, *looked_at, *measured, self.error)
 
     @property
     def parts(self) -> tuple[str, str, str]:
@@ -57,8 +70,8 @@ class Amount:
 
     @property
     def measured(self) -> str:
-        """The column of what was measured: a number of rows is at least 1, but what was measured may be lower."""
-        return "rows_measured" if self.column is None else self.name
+        """The column of what was measured: noise may give it a sign that no amount has, unlike the estimate."""
+        return f"{self.name}_measured" if self.one_sided else self.clipped
 
     @property
     def error(self) -> str:
@@ -66,14 +79,36 @@ class Amount:
         return f"{self.name}_error"
 
     @property
+    def one_sided(self) -> bool:
+        """Whether no clipped amount is negative, or none is positive."""
+        return not (self.low and self.high)
+
+    @property
+    def reach(self) -> Fraction:
+        """The largest size of a clipped amount."""
+        return max(-self.low, self.high)
+
+    @property
     def whole(self) -> int:
-        """The number of units in which the clip is reached: rows are whole, sums are in fixed point."""
-        return int(self.clip) if self.column is None else 1 << _FRACTION_BITS
+        """The number of units of the reach: rows are whole, sums are in fixed point."""
+        return int(self.reach) if self.column is None else 1 << _FRACTION_BITS
 
     @property
     def scale(self) -> float:
         """The number of units of 1, by which values of the column are multiplied."""
-        return float(self.whole / self.clip)
+        return float(self.whole / self.reach)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Both ends of the clip in units, rounded toward 0."""
+        scale = self.whole / self.reach
+        return int(self.low * scale), int(self.high * scale)
+
+    @property
+    def looked_at(self) -> tuple[int, int]:
+        """The range of amounts that are looked at, in units."""
+        low, high = self.ends
+        return LOOKED_AT * low, LOOKED_AT * high
 
     @property
     def most_of_row(self) -> int:
@@ -81,21 +116,43 @@ class Amount:
         return self.whole << _ROW_BITS
 
     @property
-    def most(self) -> int:
-        """The most units of a user and a key that are looked at."""
-        return LOOKED_AT * self.whole
+    def range(self) -> str:
+        """The clip in words.
+
+        >>> Amount(None, Fraction(0), Fraction(5)).range, Amount("x", Fraction(-2), Fraction(0)).range
+        ('up to 5', 'from -2 to 0')
+        """
+        return f"up to {int(self.high):,}" if self.column is None else f"from {text(self.low)} to {text(self.high)}"
+
+    @property
+    def wide_range(self) -> str:
+        """What is looked at, in words."""
+        return Amount(self.column, LOOKED_AT * self.low, LOOKED_AT * self.high).range
+
+    @property
+    def written(self) -> str:
+        """The clip as it is written after `--rows` or `--sum COLUMN:`.
+
+        >>> Amount("x", Fraction(-5), Fraction(100)).written, Amount("x", Fraction(-5), Fraction(5)).written
+        ('-5:100', '5')
+        """
+        single = self.column is None or self.low == -self.high
+        return text(self.high) if single else f"{text(self.low)}:{text(self.high)}"
 
     def __str__(self) -> str:
         if self.column is None:
-            return f"rows, up to {int(self.clip):,} of each user and key"
-        return f"sums of {self.column!r}, from -{text(self.clip)} to {text(self.clip)} for each user and key"
+            return f"rows, {self.range} of each user and key"
+        return f"sums of {self.column!r}, {self.range} for each user and key"
 
 
-def amounts_of(rows: int | None, sums: Mapping[str, Number] | None) -> tuple[Amount, ...]:
+def amounts_of(rows: int | None, sums: Mapping[str, Clip] | None) -> tuple[Amount, ...]:
     """Read what is summed: the clip of rows, if they are counted, and the clips of columns.
 
-    >>> [str(amount) for amount in amounts_of(5, {"price": "12.5"})]
-    ['rows, up to 5 of each user and key', "sums of 'price', from -12.5 to 12.5 for each user and key"]
+    >>> for amount in amounts_of(5, {"price": "12.5", "tip": (0, 20)}):
+    ...     print(amount)
+    rows, up to 5 of each user and key
+    sums of 'price', from -12.5 to 12.5 for each user and key
+    sums of 'tip', from 0 to 20 for each user and key
     """
     amounts = []
     if rows is not None:
@@ -105,30 +162,46 @@ def amounts_of(rows: int | None, sums: Mapping[str, Number] | None) -> tuple[Amo
                 f"{rows!r}",
                 "write one, such as rows=5 (--rows 5)",
             )
-        amounts.append(Amount(None, Fraction(rows)))
+        amounts.append(Amount(None, Fraction(0), Fraction(rows)))
     if sums is not None and not isinstance(sums, Mapping):
         raise InvalidValue(
             "sums are columns with their clips",
             type(sums).__name__,
-            "write a mapping such as {'price': 100} (--sum price:100)",
+            "write a mapping such as {'price': (0, 100)} (--sum price:0:100)",
         )
     for column, clip in (sums or {}).items():
         if not isinstance(column, str) or not column:
             raise InvalidValue(
                 "a sum is of a column", type(column).__name__, "name one, as in {'price': 100} (--sum price:100)"
             )
-        amounts.append(Amount(column, exact(clip, "the clip of a sum")))
+        amounts.append(Amount(column, *clip_ends(clip)))
     return check_amounts(amounts)
+
+
+def clip_ends(clip: Clip) -> tuple[Fraction, Fraction]:
+    """Read both ends of a clip: one number is the size of both.
+
+    >>> [tuple(map(text, clip_ends(clip))) for clip in (100, (0, 100), "-5:100", ["-2.5", 0])]
+    [('-100', '100'), ('0', '100'), ('-5', '100'), ('-2.5', '0')]
+    """
+    ends: Any = clip.split(":") if isinstance(clip, str) else clip
+    if not isinstance(ends, tuple | list):
+        ends = [ends]
+    if len(ends) == 1:
+        size = exact(ends[0], "the clip of a sum")
+        return -size, size
+    if len(ends) == 2:
+        return exact(ends[0], "the low end of a clip"), exact(ends[1], "the high end of a clip")
+    raise InvalidValue(_CLIP_RULE, f"{len(ends)} numbers", "write one or two")
 
 
 def check_amounts(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
     """Refuse clips out of range, too many amounts, and names that differ by upper and lower case alone."""
     checked = tuple(amounts)
     for amount in checked:
-        if not _CLIPS[0] <= amount.clip <= _CLIPS[1]:
-            raise InvalidValue(
-                "the clip of a sum is a number from 1e-12 to 1e15", text(amount.clip), "choose another, or other units"
-            )
+        if not _is_clip(amount.low, amount.high):
+            found = f"the range from {text(amount.low)} to {text(amount.high)}"
+            raise InvalidValue(_CLIP_RULE, found, "choose another, or other units")
     names = [name.lower() for amount in checked for name in {*amount.columns, *amount.parts}]
     if len({*names}) < len(names) or len(checked) > MOST_AMOUNTS:
         raise InvalidValue(
@@ -139,74 +212,9 @@ def check_amounts(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
     return checked
 
 
-def exponential_tail(means: Floats) -> Floats:
-    """Return the mean beyond a clip of 1 of exponential numbers, from the mean of the numbers when they are clipped.
-
-    Of mean m, clipped ones have the mean ``m (1 - exp(-1 / m))``, and ``m exp(-1 / m)`` is beyond, up to 7 here.
-
-    >>> exponential_tail(np.array([-1.0, 0.1, 0.5, 2.0])).round(4)
-    array([0.    , 0.    , 0.1275, 7.    ])
-    """
-    m = np.geomspace(0.02, 64, 400)
-    tails = np.minimum(m * np.exp(-1 / m), LOOKED_AT - 1)
-    return np.interp(means, m * -np.expm1(-1 / m), tails, left=0.0, right=LOOKED_AT - 1)
-
-
-@dataclass(frozen=True)
-class Clipped:
-    """What clipping did to an amount, as it was measured: the public record.
-
-    `share` is what the clipping of users' lengths took away, averaged over keys, and was put back; `groups` has the
-    relative error of that for the groups of the counts. `beyond` is what amounts have beyond -clip and beyond clip, up
-    to eight times as much, on average for each user of a key, with the errors of both; intervals are longer by it.
-    """
-
-    amount: Amount
-    share: float = 0.0
-    groups: tuple[float, ...] = ()
-    beyond: tuple[float, float] = (0.0, 0.0)
-    beyond_errors: tuple[float, float] = (0.0, 0.0)
-
-    def beyond_keys(self, users: Floats, values: Floats) -> tuple[Floats, Floats]:
-        """Divide what is beyond -clip, and what is beyond clip, among all keys: arrays of 3 x 3 x keys.
-
-        Each has what is beyond, its error, which all keys have in common, and that of each key by itself. Which keys it
-        belongs to is not known. So it is divided in three ways, and an interval is longer by the largest part: in
-        proportion to users; to what is beyond the clip of exponential amounts that have the mean of the key's clipped
-        ones; and to the sums of keys, with a tenth of the clip for each user, since sums of both signs may be near 0.
-        """
-        users, ends = np.maximum(users, 1.0), []
-        for sign, each, error in zip((-1, 1), self.beyond, self.beyond_errors, strict=True):
-            means = sign * values / users / float(self.amount.clip)
-            laws = np.ones(len(users)), exponential_tail(means), np.clip(means, 0.0, 1.0) + 0.1
-            # if no key has sums of this sign, a law is 0 for all of them, and says nothing
-            kept = [law if law.any() else laws[0] for law in laws]
-            ways = np.array([users * law * (users.sum() / float(users @ law)) for law in kept])
-            parts = ways * max(each, 0.0)
-            ends.append(np.array([parts, ways * error, _APART * parts]))
-        return ends[0], ends[1]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the exact JSON form; rows have no column."""
-        column = {} if self.amount.column is None else {"column": self.amount.column}
-        return {
-            **column,
-            "clip": text(self.amount.clip),
-            "clipped": self.share,
-            "groups": list(self.groups),
-            "beyond": list(self.beyond),
-            "beyond_errors": list(self.beyond_errors),
-        }
-
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> "Clipped":
-        """Read the JSON form back."""
-        below, above = map(float, form["beyond"])
-        below_error, above_error = map(float, form["beyond_errors"])
-        return cls(
-            Amount(form.get("column"), exact(form["clip"], "clip")),
-            float(form["clipped"]),
-            tuple(map(float, form["groups"])),
-            (below, above),
-            (below_error, above_error),
-        )
+def _is_clip(low: Fraction, high: Fraction) -> bool:
+    """Whether this is a range around 0, or that begins or ends there, whose ends can both be told in units."""
+    sizes = sorted(size for size in (-low, high) if size)
+    if low > 0 or high < 0 or not sizes:
+        return False
+    return sizes[0] >= _SMALLEST and sizes[-1] <= _LARGEST and sizes[-1] <= _UNEQUAL * sizes[0]

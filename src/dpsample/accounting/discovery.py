@@ -16,7 +16,8 @@ from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, ClassVar, Literal
 
-from dpsample.accounting.amounts import Amount, Clipped, check_amounts
+from dpsample.accounting.amounts import Amount, check_amounts
+from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.renyi import conversion
 from dpsample.accounting.vectors import MOST_SQUARE, GaussianStage, VectorNoise, certify_vector_noise

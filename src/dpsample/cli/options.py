@@ -77,14 +77,15 @@ amounts = together(
     click.option(
         "--sum",
         "sums",
-        metavar="COLUMN[:CLIP]",
+        metavar="COLUMN[:[LOW:]HIGH]",
         multiple=True,
         help="Users without a contribution bound: also sum a column for each key. The sum of each user and key is "
-        "clipped to -CLIP to CLIP. Repeat it for several columns.",
+        "clipped to the range from LOW to HIGH, by default from -HIGH to HIGH. Repeat it for several columns.",
     ),
     click.option(
         "--clip",
         "clips",
+        metavar="[LOW:]HIGH",
         multiple=True,
         help="The clips of --sum, if these are columns alone: one for each, in the same order.",
     ),
@@ -300,22 +301,44 @@ def part_of(text: str | None, option: str) -> tuple[str, str] | None:
 
 
 def sums_of(given: dict[str, Any]) -> dict[str, str] | None:
-    """Read --sum COLUMN:CLIP, or --sum COLUMN --clip CLIP; each column once. A column may have colons in its name."""
+    """Read --sum COLUMN:CLIP, or --sum COLUMN --clip CLIP; each column once."""
     texts, clips = given["sums"], given["clips"]
     if clips and len(clips) != len(texts):
         raise click.UsageError(
-            f"each --sum has one --clip; found {len(texts)} and {len(clips)}; write --sum price --clip 100"
+            f"each --sum has one --clip; found {len(texts)} and {len(clips)}; write --sum price --clip 0:100"
         )
     sums: dict[str, str] = {}
     for text, stated in zip_longest(texts, clips):
-        column, _, clip = text.rpartition(":") if stated is None else (text, "", stated)
+        column, clip = _column_and_clip(text) if stated is None else (text, stated)
         if not column or column in sums:
             found = f"{column!r} twice" if column in sums else repr(text)
             raise click.UsageError(
-                f"--sum is a column and the clip of its sums, each column once; found {found}; write --sum price:100"
+                "--sum is a column and the clip of its sums, each column once; "
+                f"found {found}; write --sum price:100, or --sum price:0:100"
             )
         sums[column] = clip
     return sums or None
+
+
+def _column_and_clip(text: str) -> tuple[str, str]:
+    """Divide COLUMN:HIGH or COLUMN:LOW:HIGH. A column may have colons in its name, but for one before a number.
+
+    >>> _column_and_clip("price:100"), _column_and_clip("price:-5:100"), _column_and_clip("a:b:100")
+    (('price', '100'), ('price', '-5:100'), ('a:b', '100'))
+    """
+    before, _, high = text.rpartition(":")
+    column, colon, low = before.rpartition(":")
+    if colon and _is_number(low):
+        return column, f"{low}:{high}"
+    return before, high
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def size_of(given: dict[str, Any]) -> Any:

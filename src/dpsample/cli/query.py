@@ -40,12 +40,10 @@ _at_least = click.option(
     "--of",
     default="frequency",
     show_default=True,
-    help="What is summed: frequency, keys, log1p, power:P, capped:T or at-least:T; of counted users also rows, or the "
-    "column of a sum, such as sum_price.",
+    help="What is summed: frequency, keys, log1p, power:P, capped:T or at-least:T; of counted users also rows or "
+    "sum_COLUMN, and rows_clipped or sum_COLUMN_clipped, of clipped amounts alone.",
 )
-@click.option(
-    "--per", help="Divide by this sum: users, rows, or the column of a sum. The answer is a mean, with its interval."
-)
+@click.option("--per", help="Divide by this sum: users, rows, sum_COLUMN, ... The answer is a mean, with its interval.")
 @_sum
 @_at_least
 @_selection

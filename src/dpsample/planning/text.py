@@ -274,11 +274,10 @@ def command(setting: Setting, source: Origin | None = None) -> str:
         words += ["--cap", str(scheme.cap)] if scheme.cap is not None else []
     words += ["--at-least", str(setting.sampling.least)] if setting.sampling.least > 1 else []
     for amount in setting.amounts:
-        words += (
-            ["--rows", text(amount.clip)]
-            if amount.column is None
-            else ["--sum", f"{amount.column}:{text(amount.clip)}"]
-        )
+        if amount.column is None:
+            words += ["--rows", amount.written]
+        else:
+            words += ["--sum", f"{amount.column}:{amount.written}"]
     total = setting.budget.total
     if total:
         words += ["--with-total", *(["--total-share", text(total)] if total != SHARE else [])]
@@ -322,8 +321,8 @@ def python(setting: Setting, source: Origin | None = None) -> str:
     ]
     if setting.sampling.least > 1:
         arguments.append(f"at_least={setting.sampling.least}")
-    rows = [f"rows={text(amount.clip)}" for amount in setting.amounts if amount.column is None]
-    sums = {amount.column: text(amount.clip) for amount in setting.amounts if amount.column is not None}
+    rows = [f"rows={amount.written}" for amount in setting.amounts if amount.column is None]
+    sums = {amount.column: amount.written for amount in setting.amounts if amount.column is not None}
     arguments += [*rows, *([f"sums={sums}"] if sums else [])]
     total = setting.budget.total
     if total:

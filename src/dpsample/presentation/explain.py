@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsample.accounting.amounts import LOOKED_AT, Clipped
+from dpsample.accounting.clipped import Beyond, Clipped
 from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.parts import Part
@@ -107,29 +107,48 @@ def explain_counts(counts: Counts) -> str:
 
 
 def explain_amount(clipped: Clipped) -> str:
-    """State how an amount was summed, and what its clip took.
+    """State what was summed, which columns are about it, and what lies beyond the clip.
 
     >>> from dpsample.accounting.amounts import Amount
-    >>> print(explain_amount(Clipped(Amount("price", Fraction(100)), beyond=(0.0, 0.5), beyond_errors=(0.1, 0.1))))
-    sums of 'price', from -100 to 100 for each user and key, with Gaussian noise; values beyond 100 add about 0.5 to the
-    amount of a user and a key, and intervals are longer by it; values beyond 800 were not looked at
+    >>> price = Amount("price", Fraction(0), Fraction(100))
+    >>> print(explain_amount(Clipped(price, beyond=(0.0, 0.5), beyond_errors=(0.0, 0.1))))
+    sums of 'price', from 0 to 100 for each user and key, with Gaussian noise, are sum_price_clipped and its interval;
+    sum_price_low to sum_price_high includes values from 0 to 800: those above 100 add about 0.5 for each user and key,
+    at most about 0.696; what is beyond this range is in no interval
     """
-    return f"{clipped.amount}, with Gaussian noise; {amount_limits(clipped)}"
+    amount = clipped.amount
+    return (
+        f"{amount}, with Gaussian noise, are {amount.clipped} and its interval; {amount.name}_low to "
+        f"{amount.name}_high includes {explain_beyond(clipped)}; what is beyond this range is in no interval"
+    )
 
 
-def amount_limits(clipped: Clipped) -> str:
-    """State what is beyond the clip of an amount, and what was not looked at."""
-    clip = clipped.amount.clip
-    sides = zip((-clip, clip), (-1, 1), clipped.beyond, clipped.beyond_errors, strict=True)
-    name = "rows" if clipped.amount.column is None else "values"
-    found = [
-        f"{name} beyond {text(end)} add about {shown_number(sign * each)} to the amount of a user and a key"
-        for end, sign, each, error in sides
-        if each > 2 * error
-    ]
-    longer = "and intervals are longer by it" if found else "intervals are longer by the noise of this"
-    found = found or [f"few {name} beyond {text(clip)} were found"]
-    return f"{', '.join(found)}, {longer}; {name} beyond {text(LOOKED_AT * clip)} were not looked at"
+def explain_beyond(clipped: Clipped) -> str:
+    """State how much lies beyond the ends of a clip, or that this could not be measured, with its upper bound.
+
+    >>> from dpsample.accounting.amounts import Amount
+    >>> print(explain_beyond(Clipped(Amount(None, Fraction(0), Fraction(5)), beyond=(0, 1), beyond_errors=(0, 2))))
+    rows up to 40: how much those beyond 5 add could not be measured, at most about 4.92 for each user and key
+    """
+    amount = clipped.amount
+    if amount.column is None:
+        return f"rows {amount.wide_range}: {_beyond(f'beyond {int(amount.high):,}', clipped.above)}"
+    sides = []
+    if amount.low:
+        sides.append(_beyond(f"below {text(amount.low)}", clipped.below))
+    if amount.high:
+        sides.append(_beyond(f"above {text(amount.high)}", clipped.above))
+    return f"values {amount.wide_range}: {'; '.join(sides)}"
+
+
+def _beyond(where: str, beyond: Beyond) -> str:
+    """State what lies beyond one end."""
+    if not beyond.error:  # no key was reported
+        return f"nothing is known of those {where}"
+    most = f"at most about {shown_number(beyond.most)}"
+    if beyond.seen:
+        return f"those {where} add about {shown_number(beyond.each)} for each user and key, {most}"
+    return f"how much those {where} add could not be measured, {most} for each user and key"
 
 
 def explain_kept(max_keys: int, kept: Kept | None = None) -> str:

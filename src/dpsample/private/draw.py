@@ -116,7 +116,7 @@ def count_found(
     measured = count_users(engine, source, found.select(list(terms.keys)), least, budget, coins, after)
     rows = counted(found, measured.values, measured.errors, fewest)
     for sums in measured.amounts:
-        rows = summed(rows, sums.record.amount, sums.values, sums.errors, sums.lows, sums.highs, np.minimum(fewest, 1))
+        rows = summed(rows, sums.record, sums.values, sums.errors, measured.values, np.minimum(fewest, 1))
     terms = replace(terms, keys_only=False, counts=measured.counts, known=record)
     rows = rows.select(list(terms.columns))
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))

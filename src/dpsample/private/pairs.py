@@ -59,9 +59,10 @@ def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:
 
 def cut_off(batch: Batch, amounts: Sequence[Amount]) -> Batch:
     """Cut amounts, the last columns, off where they are not looked at."""
-    limits = [amount.most for amount in amounts]
-    values = (np.clip(column, -most, most) for column, most in zip(batch[-len(limits) :], limits, strict=True))
-    return (*batch[: -len(limits)], *values)
+    first = len(batch) - len(amounts)
+    ranges = (amount.looked_at for amount in amounts)
+    values = (np.clip(column, least, most) for column, (least, most) in zip(batch[first:], ranges, strict=True))
+    return (*batch[:first], *values)
 
 
 def pair_types(keys: int, more: int) -> list[Any]:

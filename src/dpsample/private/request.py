@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.accounting.amounts import amounts_of
+from dpsample.accounting.amounts import Clip, amounts_of
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.ledger import check_ledger, read_ledger
@@ -45,7 +45,7 @@ class Options(TypedDict, total=False):
     discover: Discover | None  # without a bound: how keys are found; by default the data are asked, privately
     count_share: Number | None  # without a bound: the share of the privacy for counting users, rows and sums
     rows: int | None  # without a bound: count rows as well, of each user and key up to so many
-    sums: Mapping[str, Number] | None  # without a bound: sum columns as well, of each user and key within ±clip
+    sums: Mapping[str, Clip] | None  # without a bound: sum columns as well, of each user and key within a clip
     keys: Any  # a public list of keys: each is reported, also with 0
     only_known: bool  # leave out keys that are not in the list
     prior: Any  # without a bound: an earlier release, whose keys come first

@@ -1,11 +1,12 @@
 """Amounts of users: sums of rows or of columns for each key that was discovered, beside the numbers of users.
 
 The weights of keys and the factors by which users are scaled down are those of the counts. An amount is at most 1 in
-units of its clip, so it makes no vector longer. For each amount there are three parts, each with its own noise:
+units of the larger end of its clip, so it makes no vector longer. For each amount there are three parts, each with its
+own noise:
 
     sums     amounts, clipped, weighted and scaled down as users are       -> the estimates
     clipped  what scaling down takes away, by groups of keys               -> the share that is put back
-    beyond   what amounts have beyond the clip, by sign                    -> by how much intervals are longer
+    beyond   what amounts have beyond the ends of the clip, by end         -> by how much wide intervals are longer
 
 Sums are rounded to whole numbers by a threshold that follows from user and key alone, so that roundings cancel out; a
 user whose rounded vector would be too long is rounded toward zero (docs/theory.md, section 10).
@@ -13,11 +14,11 @@ user whose rounded vector would be too long is rounded toward zero (docs/theory.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
-from dpsample.accounting.amounts import LOOKED_AT, Amount, Clipped
+from dpsample.accounting.amounts import LOOKED_AT, Amount
+from dpsample.accounting.clipped import Clipped
 from dpsample.private.pairs import Kernel
 from dpsample.private.user_vectors import (
     FINE,
@@ -34,57 +35,123 @@ from dpsample.private.user_vectors import (
 from dpsample.scheme.sampling import Floats, Ints
 
 _APART = 0.5  # by how much the share of an amount may differ from that of users, relative to it
-_MARGIN = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The noisy parts of an amount, in units of the larger end of its clip: sums with errors, what was lost, beyond."""
+
+    kept: Floats
+    errors: Floats
+    lost: Lost
+    beyond: Lost
+
+
+@dataclass(frozen=True, eq=False)
+class UserShare:
+    """The share of users that scaling down took away, by group, with its error."""
+
+    values: Floats
+    errors: Floats
 
 
 @dataclass(frozen=True)
 class MeasuredAmount:
-    """Sums of an amount for each key, with errors and 95 % intervals, and the public record of its clipping."""
+    """Clipped sums of an amount for each key, with errors, and the public record of its clipping."""
 
     values: Floats
     errors: Floats
-    lows: Floats
-    highs: Floats
     record: Clipped
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows of a batch: where users begin, the keys' positions, and how many rows each user has.
+
+    `scaled` is what each row adds to the counts, times 2**16. The rows `cut` lost something to the clipping of lengths:
+    `lost`, in fine units, in totals at `cut_groups`.
+    """
+
+    starts: Ints
+    places: Ints
+    sizes: Ints
+    scaled: Ints
+    cut: Ints
+    cut_groups: Ints
+    lost: Floats
+
+
 def all_sums(weighing: Weighing, amounts: Sequence[Amount] = ()) -> Kernel:
-    """Sum users, and what was clipped of them, by groups; then each amount, its clipped, and what is beyond, by sign.
+    """Sum users, and what was clipped of them, by groups; then each amount, its clipped, and what is beyond, by end.
 
     Whole numbers. The squares of what a user adds to the users sum to at most `length**2`, and so for each amount. What
     one user has clipped, and beyond, sums to at most `FINE` in units of what one user may lose.
     """
-    head, weights, groups, clip = weighing.head, weighing.weights, weighing.groups, weighing.clip
-    squares, tail, keys = np.where(head, 0, weights**2), weighing.tail, len(weighing.head)
-    edge = keys + clip.groups
+    edge = len(weighing.head) + weighing.clip.groups
+    squares = np.where(weighing.head, 0, weighing.weights**2)
+    tail = weighing.tail
 
     def kernel(batches: Batches) -> Ints:
-        counts, totals = np.zeros(edge, np.int64), np.zeros((len(amounts), edge + 2), np.int64)
+        counts = np.zeros(edge, np.int64)
+        totals = np.zeros((len(amounts), edge + 2), np.int64)
         for starts, places, *more in batches:
-            sizes, own = sizes_of(starts, places), weights[places] << SCALE_BITS
-            long, factors = scaled_down(np.add.reduceat(squares[places], starts), starts, sizes, weighing.most)
-            own[long] = np.where(head[places[long]], own[long], (own[long] >> SCALE_BITS) * factors)
-            np.add.at(counts, places, own >> SCALE_BITS)
-            cut, lost = _lost_rows(tail[places], starts, sizes, clip)
-            cut_groups = keys + groups[places[cut]]
-            np.add.at(counts, cut_groups, np.floor(lost).astype(np.int64))
-            if not amounts:
-                continue
-            thresholds = thresholds_of(more[0], places)
-            for total, amount, value in zip(totals, amounts, more[1:], strict=True):
-                one = amount.whole
-                clipped = np.clip(value, -one, one)
-                np.add.at(total, places, rounded(own, clipped, one, thresholds, starts, sizes, weighing.length))
-                np.add.at(total, cut_groups, np.trunc(lost * (clipped[cut] / one)).astype(np.int64))
-                over = np.flatnonzero(value != clipped)
-                each = sizes[np.searchsorted(starts, over, side="right") - 1]
-                within = np.minimum(1 / weighing.keys_each, 1 / each)  # those of a user sum to at most 1
-                excess = np.minimum((np.abs(value[over]) / one - 1) / (LOOKED_AT - 1), 1.0)
-                units = np.floor(within * excess * (FINE - 1)).astype(np.int64)
-                np.add.at(total, edge + (value[over] > 0), units)
+            rows = _rows(weighing, squares, tail, starts, places)
+            np.add.at(counts, places, rows.scaled >> SCALE_BITS)
+            np.add.at(counts, rows.cut_groups, np.floor(rows.lost).astype(np.int64))
+            if amounts:
+                marks, *values = more
+                thresholds = thresholds_of(marks, places)
+                for total, amount, value in zip(totals, amounts, values, strict=True):
+                    _add_amount(total, weighing, rows, thresholds, amount, value)
         return np.append(counts, totals)
 
     return kernel
+
+
+def _rows(weighing: Weighing, squares: Ints, tail: Floats, starts: Ints, places: Ints) -> _Rows:
+    """Scale users down as the counts do, and find what the clipping of lengths takes from them."""
+    sizes = sizes_of(starts, places)
+    scaled = weighing.weights[places] << SCALE_BITS
+    long, factors = scaled_down(np.add.reduceat(squares[places], starts), starts, sizes, weighing.most)
+    in_head = weighing.head[places[long]]
+    scaled[long] = np.where(in_head, scaled[long], (scaled[long] >> SCALE_BITS) * factors)
+    cut, lost = _lost_rows(tail[places], starts, sizes, weighing.clip)
+    cut_groups = len(weighing.head) + weighing.groups[places[cut]]
+    return _Rows(starts, places, sizes, scaled, cut, cut_groups, lost)
+
+
+def _add_amount(total: Ints, weighing: Weighing, rows: _Rows, thresholds: Ints, amount: Amount, value: Ints) -> None:
+    """Add the amounts of a batch to the sums of keys, to what was clipped of them by groups, and to what is beyond."""
+    value = np.clip(value, *amount.looked_at)
+    clipped = np.clip(value, *amount.ends)
+    product = rows.scaled * clipped
+    added = rounded(product, amount.whole, thresholds, rows.starts, rows.sizes, weighing.length)
+    np.add.at(total, rows.places, added)
+
+    lost = rows.lost * (clipped[rows.cut] / amount.whole)
+    np.add.at(total, rows.cut_groups, np.trunc(lost).astype(np.int64))
+
+    over = np.flatnonzero(value != clipped)
+    keys = rows.sizes[np.searchsorted(rows.starts, over, side="right") - 1]
+    excess = excess_of(amount, value[over], clipped[over])
+    units = np.floor(_within(weighing, keys) * excess * (FINE - 1)).astype(np.int64)
+    above = (value[over] > 0).astype(np.int64)
+    np.add.at(total, len(total) - 2 + above, units)
+
+
+def excess_of(amount: Amount, value: Ints, clipped: Ints) -> Floats:
+    """Return what amounts have beyond an end of the clip, as a share of the most that is looked at: at most 1.
+
+    Amounts beyond the clip have the sign of the end that they exceed, and this end is not 0.
+    """
+    end = np.abs(clipped)
+    share: Floats = np.abs(value - clipped) / (end * (LOOKED_AT - 1))
+    return np.minimum(share, 1.0)
+
+
+def _within(weighing: Weighing, keys: Ints) -> Floats:
+    """The factors of users with these numbers of keys in what is beyond, in units: those of a user sum to at most 1."""
+    return np.minimum(1 / weighing.few.most, 1 / keys)
 
 
 def _lost_rows(tail: Floats, starts: Ints, sizes: Ints, clip: Clip) -> tuple[Ints, Floats]:
@@ -106,13 +173,12 @@ def thresholds_of(marks: Ints, places: Ints) -> Ints:
     return (mixed >> np.uint64(48)).astype(np.int64)
 
 
-def rounded(scaled: Ints, clipped: Ints, one: int, thresholds: Ints, starts: Ints, sizes: Ints, length: int) -> Ints:
-    """Return ``scaled / 2**16 * clipped / one``, rounded: squares of a user sum to at most length**2.
+def rounded(product: Ints, one: int, thresholds: Ints, starts: Ints, sizes: Ints, length: int) -> Ints:
+    """Return ``product / (2**16 one)``, rounded: squares of a user sum to at most length**2.
 
     They are rounded down after a threshold below 1 is added; toward zero for users for whom that is too long.
     """
     whole = one << SCALE_BITS
-    product = scaled * clipped
     added: Ints = (product + thresholds * one) // whole
     long = np.flatnonzero(np.add.reduceat(added**2, starts) > length**2)
     rows = rows_of(starts[long], sizes[long])
@@ -121,60 +187,55 @@ def rounded(scaled: Ints, clipped: Ints, one: int, thresholds: Ints, starts: Int
 
 
 def estimated_amount(
-    amount: Amount,
-    weighing: Weighing,
-    kept: Floats,
-    errors: Floats,
-    lost: Lost,
-    beyond: Lost,
-    share: tuple[Floats, Floats],
-    users: Floats,
+    amount: Amount, weighing: Weighing, parts: Parts, share: UserShare, users: Floats
 ) -> MeasuredAmount:
-    """Put back what scaling down took away, and make the intervals longer by what is beyond the clip.
-
-    `share` is that of users, by group, with its error. All is in units of the clip, until the end.
-    """
-    ratio, ratio_error, unexplained = _lost_ratio(weighing, kept, errors, lost, share)
+    """Put back what scaling down took away, and state what is beyond the ends of the clip."""
+    ratio, ratio_error, unexplained = _lost_ratio(weighing, parts, share)
     groups, head = weighing.groups, weighing.head
     of_key, its_error, apart = (np.where(head, 0.0, values[groups]) for values in (ratio, ratio_error, unexplained))
-    values = kept * (1 + of_key)
+
+    values = parts.kept * (1 + of_key)
+    noise = parts.errors * (1 + of_key)
     common = np.hypot(its_error, UNEVEN * of_key * (1 + of_key))
-    errors = np.sqrt((errors * (1 + of_key)) ** 2 + (kept * common) ** 2 + (weighing.popularity * apart) ** 2)
-    unit = float(amount.clip)
-    # users with many keys are put back; no user has a negative number of rows
-    each = unit * (LOOKED_AT - 1) / (1 - weighing.over) / float(np.maximum(users, 1.0).sum())
-    below, above = (0.0 if amount.column is None else each), each
+    errors = np.sqrt(noise**2 + (parts.kept * common) ** 2 + (weighing.popularity * apart) ** 2)
+
     shared = np.hypot(ratio_error / (1 + ratio), UNEVEN * ratio)
     relative = [float(shared[n]) for n in weighing.present] + [0.0] * bool(head.any())
+    below, above = _beyond_each(amount, weighing, users)
     record = Clipped(
         amount,
         round(float(np.mean(of_key / (1 + of_key))), 6),
         tuple(round(error, 6) for error in relative),
-        (_figures(below * beyond.values[0]), _figures(above * beyond.values[1])),
-        (_figures(below * beyond.noise), _figures(above * beyond.noise)),
+        (_figures(below * parts.beyond.values[0]), _figures(above * parts.beyond.values[1])),
+        (_figures(below * parts.beyond.noise), _figures(above * parts.beyond.noise)),
     )
-    values, errors = unit * values, unit * errors
-    down, up = (side.max(axis=1) for side in record.beyond_keys(users, values))
-    lows = values - down[0] - _MARGIN * np.sqrt(errors**2 + down[1] ** 2 + down[2] ** 2)
-    highs = values + up[0] + _MARGIN * np.sqrt(errors**2 + up[1] ** 2 + up[2] ** 2)
-    return MeasuredAmount(values, errors, lows, highs, record)
+    unit = float(amount.reach)
+    return MeasuredAmount(unit * values, unit * errors, record)
 
 
-def _lost_ratio(
-    weighing: Weighing, kept: Floats, errors: Floats, lost: Lost, share: tuple[Floats, Floats]
-) -> tuple[Floats, Floats, Floats]:
+def _beyond_each(amount: Amount, weighing: Weighing, users: Floats) -> tuple[float, float]:
+    """What one unit beyond the low end, and one beyond the high end, are on average for each user of a key.
+
+    What users with many keys count too little is put back.
+    """
+    pairs = float(np.maximum(users, 1.0).sum())
+    each = (LOOKED_AT - 1) / (1 - weighing.few.uncounted(pairs)) / pairs
+    return float(-amount.low) * each, float(amount.high) * each
+
+
+def _lost_ratio(weighing: Weighing, parts: Parts, share: UserShare) -> tuple[Floats, Floats, Floats]:
     """What was lost over what was kept, by group, with its error, and what that does not explain for each user.
 
     The ratio of users is the prior, from which that of an amount may differ by half. What was measured is combined with
     it by precision: it tells much of amounts of one sign, and nothing of amounts that cancel out.
     """
-    total, total_error = weighing.by_group(kept, errors)
-    before = share[0] / (1 - share[0])
-    spread = np.hypot(share[1] / (1 - share[0]) ** 2, _APART * before)
-    noise = lost.noise**2 + (before * total_error) ** 2
+    total, total_error = weighing.by_group(parts.kept, parts.errors)
+    before = share.values / (1 - share.values)
+    spread = np.hypot(share.errors / (1 - share.values) ** 2, _APART * before)
+    noise = parts.lost.noise**2 + (before * total_error) ** 2
     gain = spread**2 * total / np.maximum(spread**2 * total**2 + noise, 1e-300)
-    ratio = np.clip(before + gain * (lost.values - before * total), -0.25, 9.0)
-    left = np.maximum((lost.values - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
+    ratio = np.clip(before + gain * (parts.lost.values - before * total), -0.25, 9.0)
+    left = np.maximum((parts.lost.values - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
     keys = np.bincount(weighing.groups[~weighing.head], minlength=weighing.clip.groups)
     error = np.hypot(spread * np.sqrt(np.clip(1 - gain * total, 0, 1)), weighing.clip.unseen * (1 + ratio))
     return ratio, error, np.sqrt(left) / np.maximum(keys, 1)

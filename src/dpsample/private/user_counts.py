@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsample.accounting.amounts import Clipped
+from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.discovery import Counts, UserBudget, cleaned
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
@@ -29,11 +29,12 @@ from dpsample.private.noise import from_table
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
-from dpsample.private.user_amounts import MeasuredAmount, all_sums, estimated_amount
+from dpsample.private.user_amounts import MeasuredAmount, Parts, UserShare, all_sums, estimated_amount
 from dpsample.private.user_vectors import (
     FINE,
     UNEVEN,
     Clip,
+    FewKeys,
     Flags,
     Lost,
     Weighing,
@@ -52,7 +53,7 @@ _SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to
 _LOST_UNITS = 48  # of what one user may lose, at most
 _GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
 _SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
-_OVER = 0.3  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
+_OVER = 0.15  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def count_users(
     if not keys.num_rows:
         noise = (VectorNoise.of(budget.square * share, budget.aside, 1) for share in budget.parts.values())
         clipped = tuple(Clipped(amount) for amount in budget.amounts)
-        nothing = tuple(MeasuredAmount(*(np.zeros(0),) * 4, record) for record in clipped)
+        nothing = tuple(MeasuredAmount(np.zeros(0), np.zeros(0), record) for record in clipped)
         return Measured(np.zeros(0), np.zeros(0), Counts(tuple(noise), 0.0, amounts=clipped), nothing)
     pairs = engine.pairs_of(source, keys, after)
     try:
@@ -157,10 +158,10 @@ class _Stage:
         """Of the noise, for a length of one."""
         return 1 / math.sqrt(self._square(part))
 
-    def _keys_per_user(self) -> tuple[float, tuple[float, float]]:
+    def _keys_per_user(self) -> tuple[float, FewKeys]:
         """A number of keys that is worth its noise: what clipping takes away and the noise are small together.
 
-        And the smallest number beyond which a small share of all pairs is, with this share.
+        And the smallest number beyond which a small share of all pairs is.
         """
         rows = max(self._keys - 1, 1).bit_length() + 1
         deviation = self._deviation("keys per user")
@@ -175,8 +176,8 @@ class _Stage:
             taken = float(users @ (sizes * np.maximum(0, 1 - np.sqrt(most / sizes)))) / given
             return most * noise**2 + (taken * typical) ** 2
 
-        over = [(float(most), float(users @ np.maximum(sizes - most, 0)) / given) for most in options]
-        return float(min(options.tolist(), key=error)), next((few for few in over if few[1] <= _OVER), over[-1])
+        few = next((most for most in options if users @ np.maximum(sizes - most, 0) <= _OVER * given), options[-1])
+        return float(min(options.tolist(), key=error)), FewKeys.of(users, sizes, float(few))
 
     def _first_counts(self, keys_each: float) -> Floats:
         """A first estimate of each number of users, not below what its noise can tell."""
@@ -224,14 +225,14 @@ class _Stage:
         """The error of the share that was clipped, if it is measured for all keys together."""
         return most_lost(square, longest) * self._deviation("clipped") / keys
 
-    def _counts(self, popularity: Floats, head: Flags, clip: Clip, few: tuple[float, float]) -> "_Counted":
+    def _counts(self, popularity: Floats, head: Flags, clip: Clip, few: FewKeys) -> "_Counted":
         length = self._length("counts")
         scale = length / math.sqrt(clip.square + float((1 / popularity[head]).sum()))
         weights = np.maximum(np.round(scale / np.sqrt(popularity)), 1).astype(np.int64)
         while (own := int((weights[head] ** 2).sum())) > length**2 * 3 // 4:  # rounded up too often
             head[np.flatnonzero(head)[np.argmin(popularity[head])]] = False
         groups = groups_of(popularity, head, clip.groups)
-        weighing = Weighing(popularity, head, weights, length, length**2 - own, clip, groups, *few)
+        weighing = Weighing(popularity, head, weights, length, length**2 - own, clip, groups, few)
         amounts = () if self._coins is None else self._budget.amounts  # those of a plan are not summed
         totals = self._engine.summed(self._pairs, all_sums(weighing, amounts))
         users, taken, totals = np.split(totals, [self._keys, self._keys + clip.groups])
@@ -272,9 +273,10 @@ class _Stage:
             kept = self._with_noise(own, sums, length) / weighing.weights
             errors = length * self._deviation(own) / weighing.weights
             taken = self._lost(clipped, lost, clip)
-            looked_at = self._lost(over, beyond, clip, weighing.keys_each)
-            shares = counted.share, counted.share_error
-            measured.append(estimated_amount(amount, weighing, kept, errors, taken, looked_at, shares, counted.values))
+            looked_at = self._lost(over, beyond, clip, weighing.few.most)
+            parts = Parts(kept, errors, taken, looked_at)
+            share = UserShare(counted.share, counted.share_error)
+            measured.append(estimated_amount(amount, weighing, parts, share, counted.values))
         return tuple(measured)
 
 

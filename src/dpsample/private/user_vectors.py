@@ -19,6 +19,9 @@ Flags = NDArray[np.bool_]
 
 FINE = 1 << 30  # in which what is lost is added up
 SCALE_BITS = 16  # of the factor by which a vector is scaled down
+# how many times as much as others users with many keys are taken to have beyond the clip of each key: with 1, wide
+# intervals held 80 % where amounts grow with the root of the number of keys (benchmarks/clips.py)
+_MORE = 8
 UNEVEN = 0.3  # by how much the share that a key lost may differ from that of its group, relative to it
 
 
@@ -41,6 +44,38 @@ class Clip:
         return math.hypot(max(users, 0) * each, deviation * each)
 
 
+@dataclass(frozen=True)
+class FewKeys:
+    """The most keys with which a user counts fully in what is beyond a clip, and how many pairs count then.
+
+    By the noisy histogram of keys per user: `given` pairs of all users; `short`, those of users with up to `most` keys;
+    `counted` pairs in all, if users with more keys count with `most` each.
+    """
+
+    most: float
+    given: float
+    short: float
+    counted: float
+
+    @classmethod
+    def of(cls, users: Floats, sizes: Floats, most: float) -> "FewKeys":
+        """Of this number of users with each of these numbers of keys."""
+        pairs = users * sizes
+        counted = users * np.minimum(sizes, most)
+        return cls(most, float(pairs.sum()), float(pairs[sizes <= most].sum()), float(counted.sum()))
+
+    def uncounted(self, pairs: float) -> float:
+        """Return the share of what is beyond a clip that is not counted, of so many pairs of users and keys.
+
+        The histogram leaves out users who are too few to be told from noise; the sum of all counts has their pairs.
+        Users with many keys may have more beyond the clip of each key than others have, which nothing measures: they
+        are taken to have `_MORE` times as much.
+        """
+        whole = max(pairs, self.given, 1e-300)
+        long = whole - self.short
+        return _MORE * (whole - self.counted) / (whole + (_MORE - 1) * long)
+
+
 @dataclass(frozen=True, eq=False)
 class Weighing:
     """How users' vectors are weighted and scaled down, by the first counts of keys.
@@ -55,8 +90,7 @@ class Weighing:
     most: int
     clip: Clip
     groups: Ints
-    keys_each: float  # the most keys with which a user counts fully in what is beyond a clip
-    over: float  # the share of all pairs that is beyond these
+    few: FewKeys
 
     @property
     def tail(self) -> Floats:

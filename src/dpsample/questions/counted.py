@@ -64,15 +64,15 @@ def total(
     """Estimate the sum of ``L(x) g(users of x)`` over the selected keys x that were reported.
 
     g is the number of users, 1 for each key, or 1 for each key of at least so many users; or an amount of the release,
-    by the name of its column.
+    by its name, such as "rows" or "rows_clipped".
     """
     if at_least is not None:
         at_least = check_frequency(at_least)
         if of not in ("frequency", "keys"):
             raise InvalidValue("at_least is for sums of frequency and keys", "another sum", "leave it out")
         of = f"at-least:{at_least}" if of == "keys" else of
-    clipped, level = amount_of(release, of), check_level(level)
-    answered = _summed(release, Measure.of(of)) if clipped is None else partial(sum_of_amount, release, clipped)
+    amount, level = amount_of(release, of), check_level(level)
+    answered = _summed(release, Measure.of(of)) if amount is None else partial(sum_of_amount, release, amount)
     if at_least is not None and of == "frequency":
         answered = partial(_sum_from, release, at_least)
     check_default_estimator(estimator, "counted users")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsample.accounting.amounts import Clipped
+from dpsample.accounting.clipped import Clipped
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.questions.selection import Attributes, Selection, Where

@@ -103,7 +103,8 @@ class Answers:
         extrapolate guess what rarer keys hold from the number of keys just above; on real data it is often far off
 
         A release of counted users answers about its reported keys alone, for "frequency", "keys" and "at-least:100",
-        and for its amounts: "rows", or the column of a sum, such as "sum_price".
+        and for its amounts: "rows_clipped" or "sum_price_clipped", of clipped amounts; or "rows" or "sum_price", whose
+        interval includes amounts up to eight times the clip.
 
         >>> from dpsample.release.example import release
         >>> cats = release.sum("word LIKE 'cat%'")
@@ -166,9 +167,10 @@ class Answers:
     ) -> Estimate | Estimates:
         """Estimate a mean: the sum of an amount over the number of users, or over another amount.
 
-        Of a release of counted users with amounts: `of` and `per` are "users", "rows", or the column of a sum, such as
-        "sum_price". Users count once for each of their keys. The interval is that of Fieller, of both sums' errors, and
-        is longer by what is beyond the clips. The other arguments are those of `sum`.
+        Of a release of counted users with amounts: `of` and `per` are "users", or the name of an amount, such as "rows"
+        or "sum_price". Users count once for each of their keys. The interval is that of Fieller, of both sums' errors,
+        and includes amounts up to eight times the clip; with "rows_clipped" and "sum_price_clipped", it is about
+        clipped amounts. The other arguments are those of `sum`.
         """
         check_arguments(level=level)
         if self.terms.counts is None:

@@ -62,7 +62,8 @@ class Release(Answers):
         """The rows, as an Arrow table: key column(s), estimate, low, high (95 %), token.
 
         Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error; then each amount, rows or
-        the sum of a column, with the same for it.
+        the sum of a column: of clipped amounts with their interval, and the interval of amounts up to eight times the
+        clip.
         """
         return self._table
 

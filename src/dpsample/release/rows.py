@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.accounting.amounts import Amount
+from dpsample.accounting.clipped import Clipped
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
 from dpsample.release.key_hash import first_frequencies
@@ -153,9 +154,10 @@ def _check_counts(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
 
 
 def _check_amounts(batch: pa.RecordBatch, amount: Amount, rows: int) -> None:
-    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in amount.columns]
-    value, low, high, error = *columns[:3], columns[-1]
-    good = np.isfinite(columns).all(axis=0) & (error > 0) & (low <= value) & (value <= high)
+    columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in amount.columns}
+    value, clipped_low, clipped_high, low, high = list(columns.values())[:5]
+    good = np.isfinite(list(columns.values())).all(axis=0) & (columns[amount.error] > 0)
+    good &= (low <= clipped_low) & (clipped_low <= value) & (value <= clipped_high) & (clipped_high <= high)
     if not good.all():
         raise InvalidValue(
             f"{amount.name} are finite, with a positive error, and lie between their bounds",
@@ -165,19 +167,30 @@ def _check_amounts(batch: pa.RecordBatch, amount: Amount, rows: int) -> None:
 
 
 def summed(
-    keys: pa.Table, amount: Amount, values: Floats, errors: Floats, lows: Floats, highs: Floats, least: Ints | int = 1
+    keys: pa.Table, record: Clipped, values: Floats, errors: Floats, users: Floats, least: Ints | int = 1
 ) -> pa.Table:
-    """Append the sums of an amount to keys, with their 95 % intervals and errors, in no more figures than mean much.
+    """Append the clipped sums of an amount to keys, with their errors and 95 % intervals, and what amounts beyond the
+    clip may add to these; in no more figures than mean much.
 
     A key that was discovered has a row, so its rows and their bounds are at least 1; all are whole.
     """
-    if amount.column is None:
-        columns = [np.maximum(column, least) for column in (np.rint(values), np.floor(lows), np.ceil(highs))]
-        step = np.full(len(values), 1e-3)
-        columns.append(np.rint(values / step) * step)
-    else:
-        step = 10.0 ** np.floor(np.log10(np.maximum(errors, 1e-300)) - 3)  # four figures of the error
-        columns = [np.rint(values / step) * step, np.floor(lows / step) * step, np.ceil(highs / step) * step]
+    amount = record.amount
+    step = np.full(len(values), 1e-3)
+    outward = np.ones(len(values))  # the step of estimates and bounds
+    if amount.column is not None:
+        step = outward = 10.0 ** np.floor(np.log10(np.maximum(errors, 1e-300)) - 3)  # four figures of the error
+    lowest = least if amount.column is None else -np.inf
+    low, high, wide_low, wide_high = record.intervals(users, values, errors)
+    measured = np.rint(values / step) * step
+    columns = [
+        np.rint(record.possible(values) / outward) * outward,
+        np.floor(low / outward) * outward,
+        np.ceil(high / outward) * outward,
+        np.floor(wide_low / outward) * outward,
+        np.ceil(wide_high / outward) * outward,
+    ]
+    columns = [np.maximum(column, lowest) for column in columns]
+    columns += [measured] if amount.one_sided else []
     columns.append(np.maximum(np.rint(errors / step), 1) * step)
     for name, column in zip(amount.columns, columns, strict=True):
         keys = keys.append_column(pa.field(name, pa.float64()), pa.array(_short(column)))

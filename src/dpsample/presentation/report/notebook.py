@@ -46,8 +46,9 @@ def _top(release: Release) -> Markup:
         title = "Keys with the largest estimates"
         by = "estimate" if release.grid is None else "token"  # the same order, and finer
         table = table.take(pc.select_k_unstable(table, _ROWS, [(by, "descending")]))
-    amounts = [amount.name for amount in release.terms.amounts]
-    shown_of = {f"{name}{end}" for name in amounts for end in ("", "_low", "_high")} | {"estimate", "low", "high"}
+    of_amounts = {name for amount in release.terms.amounts for name in amount.columns}
+    errors = {name for amount in release.terms.amounts for name in (amount.error, f"{amount.name}_measured")}
+    shown_of = (of_amounts - errors) | {"estimate", "low", "high"}
     numbers = [name for name in release.terms.numbers if name in shown_of]  # not what these follow from
     table = table.slice(0, _ROWS).select([*release.keys, *numbers])
     shown = html_table(table, dict.fromkeys(numbers, shown_number), title)
