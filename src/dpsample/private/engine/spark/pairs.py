@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark.frames import Frame, small
-from dpsample.private.engine.spark.sorting import packed_pairs, packing, sorted_rows, unpacked, unpacked_pairs
-from dpsample.private.pairs import Batch, Kernel, numbered
+from dpsample.private.engine.spark.inline import sent_inline
+from dpsample.private.engine.spark.sorting import (
+    AllPairs,
+    packed_pairs,
+    packing,
+    sorted_rows,
+    unpacked,
+    unpacked_pairs,
+)
+from dpsample.private.pairs import Batch, Kernel, kept_rows, numbered
 from dpsample.scheme.sampling import Ints
 
 Batches = Iterator[pa.RecordBatch]
@@ -33,6 +43,35 @@ def pairs_of(made: Frame, sent: Any, wanted: pa.Table) -> Any:
 def selected(pairs: Any, wanted: pa.Table, more: int) -> Any:
     """Select each user's wanted keys from packed batches of all pairs."""
     return pairs.select("keys", "pairs").mapInArrow(_selecting(wanted, more), "pairs binary")
+
+
+def filled(every: AllPairs, most: int, full: int, secret: Secret) -> Any:
+    """Return the sum over keys of min(`full`, users who keep the key), each up to `most` keys: the only row.
+
+    packed batches -> which rows users keep -> k0, k1, ..., users of each batch -> of all batches -> cut off, added up
+
+    A batch has coins that follow from the secret, its place and its content: a task that is run again keeps the same.
+    """
+    made = every.frame
+
+    def count_kept(batches: Batches) -> Batches:
+        for batch in batches:
+            for n in range(batch.num_rows):
+                yield _users_who_keep(batch.slice(n, 1), made.more, most, secret)
+
+    of_batches = every.data.mapInArrow(sent_inline(count_kept), made.fields(users="long"))
+    users = of_batches.groupBy(*made.names).agg(F.sum("users").alias("users"))
+    return users.agg(F.sum(F.least("users", F.lit(full))))
+
+
+def _users_who_keep(packed: pa.RecordBatch, more: int, most: int, secret: Secret) -> pa.RecordBatch:
+    """The keys of a packed batch that some of its users keep, and how many do."""
+    [(keys, (begins, codes, *_))] = unpacked(iter([packed]), more)
+    place = packed.column("bucket")[0].as_py(), packed.column("number")[0].as_py()
+    words = secret.for_elements(packed.select(["keys", "pairs"]), place).first(int(np.count_nonzero(begins)))
+    users = np.bincount(codes[kept_rows(begins, most, words)], minlength=keys.num_rows)
+    kept = np.flatnonzero(users)
+    return keys.take(pa.array(kept)).append_column("users", pa.array(users[kept], pa.int64()))
 
 
 @dataclass(frozen=True, eq=False)
