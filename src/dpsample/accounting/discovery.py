@@ -42,7 +42,8 @@ COUNT_SHARE = Fraction(1, 4)  # of mu**2
 FULL = 0.999  # a key is full with so many users that it is reported with this probability
 _ASIDE = Fraction(1, 50)  # of delta
 _PAST = 0.7  # of the largest capacity: with more keys it only falls further
-_DOUBT = 0.5  # deviations of the look's noise by which a capacity is taken to be smaller than it seems
+_DOUBT = 1.0  # deviations of the look's noise by which a capacity is taken to be smaller than it seems
+_NUMBERS_OF_KEYS = tuple(1 << n for n in range(1, 10))  # that users may keep: with more, noise decides more often
 _FIGURES = 6
 _LEAST_SQUARE = Fraction(1, 10**8)  # less, and a table of noise would have more than a million cells
 
@@ -193,7 +194,7 @@ class Look:
         return sum(users * kept for users, kept in zip(self.users, self._kept_each(most), strict=True))
 
     def kept_with_doubt(self, most: int) -> float:
-        """Return the same, less half a deviation of its noise, so that a sum is seldom large by noise alone."""
+        """Return the same, less a deviation of its noise, so that a sum is seldom large by noise alone."""
         squares = sum(kept * kept for kept in self._kept_each(most))
         return self.kept(most) - _DOUBT * math.sqrt(2 * squares) / float(self.epsilon)
 
@@ -243,12 +244,12 @@ def promising_keys(budget: UserBudget, look: Look, sampling: Sampling = ALL) -> 
     """Choose with how many keys of each user the most could be found, one key apart, from the look alone.
 
     The capacity of k keys is what users give, in all, over the users that a key needs for an even chance. Users give
-    the sum of min(k, their keys). Of the powers of two from 2 on, the one of largest capacity is chosen; 1 if nothing
-    is left for many keys.
+    the sum of min(k, their keys). Of the powers of two from 2 to 512, the one of largest capacity is chosen; 1 if
+    nothing is left for many keys.
     """
     more = sampling.least - 1
     best, chosen = -math.inf, 1
-    for k in _powers_of_two():
+    for k in _NUMBERS_OF_KEYS:
         each = budget.many_keys(k)
         if each is None:
             continue
@@ -258,11 +259,6 @@ def promising_keys(budget: UserBudget, look: Look, sampling: Sampling = ALL) -> 
         elif capacity < _PAST * best:
             break
     return chosen
-
-
-def _powers_of_two() -> list[int]:
-    """The numbers of keys that users may keep: 2, 4, 8, ..., up to the last one that a look tells from others."""
-    return [1 << n for n in range(1, Look.EDGES[-1].bit_length())]
 
 
 @dataclass(frozen=True)

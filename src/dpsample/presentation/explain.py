@@ -4,13 +4,15 @@ All of it follows from the release and its public parameters.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsample.accounting.amounts import LOOKED_AT, Clipped
-from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.discovery import Counts, Discovery, Look
 from dpsample.accounting.dropped import Kept
+from dpsample.accounting.filled import Filled, fuller
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text
@@ -89,6 +91,48 @@ def explain_discovery(discovery: Discovery) -> str:
     if discovery.look is not None:
         found += f"; a look at how many keys users have came before, for epsilon {text(discovery.look.epsilon)}"
     return found
+
+
+def bought_words(discovery: Discovery) -> dict[str, Look | Filled]:
+    """What was bought before keys were discovered, by what it is about."""
+    look = {} if discovery.look is None else {"a look at how many keys users have": discovery.look}
+    filled = {f"the number of keys that {_given_words(way)} of each user could fill": way for way in discovery.filled}
+    return {**look, **filled}
+
+
+def _given_words(way: Filled) -> str:
+    return "one key" if way.keys == 1 else f"up to {way.keys:,} keys"
+
+
+def explain_choice(filled: Sequence[Filled], keys: int | None = None) -> str:
+    """State which ways of discovery were compared, which was chosen, and how to choose it without a comparison.
+
+    With the number of `keys` that were found, it also says about how many the other way would have found.
+
+    >>> ways = Filled(1, 21, 2_100, Fraction("0.002")), Filled(32, 134, 27_202, Fraction("0.008"))
+    >>> print(explain_choice(ways, keys=43))
+    one key of each user could fill about 100 keys (with noise of 34), up to 32 keys of each about 203 (with noise of
+    42), measured for epsilon 0.01; the second was chosen, since it fills more; the other would have found about 21
+    keys, not 43; --discover many-keys (discover="many-keys") keeps to this way
+    """
+    one, many = filled
+    chosen, other = (one, many) if fuller(filled) is one else (many, one)
+    place, method = ("first", "one-key") if chosen is one else ("second", "many-keys")
+    words = [
+        f"one key of each user could fill about {_capacity_words(one, ' keys')}, up to {many.keys:,} keys of each "
+        f"about {_capacity_words(many)}, measured for epsilon {text(one.epsilon + many.epsilon)}",
+        f"the {place} was chosen, since it fills more",
+    ]
+    if keys is not None and chosen.capacity > 0:
+        expected = keys * other.capacity / chosen.capacity
+        words.append(f"the other would have found about {expected:,.0f} keys, not {keys:,}")
+    return "; ".join([*words, f'--discover {method} (discover="{method}") keeps to this way'])
+
+
+def _capacity_words(way: Filled, unit: str = "") -> str:
+    """A filled capacity, and the standard deviation of its noise: that of Laplace noise is sqrt(2) scales."""
+    deviation = math.sqrt(2) * float(way.scale) / way.full
+    return f"{way.capacity:,.0f}{unit} (with noise of {deviation:,.0f})"
 
 
 def explain_counts(counts: Counts) -> str:
