@@ -1,5 +1,6 @@
 """Filled capacity, by which one key of each user or many are chosen: what it is, its noise, its proof, the choice."""
 
+import pickle
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -281,6 +282,14 @@ def test_what_is_large_by_noise_alone_is_seldom_promising() -> None:
     loud = replace(calm, users=(*calm.users[:-1], 70))  # a deviation of noise
     assert promising_keys(budget, loud) == promising_keys(budget, calm)
     assert promising_keys(budget, Look((200_000, *[0] * 6), Fraction(1, 50))) == 2
+
+
+def test_steps_that_were_compared_can_be_sent_to_workers() -> None:
+    steps = Setting(PRIVACY, discover="ask").users.many_keys(8)
+    assert steps is not None
+    assert capacity_cap(steps) > 0  # it has computed with balls by now
+    sent = pickle.loads(pickle.dumps(steps))
+    assert (sent, capacity_cap(sent)) == (steps, capacity_cap(steps))
 
 
 def test_the_choice_in_words() -> None:

@@ -113,7 +113,8 @@ class Engine(Protocol):
         """Return the sum over keys of min(`full`, number of users who keep the key), if each keeps up to `most`.
 
         Users are those of pairs that were put aside with `given`. Which of their keys they keep is chosen by these
-        coins, each with the same probability. So a user changes the sum by at most `most`.
+        coins, or by those of `given`, each with the same probability, and depends on no other user. So a user changes
+        the sum by at most `most`.
         """
 
     def pairs_of(self, source: "Source", keys: "pa.Table", after: "Assigned | None" = None) -> "Pairs":

@@ -230,9 +230,7 @@ class Spark:
 
     def filled(self, given: Assigned, most: int, full: int, coins: CoinSource) -> int:
         """Return the sum over keys of min(`full`, users who keep the key): one job over the pairs on the workers."""
-        if not isinstance(coins, Secret):  # others would be drawn anew by a task that is run again
-            raise TypeError("users keep keys on a cluster with coins of a Secret")
-        found = filled(given.pairs, most, full, coins)
+        found = filled(given.pairs, most, full)  # by the salts of the pairs, which follow from the secret
         [row] = self.job("comparing ways to find keys", (), found.collect, _PACKED)
         return int(row[0] or 0)
 

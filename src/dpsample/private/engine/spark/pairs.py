@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark.frames import Frame, small
-from dpsample.private.engine.spark.inline import sent_inline
 from dpsample.private.engine.spark.sorting import (
     AllPairs,
     packed_pairs,
@@ -45,30 +43,31 @@ def selected(pairs: Any, wanted: pa.Table, more: int) -> Any:
     return pairs.select("keys", "pairs").mapInArrow(_selecting(wanted, more), "pairs binary")
 
 
-def filled(every: AllPairs, most: int, full: int, secret: Secret) -> Any:
+def filled(every: AllPairs, most: int, full: int) -> Any:
     """Return the sum over keys of min(`full`, users who keep the key), each up to `most` keys: the only row.
 
     packed batches -> which rows users keep -> k0, k1, ..., users of each batch -> of all batches -> cut off, added up
 
-    A batch has coins that follow from the secret, its place and its content: a task that is run again keeps the same.
+    What a user keeps follows from the salted hash of this user, whose salt follows from the secret. So a task that is
+    run again keeps the same, in whatever batches Spark brings users.
     """
     made = every.frame
+    more = made.more  # a frame cannot be sent to workers
 
     def count_kept(batches: Batches) -> Batches:
         for batch in batches:
             for n in range(batch.num_rows):
-                yield _users_who_keep(batch.slice(n, 1), made.more, most, secret)
+                yield _users_who_keep(batch.slice(n, 1), more, most)
 
-    of_batches = every.data.mapInArrow(sent_inline(count_kept), made.fields(users="long"))
+    of_batches = every.data.mapInArrow(count_kept, made.fields(users="long"))
     users = of_batches.groupBy(*made.names).agg(F.sum("users").alias("users"))
     return users.agg(F.sum(F.least("users", F.lit(full))))
 
 
-def _users_who_keep(packed: pa.RecordBatch, more: int, most: int, secret: Secret) -> pa.RecordBatch:
+def _users_who_keep(packed: pa.RecordBatch, more: int, most: int) -> pa.RecordBatch:
     """The keys of a packed batch that some of its users keep, and how many do."""
     [(keys, (begins, codes, *_))] = unpacked(iter([packed]), more)
-    place = packed.column("bucket")[0].as_py(), packed.column("number")[0].as_py()
-    words = secret.for_elements(packed.select(["keys", "pairs"]), place).first(int(np.count_nonzero(begins)))
+    words = np.frombuffer(packed.column("users")[0].as_buffer(), "<u8")
     users = np.bincount(codes[kept_rows(begins, most, words)], minlength=keys.num_rows)
     kept = np.flatnonzero(users)
     return keys.take(pa.array(kept)).append_column("users", pa.array(users[kept], pa.int64()))
