@@ -26,6 +26,7 @@ from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.pairs import kept_rows
 from dpsample.private.randomness import GivenCoins
 from dpsample.release.terms import Terms
+from dpsample.scheme.per_key import PerKey
 from support import refused
 
 PRIVACY = Privacy(1, "1e-6")
@@ -176,9 +177,11 @@ def asked(units: tuple[int, int], method: Any = "one-key", **changes: Any) -> Te
     """Terms of a release of keys only that compared one key of each user with four."""
     budget = Setting(PRIVACY, discover="ask", keys_only=True).users
     look = Look((500, 300, *[0] * (len(Look.EDGES) - 2)), PRIVACY.share(budget.look))
-    each = {"one-key": budget.one_key(), "many-keys": budget.many_keys(4)}
+    steps = budget.many_keys(4)
+    assert steps is not None
+    each: dict[str, PerKey] = {"one-key": budget.one_key(), "many-keys": steps}
     ways = zip((1, 4), each.values(), units, budget.filled_epsilons, strict=True)
-    filled = tuple(Filled(keys, capacity_cap(own), n, epsilon) for keys, own, n, epsilon in ways if own is not None)
+    filled = tuple(Filled(keys, capacity_cap(own), n, epsilon) for keys, own, n, epsilon in ways)
     full = capacity_cap(budget.one_key()) if method == "one-key" else None
     discovery = Discovery(method, 1 if method == "one-key" else 4, full, look, filled=filled)
     discovery = replace(discovery, **changes)
