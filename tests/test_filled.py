@@ -296,15 +296,19 @@ def test_steps_that_were_compared_can_be_sent_to_workers() -> None:
 
 
 def test_the_choice_in_words() -> None:
-    terms = asked((2100, 6400))
-    assert terms.discovery is not None
-    one, many = terms.discovery.filled
-    words = explain_choice([one, many], keys=70)
-    assert words.startswith(f"one key of each user could fill about {2100 / one.full:.0f} keys (with noise of ")
-    other = 70 * (6400 / many.full) / (2100 / one.full)
-    assert f"about {other:.0f} keys, not 70" in words or "the second was chosen" in words
-    assert "--discover" in words
+    """What the other way would find is in proportion to filled capacities, and is not told if noise may decide."""
+    one, many = Filled(1, 20, 4000, Fraction(1, 500)), Filled(8, 80, 4000, Fraction(1, 125))  # 200 and 50 keys
+    words = explain_choice([one, many], keys=80)
+    assert words.startswith("one key of each user could fill about 200 keys (with noise of 35), up to 8 keys of each")
+    assert "about 50 (with noise of 18), measured for epsilon 0.01; the first was chosen" in words
+    assert "the other would have found about 20 keys, not 80" in words
+    assert words.endswith('--discover one-key (discover="one-key") keeps to this way')
     assert "would have found" not in explain_choice([one, many])
+    for near in (replace(many, units=12_000), replace(many, units=20_000)):  # 150 and 250 keys
+        words = explain_choice([one, near], keys=80)
+        assert "another run may choose the other way" in words
+        assert "would have found" not in words
+    assert "the second was chosen" in words
     nothing = explain_choice([replace(one, units=-5), replace(many, units=-5)], keys=0)
-    assert "about 0 keys" in nothing
-    assert "would have found" not in nothing
+    assert "could fill about 0 keys" in nothing
+    assert "another run may choose the other way" in nothing

@@ -28,6 +28,7 @@ from dpsample.scheme.soft_cap import SoftCap
 if TYPE_CHECKING:
     from dpsample.release.terms import Terms
 
+_CLEAR = 2  # deviations of noise by which two filled capacities differ, so that the difference is told
 LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
 
 
@@ -107,13 +108,14 @@ def _given_words(way: Filled) -> str:
 def explain_choice(filled: Sequence[Filled], keys: int | None = None) -> str:
     """State which ways of discovery were compared, which was chosen, and how to choose it without a comparison.
 
-    With the number of `keys` that were found, it also says about how many the other way would have found.
+    With the number of `keys` that were found, it also says about how many the other way would have found, unless noise
+    may have decided.
 
-    >>> ways = Filled(1, 21, 2_100, Fraction("0.002")), Filled(32, 134, 27_202, Fraction("0.008"))
-    >>> print(explain_choice(ways, keys=43))
-    one key of each user could fill about 100 keys (with noise of 34), up to 32 keys of each about 203 (with noise of
-    42), measured for epsilon 0.01; the second was chosen, since it fills more; the other would have found about 21
-    keys, not 43; --discover many-keys (discover="many-keys") keeps to this way
+    >>> ways = Filled(1, 21, 2_100, Fraction("0.002")), Filled(32, 134, 34_840, Fraction("0.008"))
+    >>> print(explain_choice(ways, keys=104))
+    one key of each user could fill about 100 keys (with noise of 34), up to 32 keys of each about 260 (with noise of
+    42), measured for epsilon 0.01; the second was chosen, since it fills more; the other would have found about 40
+    keys, not 104; --discover many-keys (discover="many-keys") keeps to this way
     """
     one, many = filled
     chosen, other = (one, many) if fuller(filled) is one else (many, one)
@@ -123,16 +125,23 @@ def explain_choice(filled: Sequence[Filled], keys: int | None = None) -> str:
         f"about {_capacity_words(many)}, measured for epsilon {text(one.epsilon + many.epsilon)}",
         f"the {place} was chosen, since it fills more",
     ]
-    if keys is not None and chosen.capacity > 0:
+    noise = math.hypot(_deviation(one), _deviation(many))
+    if chosen.capacity - other.capacity < _CLEAR * noise:
+        words.append("they differ by no more than noise may, so that another run may choose the other way")
+    elif keys is not None:
         expected = keys * other.capacity / chosen.capacity
         words.append(f"the other would have found about {expected:,.0f} keys, not {keys:,}")
     return "; ".join([*words, f'--discover {method} (discover="{method}") keeps to this way'])
 
 
 def _capacity_words(way: Filled, unit: str = "") -> str:
-    """A filled capacity, and the standard deviation of its noise: that of Laplace noise is sqrt(2) scales."""
-    deviation = math.sqrt(2) * float(way.scale) / way.full
-    return f"{way.capacity:,.0f}{unit} (with noise of {deviation:,.0f})"
+    """A filled capacity, and the standard deviation of its noise."""
+    return f"{way.capacity:,.0f}{unit} (with noise of {_deviation(way):,.0f})"
+
+
+def _deviation(way: Filled) -> float:
+    """The standard deviation of a filled capacity, in keys: that of Laplace noise is sqrt(2) scales."""
+    return math.sqrt(2) * float(way.scale) / way.full
 
 
 def explain_counts(counts: Counts) -> str:
