@@ -78,6 +78,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/users.py
 	$(BIN)/python benchmarks/many_keys.py --quick
 	$(BIN)/python benchmarks/small_epsilon.py --users 200000
+	$(BIN)/python benchmarks/ask.py --users 500 --runs 20
 	$(BIN)/python benchmarks/clips.py --epsilon 1 --releases 1
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/report.py

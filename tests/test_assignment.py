@@ -211,7 +211,8 @@ def test_keys_are_added_up_to_a_power_of_two() -> None:
     sizes = Sizes()
     for n in (1, 2, 3, 4, 5, 17, 100):
         sizes.add(np.arange(n) == 0)
-    made = assignment.Assigned(None, *sizes.counts())  # type: ignore[arg-type]
+    users, keys = sizes.counts()
+    made = assignment.Assigned(None, users, keys, units=7)  # type: ignore[arg-type]
     for most in (1, 4, 16, 64, 256):
         assert made.kept(most) == sum(min(n, most) for n in (1, 2, 3, 4, 5, 17, 100))
 

@@ -13,7 +13,7 @@ import pytest
 import dpsample
 from conftest import true_pi
 from dpsample import KeepAll, Ppswor, Privacy, read_release
-from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, choose_method
+from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.proof import prove_release
 from dpsample.estimators.calibration import calibration
 from dpsample.estimators.functional import Functional
@@ -161,10 +161,9 @@ def test_keys_of_users_need_so_many_more() -> None:
     budget = UserBudget(Privacy(1, 1e-6), counts=COUNT_SHARE)
     each = budget.one_key()
     assert capacity_cap(each, KeepAll(50)) == capacity_cap(each) + 49
-    # a user gives 1 of 16 keys, or 16: where a key needs 1,000 users anyway, many keys reach it more often
-    users = Look((0, 0, 20_000, 0, 0, 0, 0), Fraction(1, 50))
-    assert choose_method(budget, users)[0] == "one-key"
-    assert choose_method(budget, users, None, KeepAll(1000))[0] == "many-keys"
+    # of some 40 keys, a user gives all where a key needs 1,000 users anyway; elsewhere each key then needs more users
+    users = Look((20_000, 0, 0, 2_000, 0, 0, 0), Fraction(1, 50))
+    assert promising_keys(budget, users) < promising_keys(budget, users, KeepAll(1000)) == 64
 
 
 def pairs(**users: int) -> pa.Table:

@@ -24,10 +24,10 @@ from dpsample.accounting.discovery import (
     UserBudget,
     capacity_cap,
     certify_users,
-    choose_method,
     cleaned,
     whole_square,
 )
+from dpsample.accounting.filled import fuller
 from dpsample.accounting.ledger import new_ledger, read_ledger
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.proof import prove_release
@@ -136,33 +136,7 @@ def test_rows_of_noise_alone_are_left_out() -> None:
     assert look(100_000, 50_000).most == 4
     assert look(100_000, 50_000).kept(1) == 150_000
     assert look(100_000, 50_000).kept(4) == 100_000 + 50_000 * 3  # 2 to 4 keys are 3
-
-
-@pytest.mark.parametrize(
-    ("users", "expected"),
-    [
-        ((50_000, 90_000, 58_000, 1000), ("one-key", 1)),  # 1 to 16 keys
-        ((200_000,), ("one-key", 1)),
-        ((0, 0, 100, 245, 633, 660, 102), ("many-keys", 512)),  # files and their words
-        ((0, 0, 0, 400, 1100, 480, 20), ("many-keys", 512)),
-    ],
-)
-def test_the_rule(users: tuple[int, ...], expected: tuple[str, int]) -> None:
-    for counts in (Fraction(0), COUNT_SHARE):
-        assert choose_method(UserBudget(PRIVACY, LOOK_SHARE, counts=counts), look(*users)) == expected
-
-
-def test_users_of_about_forty_keys_give_about_as_many() -> None:
-    method, keys = choose_method(UserBudget(PRIVACY, LOOK_SHARE), look(0, 0, 0, 20_000))  # 17 to 64 keys
-    assert method == "many-keys"
-    assert keys in (32, 64)
-
-
-def test_many_keys_may_be_demanded() -> None:
-    budget = UserBudget(PRIVACY, LOOK_SHARE)
-    method, keys = choose_method(budget, look(50_000, 90_000, 58_000), "many-keys")
-    assert method == "many-keys"
-    assert 2 <= keys <= 16
+    assert look(100_000, 50_000).kept(2) == 100_000 + 50_000 * 2
 
 
 def test_a_look_counts_users_by_ranges_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +267,10 @@ def test_a_release(tmp_path: Path, discover: Any, keys_only: bool) -> None:
     assert release.table["word"].to_pylist() == ["key 0", "key 1", "key 2"]
     assert release.terms.discovery is not None
     assert (release.terms.discovery.look is None) == (discover == "one-key")
-    assert (release.terms.discovery.method == "many-keys") == (discover == "many-keys")
+    if discover == "ask":  # either way fills three keys: noise decides
+        assert release.terms.discovery.keys == fuller(release.terms.discovery.filled).keys
+    else:
+        assert (release.terms.discovery.method, release.terms.discovery.filled) == (discover, ())
     assert (release.terms.counts is None) == keys_only
     if not keys_only:
         error = release.table["standard_error"].to_numpy()
@@ -405,6 +382,8 @@ def test_the_command(tmp_path: Path) -> None:
     done = run("verify", "out.parquet", "--require-complete", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "holds for discovery and counts together" in done.stdout
+    assert "filled by one key of each user: epsilon 0.002" in done.stdout
+    done = run("verify", "b.csv", cwd=tmp_path)
     assert "one unit of a user moves at one key" in done.stdout
     done = run(*command, "--discover", "one-key", "--max-keys-per-user", "3", "-o", "c.parquet", cwd=tmp_path)
     assert done.returncode != 0

@@ -130,6 +130,7 @@ def user_releases() -> dict[str, Release]:
         "noise": dpsample.release(pairs, "query", privacy=PRIVACY, **wider),
         "steps": dpsample.release(pairs, "query", privacy=PRIVACY, keys_only=True, **wider),
         "discovered": dpsample.release(pairs, "query", keys_only=True, **found),
+        "asked": dpsample.release(pairs, "query", keys_only=True, **found),
         "counted": dpsample.release(pairs, "query", discover="many-keys", total=True, **found),
         "counted-one-key": dpsample.release(pairs, "query", discover="one-key", **found),
         "sums": dpsample.release(priced(), "query", **sums, **found),

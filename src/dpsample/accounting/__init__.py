@@ -5,6 +5,7 @@ many_keys     what each of a user's keys gets: the best of several methods, and 
 noise_search  the search for bounded noise, in floats, before it is proved
 gaussian      the same for budgets that are stated as zCDP or GDP: Gaussian noise, and its proof
 discovery     users without a contribution bound: what discovery and counts spend, and their proof
+filled        how many keys each way of discovery could fill, with noise: it chooses the way
 amounts       rows and sums of columns, which are counted beside users, and their clips
 clipped       what these clips took, as it was measured, and what follows for each key
 vectors       Gaussian noise on vectors of bounded length: counts and weights of users

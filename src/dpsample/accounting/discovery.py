@@ -1,12 +1,14 @@
 """Discovery and counts: what a release of users' keys without a contribution bound spends on each of its stages.
 
 look       how many users have how many keys: discrete Laplace noise, at a share of epsilon
+filled     how many keys could be filled by one key of each user, and by many: the same (`accounting.filled`)
 discovery  which keys are reported: one key of each user, or many
 counts     how many users have each of these keys, and the sums of their amounts: Gaussian noise, at a share of mu**2
 
-The look, and a total, are paid for in epsilon. What they leave is shared by discovery and counts: with one key of each
-user exactly (`scheme.composed_steps`), with many keys by Rényi divergence at one order. A part of delta is set aside
-for the ends of the tables of Gaussian noise. Shares are fixed before anything is read (docs/theory.md, section 10).
+The look, what is filled, and a total are paid for in epsilon. What they leave is shared by discovery and counts: with
+one key of each user exactly (`scheme.composed_steps`), with many keys by Rényi divergence at one order. A part of delta
+is set aside for the ends of the tables of Gaussian noise. Shares are fixed before anything is read (docs/theory.md,
+section 10).
 """
 
 import math
@@ -18,6 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from dpsample.accounting.amounts import Amount, check_amounts
 from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.filled import FILLED_PARTS, Filled, fuller
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.renyi import conversion
 from dpsample.accounting.vectors import MOST_SQUARE, GaussianStage, VectorNoise, certify_vector_noise
@@ -35,12 +38,13 @@ Method = Literal["one-key", "many-keys", "none"]
 METHODS: tuple[Method, ...] = ("one-key", "many-keys", "none")
 ALL = KeepAll()
 
-LOOK_SHARE = Fraction(1, 50)  # of epsilon
+LOOK_SHARE = Fraction(1, 50)  # of epsilon; the half of it if what is filled is compared, which costs the other half
 COUNT_SHARE = Fraction(1, 4)  # of mu**2
 FULL = 0.999  # a key is full with so many users that it is reported with this probability
-TIMES = 3  # many keys are looked for if that has more than so many times the capacity of one key
 _ASIDE = Fraction(1, 50)  # of delta
 _PAST = 0.7  # of the largest capacity: with more keys it only falls further
+_DOUBT = 1.0  # deviations of the look's noise by which a capacity is taken to be smaller than it seems
+_NUMBERS_OF_KEYS = tuple(1 << n for n in range(1, 10))  # that users may keep: with more, noise decides more often
 _FIGURES = 6
 _LEAST_ASIDE = Fraction(1, 10**22)  # of delta, for each table; tables were made with 1e-24 at epsilon 0.1, 1 and 20
 _LEAST_SQUARE = Fraction(1, 10**8)  # less, and a table of noise would have more than a million cells
@@ -90,6 +94,7 @@ class UserBudget:
     counts: Fraction = Fraction(0)  # share of mu**2
     discovers: bool = True  # otherwise known keys alone are counted, with all of it
     amounts: tuple[Amount, ...] = ()  # that are summed beside users
+    filled: Fraction = Fraction(0)  # share of epsilon, to compare one key of each user with many
 
     def __post_init__(self) -> None:
         if self.privacy.definition is not None:
@@ -98,10 +103,11 @@ class UserBudget:
                 f"{self.privacy}",
                 "state Privacy(epsilon, delta), or max_keys_per_user",
             )
-        if not (self.look + self.total < 1 and 0 <= self.counts < 1 + (not self.discovers)):
+        before = self.look + self.filled + self.total
+        if not (before < 1 and 0 <= self.counts < 1 + (not self.discovers)):
             raise InvalidValue(
                 "the shares for the look, the total and the counts must leave some of the privacy for the keys",
-                f"{text(self.look + self.total)} of epsilon, {text(self.counts)} of mu**2",
+                f"{text(before)} of epsilon, {text(self.counts)} of mu**2",
                 "choose smaller ones",
             )
         if self.counts and self.square * min(self.parts.values()) < _LEAST_SQUARE * min(COUNT_PARTS.values()):
@@ -124,9 +130,15 @@ class UserBudget:
             )
 
     @property
+    def filled_epsilons(self) -> tuple[Fraction, ...]:
+        """What it costs to measure what one key of each user fills, and what many keys fill; empty if neither is."""
+        return tuple(self.privacy.share(self.filled * part) for part in FILLED_PARTS) if self.filled else ()
+
+    @property
     def left(self) -> Privacy:
-        """What the look and the total leave to discovery and counts."""
-        return self.privacy.less(self.privacy.share(share) for share in (self.look, self.total) if share)
+        """What the look, what is filled and the total leave to discovery and counts."""
+        epsilons = [self.privacy.share(share) for share in (self.look, self.total) if share]
+        return self.privacy.less([*epsilons, *self.filled_epsilons])
 
     @cached_property
     def square(self) -> Fraction:
@@ -193,12 +205,17 @@ class Look:
 
     def kept(self, most: int) -> float:
         """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
-        total, lower = 0.0, 0
-        for users, edge in zip(self._cleaned, self.EDGES, strict=False):
-            middle = (lower + 1 + edge) / 2
-            total += users * min(most, middle)
-            lower = edge
-        return total
+        return sum(users * kept for users, kept in zip(self.users, self._kept_each(most), strict=True))
+
+    def kept_with_doubt(self, most: int) -> float:
+        """Return the same, less a deviation of its noise, so that a sum is seldom large by noise alone."""
+        squares = sum(kept * kept for kept in self._kept_each(most))
+        return self.kept(most) - _DOUBT * math.sqrt(2 * squares) / float(self.epsilon)
+
+    def _kept_each(self, most: int) -> list[float]:
+        """How many keys a user of each range keeps, about, if each keeps up to `most`."""
+        lowest = (1, *(edge + 1 for edge in self.EDGES[:-1]))
+        return [min(float(most), (low + high) / 2) for low, high in zip(lowest, self.EDGES, strict=True)]
 
     @property
     def most(self) -> int:
@@ -237,40 +254,25 @@ def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[floa
     return [max(float(n), 0.0) for n in numbers[: last + 1]]
 
 
-def choose_method(
-    budget: UserBudget, look: Look, wanted: Method | None = None, sampling: Sampling = ALL
-) -> tuple[Method, int]:
-    """Choose how keys are found, and with how many keys of each user, from the look alone.
+def promising_keys(budget: UserBudget, look: Look, sampling: Sampling = ALL) -> int:
+    """Choose with how many keys of each user the most could be found, one key apart, from the look alone.
 
-    The capacity of a method is what users give, in all, over what a key needs for an even chance. With k keys, users
-    give the sum of min(k, their keys); k is the power of two of the largest capacity. Popular keys take more than they
-    need, unless each user gives one key and full keys take no more: so many keys must have `TIMES` the capacity of one.
+    The capacity of k keys is what users give, in all, over the users that a key needs for an even chance. Users give
+    the sum of min(k, their keys). Of the powers of two from 2 to 512, the one of largest capacity is chosen; 1 if
+    nothing is left for many keys.
     """
     more = sampling.least - 1
-    one_key = look.kept(1) / _needed(budget.one_key(), sampling)
-    capacities = []
-    k = 2
-    while k <= max(look.most, 2):
+    best, chosen = -math.inf, 1
+    for k in _NUMBERS_OF_KEYS:
         each = budget.many_keys(k)
-        if each is not None:
-            capacities.append((look.kept(k) / (each.steps + more), -k))
-            best = max(capacities)[0]
-            # with more keys, each needs as many users or more: no later capacity can be larger than this
-            hopeless = wanted is None and max(best, look.kept(look.most) / (each.steps + more)) <= TIMES * one_key
-            if hopeless or capacities[-1][0] < _PAST * best:
-                break
-        k *= 2
-    if not capacities:  # a demand for many keys was refused before the look
-        return "one-key", 1
-    best, k = max(capacities)
-    if wanted is None:
-        wanted = "many-keys" if best > TIMES * one_key else "one-key"
-    return (wanted, -k) if wanted == "many-keys" else (wanted, 1)
-
-
-def _needed(each: PerKey, sampling: Sampling) -> float:
-    reached = frequency_reaching(0.5, sampling, each)
-    return math.inf if reached is None else float(reached)
+        if each is None:
+            continue
+        capacity = look.kept_with_doubt(k) / (each.steps + more)
+        if capacity > best:
+            best, chosen = capacity, k
+        elif capacity < _PAST * best:
+            break
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,8 @@ class Discovery:
 
     `keys` is the number of keys of each user that were looked at: 0 with the method "none", if known keys were counted
     and no others. `full` is the number of users from which on a key
-    takes no more, if users gave one key each. `prior` says that the keys of an earlier release came first.
+    takes no more, if users gave one key each. `prior` says that the keys of an earlier release came first. `filled` has
+    what one key of each user fills, and what many keys fill, if these were compared: they chose the method.
     """
 
     method: Method
@@ -287,8 +290,15 @@ class Discovery:
     full: int | None = None
     look: Look | None = None
     prior: bool = False
+    filled: tuple[Filled, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.filled and ([way.keys > 1 for way in self.filled] != [False, True] or self.look is None):
+            raise InvalidValue(
+                "after a look, one key of each user is compared with many",
+                "another comparison",
+                "get the release again from where it was written",
+            )
         one = self.method == "one-key"
         wrong = (one and self.keys != 1) or self.keys < 0 or (self.keys == 0) != (self.method == "none")
         if self.method not in METHODS or one != (self.full is not None) or wrong:
@@ -298,9 +308,24 @@ class Discovery:
                 "get the release again from where it was written",
             )
 
+    @property
+    def bought(self) -> tuple[Look | Filled, ...]:
+        """What was bought with an epsilon of its own before keys were discovered."""
+        return (*(() if self.look is None else (self.look,)), *self.filled)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the method is the one that fills more, where this was compared."""
+        return not self.filled or fuller(self.filled).keys == self.keys
+
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
-        optional = {"full": self.full, "look": self.look and self.look.to_json(), "prior": self.prior or None}
+        optional = {
+            "full": self.full,
+            "look": self.look and self.look.to_json(),
+            "filled": [way.to_json() for way in self.filled] or None,
+            "prior": self.prior or None,
+        }
         stated = {name: value for name, value in optional.items() if value is not None}
         return {"method": self.method, "keys": self.keys, **stated}
 
@@ -308,7 +333,8 @@ class Discovery:
     def from_json(cls, form: dict[str, Any]) -> "Discovery":
         """Read the JSON form back."""
         look = Look.from_json(form["look"]) if "look" in form else None
-        return cls(form["method"], int(form["keys"]), form.get("full"), look, bool(form.get("prior", False)))
+        filled = tuple(Filled.from_json(way) for way in form.get("filled", ()))
+        return cls(form["method"], int(form["keys"]), form.get("full"), look, bool(form.get("prior", False)), filled)
 
     def __str__(self) -> str:
         if self.method == "none":

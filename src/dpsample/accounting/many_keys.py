@@ -240,6 +240,7 @@ def _proved_noise(whole: Privacy, keys: int, orders: list[float], choice: Choice
 
 
 @lru_cache(maxsize=64, typed=True)
+@lru_cache(maxsize=256)
 def largest_steps(whole: Privacy, keys: int, square: Fraction = Fraction(0)) -> RenyiSteps | None:
     """Return the Rényi steps that reach one half first, with which `keys` keys have `whole`; None if none do.
 

@@ -122,9 +122,13 @@ def prove_release(terms: Terms) -> Proof:
                 "trust this release"
             )
     totals: Totals = tuple((what, part.epsilon, part.scale) for what, part, _ in parts)
-    look = terms.discovery and terms.discovery.look
-    if look:
-        totals = (("look", look.epsilon, 1 / look.epsilon), *totals)
+    if terms.discovery:
+        if not terms.discovery.follows:
+            raise PrivacyViolation(
+                "keys are found in the way that fills more, by the noisy numbers that were paid for; found another "
+                "way; do not trust this release"
+            )
+        totals = (*_bought_before(terms.discovery), *totals)
     keys = terms.keys_privacy
     known = terms.known
     if known and known.added is not None and known.added < added_to_known(terms.per_key):
@@ -143,6 +147,16 @@ def prove_release(terms: Terms) -> Proof:
         terms.counts,
     )
     return replace(proof, known=known)
+
+
+def _bought_before(discovery: Discovery) -> Totals:
+    """What chose the method and the number of keys. A user changes one number of the look, and m units of m keys."""
+    look = () if discovery.look is None else (("look", discovery.look.epsilon, 1 / discovery.look.epsilon),)
+    filled = (
+        (f"filled by {'one key' if way.keys == 1 else f'{way.keys:,} keys'} of each user", way.epsilon, way.scale)
+        for way in discovery.filled
+    )
+    return (*look, *filled)
 
 
 def _proved(

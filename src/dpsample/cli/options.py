@@ -95,7 +95,7 @@ discovery = together(
         "--discover",
         type=click.Choice(["ask", "one-key", "many-keys"]),
         help="Users without a contribution bound: find keys by one key of each user, right for users with few keys, or "
-        "by many; 'ask' spends 2 % of epsilon on a private look, and decides.  [default: ask]",
+        "by many; 'ask' spends 2 % of epsilon to compare both privately, and decides.  [default: ask]",
     ),
     click.option(
         "--count-share",

@@ -13,6 +13,7 @@ from dpsample.exact import text
 from dpsample.files.metadata import sidecar_of
 from dpsample.presentation.explain import (
     explain_amount,
+    explain_choice,
     explain_counts,
     explain_discovery,
     explain_kept,
@@ -91,6 +92,7 @@ def print_release(
         **{name: metadata[name] for name in _PRINTED if name in metadata},
         "reported_from_frequency": {text(level): i for level, i in visibility(sampling, terms.per_key)},
     }
+    filled = () if terms.discovery is None else terms.discovery.filled
     lines = [
         f"Wrote   {output}: {keys:,} keys"
         + ("; the source is empty, or nothing could be reported" if not keys else ""),
@@ -99,6 +101,7 @@ def print_release(
         f"Sampled {explain_sampling(sampling)}"
         if terms.discovery is None
         else f"Found   {explain_discovery(terms.discovery)}",
+        *([f"Chosen  {explain_choice(filled, keys)}"] if filled else []),
         *([f"Counted {explain_counts(terms.counts)}"] if terms.counts else []),
         *(f"Summed  {explain_amount(clipped)}" for clipped in (terms.counts.amounts if terms.counts else ())),
         *([f"Kept    {explain_kept(terms.max_keys, terms.kept)}"] if terms.max_keys and not terms.keys_only else []),

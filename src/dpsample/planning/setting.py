@@ -1,6 +1,6 @@
 """Setting: the parameters of a release that is planned, without its data."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -8,6 +8,7 @@ from typing import Any, Literal
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import LOOK_SHARE, UserBudget, capacity_cap, count_share
+from dpsample.accounting.filled import FILLED_SHARE
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, Total, check_share
 from dpsample.errors import InvalidValue
@@ -92,13 +93,16 @@ class Setting:
             return UserBudget(self.privacy, counts=Fraction(1), discovers=False, amounts=self.amounts)
         default = count_share(len(self.amounts))
         share = default if self.count_share is None else check_share(self.count_share, "the counts")
-        return UserBudget(
+        looked = UserBudget(
             self.privacy,
             look=Fraction(0) if self.discover == "one-key" else LOOK_SHARE,
             total=check_share(self.total, "the total"),
             counts=Fraction(0) if self.keys_only else share,
             amounts=self.amounts,
         )
+        if self.discover == "ask" and looked.many_keys(2) is not None:  # otherwise there is nothing to compare
+            return replace(looked, look=LOOK_SHARE - FILLED_SHARE, filled=FILLED_SHARE)
+        return looked
 
     @property
     def unit(self) -> str:

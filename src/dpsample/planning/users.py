@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpsample.accounting.discovery import Look, Method, UserBudget, capacity_cap, choose_method
+from dpsample.accounting.discovery import Look, Method, UserBudget, capacity_cap, promising_keys
+from dpsample.accounting.filled import Filled, fuller
 from dpsample.comparison.reporting_curve import LIKELY
 from dpsample.exact import text
 from dpsample.planning.frequencies import Frequencies
@@ -80,6 +81,7 @@ class Way:
     chosen: bool = False  # by `discover="ask"`
     errors: tuple[float | None, ...] = (None,) * len(SIZES)
     error: float | None = None  # the median of the counts of all keys that are found, relative to them
+    filled: float = 0.0  # the filled capacity, by which `discover="ask"` chooses
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,7 +126,8 @@ class UsersForecast:
 def forecast_users(numbers: UserNumbers, setting: Setting) -> UsersForecast:
     """Return what is to be expected of a release with `discover="ask"`: of keys only, and of keys with counts.
 
-    What it would choose follows from a look without noise; a release's look has noise. All ways pay for a look.
+    What it would choose follows from a look, and from what is filled, without noise; a release's have noise. All ways
+    pay for both.
     """
     only = replace(setting, keys_only=True, count_share=None, amounts=())
     ways = [
@@ -140,22 +143,32 @@ def _ways(numbers: UserNumbers, budget: UserBudget, counted: bool, sampling: Sam
     one_key = budget.one_key()
     full = capacity_cap(one_key, sampling)
     look = numbers.look(full, budget.privacy.share(budget.look))
-    chosen = choose_method(budget, look, None, sampling)
-    options: list[tuple[Method, int, int, PerKey]] = [("one-key", full, 1, one_key)]
-    most = choose_method(budget, look, "many-keys", sampling)[1] if budget.many_keys(2) is not None else 1
+    most = promising_keys(budget, look, sampling)
     many = budget.many_keys(most) if most > 1 else None
+    options: list[tuple[Method, int, int, PerKey]] = [("one-key", full, 1, one_key)]
     if many is not None:
         options.append(("many-keys", most, most, many))
-    for method, number, keys_each, each in options:
+    filled = [
+        _filled(numbers.frequencies(method, number), keys_each, capacity_cap(each, sampling))
+        for method, number, keys_each, each in options
+    ]
+    chosen = fuller(filled)
+    for (method, number, keys_each, each), own in zip(options, filled, strict=True):
         found = numbers.frequencies(method, number)
         threshold = frequency_reaching(LIKELY, sampling, each)
         keys = _expected_keys(found, sampling, each)
-        way = Way(method, counted, keys_each, keys, threshold, chosen == (method, keys_each))
+        way = Way(method, counted, keys_each, keys, threshold, own is chosen, filled=own.capacity)
         if counted and threshold is not None:
             values, errors = numbers.count_errors(method, number, threshold, budget)
             median = float(np.median(errors / values)) if len(values) else None
             way = replace(way, errors=tuple(_relative_error(values, errors, size) for size in SIZES), error=median)
         yield way
+
+
+def _filled(given: Frequencies, keys_each: int, full: int) -> Filled:
+    """What a way fills, without noise."""
+    units = int(np.minimum(given.values, full) @ given.counts)
+    return Filled(keys_each, full, units, epsilon=Fraction(1))
 
 
 def _expected_keys(frequencies: Frequencies, sampling: Sampling, each: PerKey) -> float:

@@ -32,7 +32,7 @@ MEANINGS = {
     "up to k keys each": "keys are found by up to k keys of each user, chosen at random",
     "keys only": "nothing is spent on counts: --keys-only",
     "counted": "the users of each key that was found are counted, at the default share of the privacy",
-    CHOSEN: "what --discover ask, the default, chooses if its look has no noise",
+    CHOSEN: "what --discover ask, the default, chooses if its numbers have no noise: what fills more keys",
     "keys": "the expected number of reported keys; of keys: the same as a share of all keys",
     POSSIBLE: POSSIBLE_WORDS,
     "threshold": "users who give a key, from which on it is reported with probability 1/2 or more",

@@ -4,13 +4,15 @@ All of it follows from the release and its public parameters.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsample.accounting.clipped import Beyond, Clipped
-from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.discovery import Counts, Discovery, Look
 from dpsample.accounting.dropped import Kept
+from dpsample.accounting.filled import Filled, fuller
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text
@@ -26,6 +28,7 @@ from dpsample.scheme.soft_cap import SoftCap
 if TYPE_CHECKING:
     from dpsample.release.terms import Terms
 
+_CLEAR = 2  # deviations of noise by which two filled capacities differ, so that the difference is told
 LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
 VOUCHED = "the stated terms are proved private; that the file was drawn on them is vouched for by dpsample"
 
@@ -90,6 +93,56 @@ def explain_discovery(discovery: Discovery) -> str:
     if discovery.look is not None:
         found += f"; a look at how many keys users have came before, for epsilon {text(discovery.look.epsilon)}"
     return found
+
+
+def bought_words(discovery: Discovery) -> dict[str, Look | Filled]:
+    """What was bought before keys were discovered, by what it is about."""
+    look = {} if discovery.look is None else {"a look at how many keys users have": discovery.look}
+    filled = {f"the number of keys that {_given_words(way)} of each user could fill": way for way in discovery.filled}
+    return {**look, **filled}
+
+
+def _given_words(way: Filled) -> str:
+    return "one key" if way.keys == 1 else f"up to {way.keys:,} keys"
+
+
+def explain_choice(filled: Sequence[Filled], keys: int | None = None) -> str:
+    """State which ways of discovery were compared, which was chosen, and how to choose it without a comparison.
+
+    With the number of `keys` that were found, it also says about how many the other way would have found, unless noise
+    may have decided.
+
+    >>> ways = Filled(1, 21, 2_100, Fraction("0.002")), Filled(32, 134, 34_840, Fraction("0.008"))
+    >>> print(explain_choice(ways, keys=104))
+    one key of each user could fill about 100 keys (with noise of 34), up to 32 keys of each about 260 (with noise of
+    42), measured for epsilon 0.01; the second was chosen, since it fills more; the other would have found about 40
+    keys, not 104; --discover many-keys (discover="many-keys") keeps to this way
+    """
+    one, many = filled
+    chosen, other = (one, many) if fuller(filled) is one else (many, one)
+    place, method = ("first", "one-key") if chosen is one else ("second", "many-keys")
+    words = [
+        f"one key of each user could fill about {_capacity_words(one, ' keys')}, up to {many.keys:,} keys of each "
+        f"about {_capacity_words(many)}, measured for epsilon {text(one.epsilon + many.epsilon)}",
+        f"the {place} was chosen, since it fills more",
+    ]
+    noise = math.hypot(_deviation(one), _deviation(many))
+    if chosen.capacity - other.capacity < _CLEAR * noise:
+        words.append("they differ by no more than noise may, so that another run may choose the other way")
+    elif keys is not None:
+        expected = keys * other.capacity / chosen.capacity
+        words.append(f"the other would have found about {expected:,.0f} keys, not {keys:,}")
+    return "; ".join([*words, f'--discover {method} (discover="{method}") keeps to this way'])
+
+
+def _capacity_words(way: Filled, unit: str = "") -> str:
+    """A filled capacity, and the standard deviation of its noise."""
+    return f"{way.capacity:,.0f}{unit} (with noise of {_deviation(way):,.0f})"
+
+
+def _deviation(way: Filled) -> float:
+    """The standard deviation of a filled capacity, in keys: that of Laplace noise is sqrt(2) scales."""
+    return math.sqrt(2) * float(way.scale) / way.full
 
 
 def explain_counts(counts: Counts) -> str:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from dpsample.exact import text
 from dpsample.presentation.explain import (
     VOUCHED,
+    bought_words,
     explain_amount,
+    explain_choice,
     explain_counts,
     explain_discovery,
     explain_kept,
@@ -85,7 +87,7 @@ def _account(terms: "Terms") -> list[str]:
 
 def _parameters(terms: "Terms") -> list[str]:
     parts = {
-        "a look at how many keys users have": terms.discovery and terms.discovery.look,
+        **({} if terms.discovery is None else bought_words(terms.discovery)),
         "the sample size": terms.size and terms.size.weights,
         "the total": terms.total,
         "the total of dropped keys": terms.dropped,
@@ -114,6 +116,8 @@ def _mechanism(terms: "Terms") -> list[str]:
         drawn = "if its count, less bounded noise, is at least 1"
     found = explain_sampling(terms.sampling) if terms.discovery is None else explain_discovery(terms.discovery)
     lines = [found, f"a key is reported {drawn}"]
+    if terms.discovery is not None and terms.discovery.filled:
+        lines.insert(1, explain_choice(terms.discovery.filled))
     if terms.grid is not None:
         lines.append("its token is a random function of its frequency, from which the estimate follows")
     return [*lines, "every decision compares integers with cryptographic coins, so that no rounding can leak"]

@@ -42,12 +42,14 @@ class Assigned:
     """What users gave: `source` has each key that took units, with their number as its frequency.
 
     `sizes[b]` is the number of users with m distinct keys for which ``(m - 1).bit_length() == b``: 1, 2, 3 to 4, 5 to
-    8, ... keys; `keys[b]` is how many keys these have in all. All are as private as the data.
+    8, ... keys; `keys[b]` is how many keys these have in all. `units` is the number of users who gave a unit. All are
+    as private as the data.
     """
 
     source: "Source"
     sizes: Ints
     keys: Ints
+    units: int  # of all keys together: users who gave one
     pairs: Any = None  # all pairs, where the engine has put them aside; for the engine alone
 
     def kept(self, most: int) -> int:

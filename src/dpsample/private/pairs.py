@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsample.accounting.amounts import Amount
+from dpsample.private.randomness import Words
 from dpsample.scheme.sampling import Ints
 
 Batch = tuple[Any, ...]  # arrays
@@ -39,6 +40,25 @@ def numbered(begins: Flags) -> Ints:
     [1, 1, 2]
     """
     return begins.astype(np.int64).cumsum()  # to sum flags as integers would take ten times as long
+
+
+def kept_rows(begins: Flags, most: int, words: Words) -> Ints:
+    """Return the rows that users keep, who each keep up to `most` of their rows; there is a random word for each user.
+
+    A user keeps rows that follow one another, from a random one on; the first row follows the last one. So each row of
+    a user with n rows is kept with probability most / n, and what a user keeps depends on this user alone.
+
+    >>> words = np.array([0, 3 << 62], np.uint64)  # from the first row on; from three quarters of the rows on
+    >>> kept_rows(np.array([True, False, False, True, False, False, False]), 2, words).tolist()
+    [0, 1, 3, 6]
+    """
+    starts = np.flatnonzero(begins)
+    lengths = np.diff(np.append(starts, len(begins)))
+    first = ((words >> np.uint64(32)) * lengths.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
+    # rows of a user, counted from the first one that is kept
+    place = np.arange(len(begins)) - np.repeat(starts + first, lengths)
+    place += np.where(place < 0, np.repeat(lengths, lengths), 0)
+    return np.flatnonzero(place < most)
 
 
 def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:

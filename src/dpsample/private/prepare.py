@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.discovery import Discovery, Look, Method, UserBudget, capacity_cap, choose_method
+from dpsample.accounting.discovery import Discovery, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.dropped import TIMES, most_dropped
+from dpsample.accounting.filled import Filled, fuller
 from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
@@ -135,7 +136,8 @@ def _prepare_discovery(
     if known is not None:
         source = engine.restricted(source, known, outside=True)
     full = capacity_cap(budget.one_key(), request.setting.sampling)
-    keep = bool(budget.counts) and known is None  # the pairs of known keys are not among these
+    # pairs are counted at the end, unless known keys are counted with them, and compared before that
+    keep = bool(budget.filled) or (bool(budget.counts) and known is None)
     progress.begin("assigning users")
     given = engine.assigned(source, full, coins, request.prior, keep_pairs=keep)
     try:
@@ -150,25 +152,29 @@ def _discovery_plan(
     engine: Engine, request: Request, source: Source, coins: CoinSource, keys: pa.Schema, given: Assigned
 ) -> Plan:
     budget, sampling = request.setting.users, request.setting.sampling
-    each: PerKey = budget.one_key()
     look, total = None, None
-    method: tuple[Method, int] = ("one-key", 1)
+    filled: tuple[Filled, ...] = ()
+    most = 1  # keys of each user
     if budget.look:
         look = look_at(given.sizes, budget.privacy.share(budget.look), coins)
-        wanted = request.setting.discover
-        method = choose_method(budget, look, "many-keys" if wanted == "many-keys" else None, sampling)
+        most = promising_keys(budget, look, sampling)
+    if budget.filled:
+        filled = compare_filled(engine, given, (1, most), budget, sampling, coins)
+        most = fuller(filled).keys
     if budget.total:
         assert look is not None
         total = _total_of_keys(given.kept(look.most), look.most, budget, coins)
-    if method[0] == "one-key":
+    counts_pairs = bool(budget.counts) and request.known is None  # the pairs of known keys are not among these
+    each: PerKey = budget.one_key()
+    if most == 1:
         full = capacity_cap(each, sampling)
-        gave, discovery = given.source, Discovery("one-key", 1, full, look, request.prior is not None)
+        gave = given.source
+        discovery = Discovery("one-key", 1, full, look, request.prior is not None, filled)
     else:
-        if given.pairs is None:
-            engine.forget(given.source)
-        gave, steps = engine.bounded(source, method[1], coins, rereads=False), budget.many_keys(method[1])
-        assert steps is not None  # the method was chosen by it
-        each, discovery = steps, Discovery("many-keys", method[1], look=look)
+        steps = budget.many_keys(most)
+        assert steps is not None  # the number of keys was chosen by it
+        gave = engine.bounded(source, most, coins, rereads=False)
+        each, discovery = steps, Discovery("many-keys", most, look=look, filled=filled)
     terms = Terms(
         budget.privacy,
         sampling,
@@ -180,8 +186,27 @@ def _discovery_plan(
         part=request.part,
         discovery=discovery,
     )
-    users, assigned = budget if budget.counts else None, given if given.pairs is not None else None
-    return Plan(Counting(gave, keys, sampling), terms, users, assigned=assigned)
+    users = budget if budget.counts else None
+    if most > 1 and not counts_pairs:
+        engine.forget(given.source)
+    return Plan(Counting(gave, keys, sampling), terms, users, assigned=given if counts_pairs else None)
+
+
+def compare_filled(
+    engine: Engine, given: Assigned, keys: tuple[int, int], budget: UserBudget, sampling: Sampling, coins: CoinSource
+) -> tuple[Filled, ...]:
+    """Buy what one key of each user fills, and what the other number of keys fills: units, each with its own noise."""
+    drawn = coins.fresh()
+    ways = []
+    for number, epsilon in zip(keys, budget.filled_epsilons, strict=True):
+        each = budget.one_key() if number == 1 else budget.many_keys(number)
+        assert each is not None  # the number of keys was chosen by it
+        full = capacity_cap(each, sampling)
+        # with one key of each user, no key has more units than it takes, and nobody has given two
+        units = given.units if number == 1 else engine.filled(given, number, full, coins)
+        way = Filled(number, full, units, epsilon)
+        ways.append(replace(way, units=units + discrete_laplace(way.scale, drawn)))
+    return tuple(ways)
 
 
 def _total_of_keys(truth: int, most: int, budget: UserBudget, coins: CoinSource) -> Total:

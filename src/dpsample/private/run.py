@@ -56,7 +56,7 @@ def release(
     user               the column of the user: users are protected instead of elements, and a key's frequency is its
                        number of users. Keys are discovered without a bound on the keys of a user, then counted
     discover           how: "one-key" of each user, right for users with few keys, "many-keys", or "ask" (the default),
-                       which spends a share of epsilon on a private look at how many keys users have
+                       which spends a share of epsilon to compare both privately
     count_share        the share of the privacy for counting; keys_only leaves counting out
     rows               count rows as well, of each user and key up to this number
     sums               sum columns as well: a mapping from column to clip, within which a user's sum for a key is kept

@@ -17,7 +17,7 @@ from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.files import PathLike, read_table, rebatch, write_table
-from dpsample.presentation.explain import explain_amount, explain_counts, explain_spent
+from dpsample.presentation.explain import explain_amount, explain_choice, explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.questions.selection import Attributes, Selection, Where
@@ -273,6 +273,8 @@ class Release(Answers):
             f"privacy   {explain_spent(self.privacy)}, for each {terms.protects}",
             f"sampling  {self.sampling!r}" if terms.discovery is None else f"found by  {terms.discovery}",
         ]
+        if terms.discovery is not None and terms.discovery.filled:
+            lines.append(f"chosen    {explain_choice(terms.discovery.filled, len(self))}")
         if terms.known is not None:
             lines.append(f"known     {terms.known}")
         if terms.part is not None:

@@ -164,8 +164,9 @@ class Terms:
     @property
     def keys_privacy(self) -> Privacy:
         """The privacy of all keys of one user together, or of the key of one element: what totals and a look left."""
-        parts = (self.size and self.size.weights, self.total, self.dropped, self.discovery and self.discovery.look)
-        return self.privacy.less(part.epsilon for part in parts if part)
+        totals = (self.size and self.size.weights, self.total, self.dropped)
+        bought = () if self.discovery is None else self.discovery.bought
+        return self.privacy.less(part.epsilon for part in (*totals, *bought) if part)
 
     @property
     def kept(self) -> Kept | None:

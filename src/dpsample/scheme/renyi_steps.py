@@ -85,6 +85,9 @@ class RenyiSteps:
     def _limit(self) -> arb:
         return moment_limit(self.order, self.divergence * (1 - MARGIN))
 
+    def __reduce__(self) -> tuple[type["RenyiSteps"], tuple[Fraction, Fraction, Fraction]]:
+        return RenyiSteps, (self.order, self.divergence, self.delta)  # balls, which are computed, cannot be sent
+
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         return {

@@ -2,6 +2,7 @@
 
 from dpsample.presentation.explain import (
     explain_amount,
+    explain_choice,
     explain_counts,
     explain_kept,
     explain_possible,
@@ -53,6 +54,8 @@ def _user_limits(content: Content) -> list[str]:
         kept = [] if terms.max_keys is None or terms.keys_only else [explain_kept(terms.max_keys, terms.kept)]
         return [possible, *map(sentence, kept)]
     given = [possible, "A key of many users may have been given by few of them, and then it is not reported."]
+    if terms.discovery.filled:
+        given.append(sentence(explain_choice(terms.discovery.filled, len(content.release))))
     if terms.counts is None:
         return given
     return [

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from dpsample.exact import shown_number
 from dpsample.presentation.explain import (
     explain_amount,
+    explain_choice,
     explain_counts,
     explain_discovery,
     explain_kept,
@@ -32,6 +33,7 @@ def display(release: Release) -> str:
     lines = [
         explain_privacy(terms.privacy, terms.max_keys, terms.unit),
         *([explain_discovery(terms.discovery)] if terms.discovery else []),
+        *([explain_choice(terms.discovery.filled, len(release))] if terms.discovery and terms.discovery.filled else []),
         *([explain_counts(terms.counts), *map(explain_amount, terms.counts.amounts)] if terms.counts else []),
         *([explain_kept(terms.max_keys, terms.kept)] if terms.max_keys and not terms.keys_only else []),
         explain_reporting(terms),

@@ -8,6 +8,7 @@ from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.presentation.explain import (
     VOUCHED,
+    bought_words,
     explain_protected,
     explain_strength,
     frequency_words,
@@ -42,8 +43,8 @@ def privacy_section(content: Content) -> Markup:
     parts: list[Sequence[object]] = [
         ["keys" if terms.keys_only else f"keys and their {numbers}", *_spent(terms.keys_privacy)]
     ]
-    if terms.discovery is not None and terms.discovery.look is not None:
-        parts.append(["a look at how many keys users have", text(terms.discovery.look.epsilon), "0"])
+    bought = {} if terms.discovery is None else bought_words(terms.discovery)
+    parts += [[what, text(part.epsilon), "0"] for what, part in bought.items()]
     if terms.size is not None:
         parts.append(["the sample size", _noise_spent(terms.size.weights, definition), "0"])
     if terms.total is not None:

@@ -105,6 +105,14 @@ class Engine(Protocol):
         then, for `pairs_of`.
         """
 
+    def filled(self, given: "Assigned", most: int, full: int, coins: "CoinSource") -> int:
+        """Return the sum over keys of min(`full`, number of users who keep the key), if each keeps up to `most`.
+
+        Users are those of pairs that were put aside with `given`. Which of their keys they keep is chosen by these
+        coins, or by those of `given`, each with the same probability, and depends on no other user. So a user changes
+        the sum by at most `most`.
+        """
+
     def pairs_of(self, source: "Source", keys: "pa.Table", after: "Assigned | None" = None) -> "Pairs":
         """Put the users of just these distinct keys aside, to be read more than once, until they are forgotten.
 

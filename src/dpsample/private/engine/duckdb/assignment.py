@@ -55,7 +55,7 @@ def assigned(
         made = _source_of(engine, source, table, codes, units)
         if every is not None:
             engine.tables.open(made).forget_more = undo.pop_all().close
-        return Assigned(made, sizes[0], sizes[1], every)
+        return Assigned(made, sizes[0], sizes[1], int(units.sum()), every)
 
 
 def _placed(pairs: Iterator[Batch], keys: int, cap: int, every: AllPairs | None) -> tuple[Ints, Ints]:

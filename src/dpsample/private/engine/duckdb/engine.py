@@ -19,7 +19,7 @@ from dpsample.private.assignment import Assigned, require_cap
 from dpsample.private.engine.columns import shaped
 from dpsample.private.engine.duckdb.assignment import assigned
 from dpsample.private.engine.duckdb.errors import called, is_out_of_memory, translated
-from dpsample.private.engine.duckdb.pairs import pairs_of, read_pairs
+from dpsample.private.engine.duckdb.pairs import filled, pairs_of, read_pairs
 from dpsample.private.engine.duckdb.statements import Statements
 from dpsample.private.engine.duckdb.tables import Table, Tables
 from dpsample.private.engine.duckdb.users import bounded, dropped
@@ -236,6 +236,10 @@ class DuckDB(Statements):
         """
         require_cap(cap)
         return self._ask(source, lambda table: assigned(self, source, table, cap, coins, prior, keep_pairs))
+
+    def filled(self, given: Assigned, most: int, full: int, coins: CoinSource) -> int:
+        """Return the sum over keys of min(`full`, users who keep the key): one pass over the file of pairs."""
+        return filled(given.pairs, most, full, coins.fresh())
 
     def pairs_of(self, source: Source, keys: pa.Table, after: Assigned | None = None) -> Pairs:
         """Put the users of just these distinct keys aside, in a temporary file."""

@@ -20,7 +20,8 @@ from dpsample.private.engine.duckdb.numbering import Codes
 from dpsample.private.engine.duckdb.sorting import sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
-from dpsample.private.pairs import Batch, Pairs, numbered, pair_types
+from dpsample.private.pairs import Batch, Pairs, kept_rows, numbered, pair_types
+from dpsample.private.randomness import Coins
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
@@ -50,12 +51,17 @@ class PairsFile:
     more: int
 
 
+def columns_beside(table: Table) -> int:
+    """Return the number of columns that pairs have beside user and key: marks and amounts."""
+    return len(table.amounts) and 1 + len(table.amounts)
+
+
 def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, every: AllPairs | None) -> Pairs:
     """Write each user's wanted keys into a file: from all pairs, if they are still there, or sorted by DuckDB."""
     if table.user is None:
         raise nobody_refusal()
     wanted = positioned(keys, table.schema)
-    file = PairsFile(engine.file(), keys.num_rows, len(table.amounts) and 1 + len(table.amounts))
+    file = PairsFile(engine.file(), keys.num_rows, columns_beside(table))
     try:
         if every is not None and every.table is table and every.path.exists():
             _select_pairs(engine, every, wanted, file)
@@ -96,6 +102,16 @@ def _positions(engine: "DuckDB", every: AllPairs, wanted: pa.Table) -> Ints:
     for batch in engine.stream(joined, {"wanted": lambda: wanted}):
         position[every.codes.of(batch.column(0).to_numpy())] = batch.column(1).to_numpy()
     return position
+
+
+def filled(every: AllPairs, most: int, full: int, coins: Coins) -> int:
+    """Return the sum over keys of min(`full`, users who keep the key), of users who keep up to `most` of their keys."""
+    more = columns_beside(every.table)
+    users_of = np.zeros(every.codes.keys, np.uint32)
+    for begins, codes, *_ in _read(every.path, every.codes.keys, more):
+        kept = codes[kept_rows(begins, most, coins.first(int(np.count_nonzero(begins))))]
+        np.add.at(users_of, kept, np.ones(len(kept), users_of.dtype))  # of one type: else it takes forty times as long
+    return int(np.minimum(users_of, full).sum(dtype=np.int64))
 
 
 def write_pairs(file: BinaryIO, begins: Flags, codes: Ints, keys: int, *more: Ints) -> None:

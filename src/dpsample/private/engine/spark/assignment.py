@@ -45,11 +45,11 @@ def units_of(made: Frame, kept: Any) -> Frame:
     return replace(made, data=data, keys=keys, frequency=F.col("frequency"), user=None, drop_null=True, part=None)
 
 
-def sizes_of(kept: Any) -> Ints:
-    """Return the numbers of users by their number of keys, and of their keys."""
-    rows = kept.filter(F.col("sizes").isNotNull()).select("sizes").collect()
-    found = sum((np.frombuffer(bytes(row[0]), "<i8") for row in rows), start=np.zeros(2 * SIZES, np.int64))
-    return found.reshape(2, SIZES)
+def sizes_of(kept: Any) -> tuple[Ints, int]:
+    """Return the numbers of users by their number of keys, and of their keys; and how many users gave a unit."""
+    [(sizes, units)] = kept.agg(F.first("sizes", ignorenulls=True), F.sum("frequency")).collect()
+    found = np.zeros(2 * SIZES, np.int64) if sizes is None else np.frombuffer(bytes(sizes), "<i8")
+    return found.reshape(2, SIZES), int(units or 0)
 
 
 def _place(cap: int, more: int) -> Callable[[Batches], Batches]:

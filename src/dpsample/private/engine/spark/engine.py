@@ -27,7 +27,7 @@ except ImportError:
 
 from dpsample.private.engine.spark.assignment import all_pairs, assigned, sizes_of, units_of
 from dpsample.private.engine.spark.frames import Frame, frame
-from dpsample.private.engine.spark.pairs import KeptPairs, pairs_of, selected, vectors_of
+from dpsample.private.engine.spark.pairs import KeptPairs, filled, pairs_of, selected, vectors_of
 from dpsample.private.engine.spark.sorting import AllPairs
 from dpsample.private.engine.spark.users import bounded, dropped, require_users
 
@@ -209,18 +209,24 @@ class Spark:
         found = all_pairs(made, salts(coins), sent, 0 if first is None else first.num_rows)
         pairs = self.job("sorting users", source.columns, lambda: self._computed(found), LARGE)
 
-        def place() -> tuple[Any, Ints]:
+        def place() -> tuple[Any, Ints, int]:
             kept = self.keep(assigned(made, pairs, cap))
-            return kept, sizes_of(kept)
+            return kept, *sizes_of(kept)
 
-        kept, sizes = self.job("assigning users", source.columns, place, _PACKED)
+        kept, sizes, units = self.job("assigning users", source.columns, place, _PACKED)
         assigned_source = Source(kept, source.key, "frequency")
         if keep_pairs:
             self._pairs[id(assigned_source)] = pairs
         else:
             self._release(pairs, source.columns)
         self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
-        return Assigned(assigned_source, sizes[0], sizes[1], AllPairs(made, pairs) if keep_pairs else None)
+        return Assigned(assigned_source, sizes[0], sizes[1], units, AllPairs(made, pairs) if keep_pairs else None)
+
+    def filled(self, given: Assigned, most: int, full: int, coins: CoinSource) -> int:
+        """Return the sum over keys of min(`full`, users who keep the key): one job over the pairs on the workers."""
+        found = filled(given.pairs, most, full)  # by the salts of the pairs, which follow from the secret
+        [row] = self.job("comparing ways to find keys", (), found.collect, _PACKED)
+        return int(row[0] or 0)
 
     def pairs_of(self, source: Source, keys: pa.Table, after: Assigned | None = None) -> Pairs:
         """Put the users of just these distinct keys aside: they are kept on the workers, divided by user."""

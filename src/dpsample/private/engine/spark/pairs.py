@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from dpsample.private.engine.spark.frames import Frame, small
-from dpsample.private.engine.spark.sorting import packed_pairs, packing, sorted_rows, unpacked, unpacked_pairs
-from dpsample.private.pairs import Batch, Kernel, numbered
+from dpsample.private.engine.spark.sorting import (
+    AllPairs,
+    packed_pairs,
+    packing,
+    sorted_rows,
+    unpacked,
+    unpacked_pairs,
+)
+from dpsample.private.pairs import Batch, Kernel, kept_rows, numbered
 from dpsample.scheme.sampling import Ints
 
 Batches = Iterator[pa.RecordBatch]
@@ -33,6 +41,36 @@ def pairs_of(made: Frame, sent: Any, wanted: pa.Table) -> Any:
 def selected(pairs: Any, wanted: pa.Table, more: int) -> Any:
     """Select each user's wanted keys from packed batches of all pairs."""
     return pairs.select("keys", "pairs").mapInArrow(_selecting(wanted, more), "pairs binary")
+
+
+def filled(every: AllPairs, most: int, full: int) -> Any:
+    """Return the sum over keys of min(`full`, users who keep the key), each up to `most` keys: the only row.
+
+    packed batches -> which rows users keep -> k0, k1, ..., users of each batch -> of all batches -> cut off, added up
+
+    What a user keeps follows from the salted hash of this user, whose salt follows from the secret. So a task that is
+    run again keeps the same, in whatever batches Spark brings users.
+    """
+    made = every.frame
+    more = made.more  # a frame cannot be sent to workers
+
+    def count_kept(batches: Batches) -> Batches:
+        for batch in batches:
+            for n in range(batch.num_rows):
+                yield _users_who_keep(batch.slice(n, 1), more, most)
+
+    of_batches = every.data.mapInArrow(count_kept, made.fields(users="long"))
+    users = of_batches.groupBy(*made.names).agg(F.sum("users").alias("users"))
+    return users.agg(F.sum(F.least("users", F.lit(full))))
+
+
+def _users_who_keep(packed: pa.RecordBatch, more: int, most: int) -> pa.RecordBatch:
+    """The keys of a packed batch that some of its users keep, and how many do."""
+    [(keys, (begins, codes, *_))] = unpacked(iter([packed]), more)
+    words = np.frombuffer(packed.column("users")[0].as_buffer(), "<u8")
+    users = np.bincount(codes[kept_rows(begins, most, words)], minlength=keys.num_rows)
+    kept = np.flatnonzero(users)
+    return keys.take(pa.array(kept)).append_column("users", pa.array(users[kept], pa.int64()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from dpsample.scheme.sampling import Ints
 
 Batches = Iterator[pa.RecordBatch]
 
-PACKED = "bucket long, number long, keys binary, pairs binary"
+PACKED = "bucket long, number long, keys binary, pairs binary, users binary"
 _BUCKET = 56  # bits of a user's hash that follow those of its bucket: up to 256 tasks sort, and few have little to do
 _HELD = 1 << 18  # rows of one user that are held at first, before each of their keys is held once
 
@@ -59,6 +59,7 @@ def packing(keys: int, amounts: tuple[Amount, ...]) -> Callable[[Batches], Batch
     number  of the batch: in the order of (bucket, number), users are in their order
     keys    the distinct keys of the batch, as an Arrow message
     pairs   packed pairs, whose codes are the places of these keys
+    users   the salted hashes of the users, 8 bytes each
     """
 
     def pack(batches: Batches) -> Batches:
@@ -67,10 +68,9 @@ def packing(keys: int, amounts: tuple[Amount, ...]) -> Callable[[Batches], Batch
             buckets = piece.column(0).to_numpy() >> _BUCKET
             edges = [0, *(np.flatnonzero(buckets[1:] != buckets[:-1]) + 1).tolist(), len(buckets)]
             for start, end in pairwise(edges):
-                message, pairs = _packed(piece.slice(start, end - start), keys, amounts)
-                yield pa.record_batch(
-                    {"bucket": [int(buckets[start])], "number": [number], "keys": [message], "pairs": [pairs]}
-                )
+                message, pairs, users = _packed(piece.slice(start, end - start), keys, amounts)
+                place = {"bucket": [int(buckets[start])], "number": [number]}
+                yield pa.record_batch({**place, "keys": [message], "pairs": [pairs], "users": [users]})
                 number += 1
 
     return pack
@@ -143,22 +143,24 @@ def _distinct(rows: pa.RecordBatch, amounts: int) -> pa.RecordBatch:
     return _joined(grouped.select([*by, *(f"{name}_sum" for name in values)]).rename_columns(names).to_batches())
 
 
-def _packed(rows: pa.RecordBatch, keys: int, amounts: tuple[Amount, ...]) -> tuple[bytes, bytes]:
-    """Sort the rows of complete users; return their distinct keys, and their pairs."""
+def _packed(rows: pa.RecordBatch, keys: int, amounts: tuple[Amount, ...]) -> tuple[bytes, bytes, bytes]:
+    """Sort the rows of complete users; return their distinct keys, their pairs, and the hashes of users."""
     names = rows.schema.names
     own = names.index("kh") + 1  # where the key begins
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names[: own + keys]])
     by = order.to_numpy()
     codes, distinct = coded(rows.select(names[own : own + keys]))
     codes = codes[by]
-    begins = _changes(rows.column(0).to_numpy()[by]) | _column_changes(rows.column(1).take(order))
+    hashes = rows.column(0).to_numpy()[by]
+    begins = _changes(hashes) | _column_changes(rows.column(1).take(order))
     first = begins | _changes(codes)
     if amounts:
         marks, *values = (column.to_numpy()[by] for column in rows.columns[own + keys :])
         columns = cut_off(summed_rows(first, (begins, codes, marks & 0xFFFFFFFF, *values), len(amounts)), amounts)
     else:
         columns = begins[first], codes[first]
-    return _message(distinct), packed_pairs(columns[0], columns[1], distinct.num_rows, *columns[2:])
+    pairs = packed_pairs(columns[0], columns[1], distinct.num_rows, *columns[2:])
+    return _message(distinct), pairs, hashes[begins].astype("<i8").tobytes()
 
 
 def coded(keys: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
