@@ -158,9 +158,13 @@ def _lost_rows(tail: Floats, starts: Ints, sizes: Ints, clip: Clip) -> tuple[Int
     """The rows of users who are clipped, and what each loses, in fine units of what one user may lose."""
     lengths = np.add.reduceat(tail, starts)
     long = np.flatnonzero(lengths > clip.square)
-    shares = np.minimum(1 - np.sqrt(clip.square / lengths[long]), clip.lost / lengths[long])
+    clipped = 1 - np.sqrt(clip.square / lengths[long])
+    counted = clip.lost / lengths[long]  # of longer users no more is counted
+    shares = np.minimum(clipped, counted)
+
     rows = rows_of(starts[long], sizes[long])
-    return rows, np.repeat(shares, sizes[long]) * tail[rows] / max(clip.lost, 1e-300) * (FINE - 1)
+    lost = np.repeat(shares, sizes[long]) * tail[rows]
+    return rows, lost / max(clip.lost, 1e-300) * (FINE - 1)
 
 
 def thresholds_of(marks: Ints, places: Ints) -> Ints:

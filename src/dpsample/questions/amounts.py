@@ -173,7 +173,9 @@ def _beyond(release: "Release", record: Clipped, keys: CountedKeys) -> tuple[tup
     table = release.table
     users, values = (table[name].to_numpy() for name in ("measured", record.amount.measured))
     below, above = record.beyond_keys(users, values)
-    positive, negative = np.maximum(keys.weights, 0), np.maximum(-keys.weights, 0)
+    positive = np.maximum(keys.weights, 0)
+    negative = np.maximum(-keys.weights, 0)
+
     down = below.of(keys.rows, positive).with_other_end(above.of(keys.rows, negative))
     up = above.of(keys.rows, positive).with_other_end(below.of(keys.rows, negative))
     return down.longer_sum(), up.longer_sum()
