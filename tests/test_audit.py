@@ -14,7 +14,7 @@ import audit
 import audit_checks
 import dpsample
 from dpsample import Privacy
-from dpsample.accounting.amounts import Clipped
+from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.proof import prove_release
 
 
