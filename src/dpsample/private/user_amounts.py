@@ -22,7 +22,6 @@ from dpsample.private.pairs import Kernel
 from dpsample.private.user_vectors import (
     FINE,
     SCALE_BITS,
-    UNEVEN,
     Batches,
     Clip,
     Lost,
@@ -30,6 +29,7 @@ from dpsample.private.user_vectors import (
     rows_of,
     scaled_down,
     sizes_of,
+    unevenness,
 )
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -138,13 +138,13 @@ def estimated_amount(
     groups, head = weighing.groups, weighing.head
     of_key, its_error, apart = (np.where(head, 0.0, values[groups]) for values in (ratio, ratio_error, unexplained))
     values = kept * (1 + of_key)
-    common = np.hypot(its_error, UNEVEN * of_key * (1 + of_key))
+    common = np.hypot(its_error, _uneven_ratio(of_key))
     errors = np.sqrt((errors * (1 + of_key)) ** 2 + (kept * common) ** 2 + (weighing.popularity * apart) ** 2)
     unit = float(amount.clip)
     # users with many keys are put back; no user has a negative number of rows
     each = unit * (LOOKED_AT - 1) / (1 - weighing.over) / float(np.maximum(users, 1.0).sum())
     below, above = (0.0 if amount.column is None else each), each
-    shared = np.hypot(ratio_error / (1 + ratio), UNEVEN * ratio)
+    shared = np.hypot(ratio_error, _uneven_ratio(ratio)) / (1 + ratio)
     relative = [float(shared[n]) for n in weighing.present] + [0.0] * bool(head.any())
     record = Clipped(
         amount,
@@ -176,8 +176,14 @@ def _lost_ratio(
     ratio = np.clip(before + gain * (lost.values - before * total), -0.25, 9.0)
     left = np.maximum((lost.values - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
     keys = np.bincount(weighing.groups[~weighing.head], minlength=weighing.clip.groups)
-    error = np.hypot(spread * np.sqrt(np.clip(1 - gain * total, 0, 1)), weighing.clip.unseen * (1 + ratio))
+    error = spread * np.sqrt(np.clip(1 - gain * total, 0, 1))
     return ratio, error, np.sqrt(left) / np.maximum(keys, 1)
+
+
+def _uneven_ratio(ratio: Floats) -> Floats:
+    """How far the ratios of keys lie apart within a group, as shares do: what was lost is so much of what was kept."""
+    shares = np.maximum(ratio, 0.0) / (1 + ratio)
+    return unevenness(shares) * (1 + ratio) ** 2
 
 
 def _figures(value: float) -> float:

@@ -14,7 +14,7 @@ popular keys, which add little to a length, are counted as they are.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,16 +30,16 @@ from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 from dpsample.private.user_amounts import MeasuredAmount, all_sums, estimated_amount
+from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip
 from dpsample.private.user_vectors import (
     FINE,
-    UNEVEN,
     Clip,
     Flags,
     Lost,
     Weighing,
     groups_of,
     head_of,
-    most_lost,
+    unevenness,
     users_by_keys,
     users_by_length,
     weighted_counts,
@@ -50,8 +50,6 @@ _FIRST_UNIT = 16  # of a key in the first counts, at most
 _LENGTH = 192  # of a user's vector, in units, at most
 _SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to make
 _LOST_UNITS = 48  # of what one user may lose, at most
-_GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
-_SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
 _OVER = 0.3  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
 
 
@@ -193,36 +191,17 @@ class _Stage:
         weights = np.where(head, 0.0, 1 / popularity)
         base = float(weights[~head].min())
         rows = max(math.ceil(math.log2(float(weights.sum()) / base)), 0) + 1
-        deviation = self._deviation("lengths")
         noisy = self._noisy("lengths", users_by_length(weights, base, rows), 1)
-        users, shortest = np.array(cleaned(noisy.tolist(), deviation)), 0.0
-        if self._least <= 1:  # known keys may have few users, too few to be seen here: one key alone is never clipped
-            shortest = float(weights.max())
-            users = np.pad(users, (0, max(math.ceil(math.log2(shortest / base)) + 2 - len(users), 0)))
-        middles = np.maximum(0.75 * base * 2.0 ** np.arange(len(users)), base)
-        total = max(float(users @ middles), base)
-        longest = base * 2.0 ** (len(users) - 1)
-        typical, tail = float(np.median(popularity[~head])), int((~head).sum())
-        own = float((1 / popularity[head]).sum())
-
-        def error(square: float) -> float:
-            lost = float(users @ (middles * np.maximum(0, 1 - np.sqrt(square / middles)))) / total
-            noise = (square + own) * self._deviation("counts") ** 2 / typical
-            return (noise + (UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2) / (1 - lost) ** 2
-
-        options = (base * 2 ** np.arange(0, len(users) - 0.9, 0.25)).tolist()
-        square = max(min(options, key=error), shortest)
-        share_error = self._share_error(square, longest, tail)
-        groups = int(np.clip(_SHARE_ERROR / max(share_error, 1e-9), 1, _GROUPS))
-        clip = Clip(square, longest, most_lost(square, longest), groups)
-        if len(users) >= rows:  # all users were looked at
-            return clip
-        length = min(1.5 * longest, float(weights.sum()))  # of the next row: too few users to tell them from noise
-        return replace(clip, unseen=clip.beyond(length, int(noisy[len(users)]), deviation, tail))
-
-    def _share_error(self, square: float, longest: float, keys: int) -> float:
-        """The error of the share that was clipped, if it is measured for all keys together."""
-        return most_lost(square, longest) * self._deviation("clipped") / keys
+        lengths = Lengths.of(base, noisy, self._deviation("lengths"))
+        typical = float(np.median(popularity[~head]))
+        errors = ClipErrors(
+            noise=self._deviation("counts") ** 2 / typical,
+            own=float((1 / popularity[head]).sum()),
+            lost=self._deviation("clipped"),
+        )
+        # known keys may have few users, too few to be seen here: one key alone is never clipped
+        shortest = float(weights.max()) if self._least <= 1 else 0.0
+        return best_clip(lengths, errors, shortest)
 
     def _counts(self, popularity: Floats, head: Flags, clip: Clip, few: tuple[float, float]) -> "_Counted":
         length = self._length("counts")
@@ -238,18 +217,17 @@ class _Stage:
         kept = self._with_noise("counts", users, length) / weights
         errors = length * self._deviation("counts") / weights
         lost = self._lost("clipped", taken, clip)
-        share, measured_error = _share_lost(weighing, lost, kept, errors)
-        share_error = np.hypot(measured_error, clip.unseen * (1 - share))
+        share, share_error = _share_lost(weighing, lost, kept, errors)
         of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
         values = kept / (1 - of_key)
-        errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, UNEVEN * of_key))
+        errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, unevenness(of_key)))
         # popular keys may all lose less than their group: what is uneven does not cancel out in a sum
-        common = np.hypot(share_error, UNEVEN * share) / (1 - share)
+        common = np.hypot(share_error, unevenness(share)) / (1 - share)
         least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in weighing.present]
         least += [(float(popularity[head].min()), 0.0)] if head.any() else []
         rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
         errors /= 1 - of_key
-        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, measured_error, totals)
+        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, share_error, totals)
 
     def _lost(self, part: str, taken: Ints, clip: Clip, most: float | None = None) -> Lost:
         """What was lost, in fine units, with noise; one user may lose `most`."""
@@ -288,7 +266,7 @@ class _Counted:
     groups_record: tuple[tuple[float, float], ...]
     weighing: Weighing
     share: Floats
-    share_error: Floats  # without what was not looked at
+    share_error: Floats
     totals: Ints = field(repr=False)  # of amounts, without noise: as private as the data
 
 
@@ -296,6 +274,10 @@ def _share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) ->
     """The share of users that clipping took away in each group of keys, and its error."""
     measured, its_error = weighing.by_group(kept, errors)
     measured = np.maximum(measured, 1e-9)
-    taken = np.clip(lost.values, -measured / 3, 9 * measured)  # noise alone may be negative
+    seen = np.clip(lost.values, -measured / 3, 9 * measured)  # noise alone may be negative
+    # users who are too long lose more than was measured: in all groups alike, for all that is known
+    part = (seen + measured) / float((seen + measured).sum())
+    taken = seen + weighing.clip.unseen * part
+    taken_error = np.hypot(lost.noise, weighing.clip.unseen_error * part)
     whole = taken + measured
-    return taken / whole, np.hypot(lost.noise * measured, its_error * taken) / whole**2
+    return taken / whole, np.hypot(taken_error * measured, its_error * taken) / whole**2

@@ -7,6 +7,7 @@ rows, and on numbers that were published before (docs/theory.md, section 10).
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,18 @@ from dpsample.scheme.sampling import Floats, Ints
 
 Batches = Iterator[Batch]
 Flags = NDArray[np.bool_]
+Shares = TypeVar("Shares", float, Floats)
 
 FINE = 1 << 30  # in which what is lost is added up
 SCALE_BITS = 16  # of the factor by which a vector is scaled down
-UNEVEN = 0.3  # by how much the share that a key lost may differ from that of its group, relative to it
+UNEVEN = 0.35  # how far the shares that keys lose lie apart within a group: see `unevenness`
 
 
 @dataclass(frozen=True)
 class Clip:
     """Where vectors are clipped: squares of lengths in units of 1 / n, what one user may lose, numbers of groups.
 
-    Users who are longer than `longest` lose more than is looked at: by `unseen`, as a share of all, numbers may be low.
+    Users who are longer than `longest` lose more than is looked at: about `unseen` in all, with an error.
     """
 
     square: float
@@ -34,11 +36,7 @@ class Clip:
     lost: float
     groups: int
     unseen: float = 0.0
-
-    def beyond(self, length: float, users: int, deviation: float, keys: int) -> float:
-        """What users of this length lose beyond `lost`, as a share of all: with the deviation of their number."""
-        each = max(length - math.sqrt(self.square * length) - self.lost, 0.0) / keys
-        return math.hypot(max(users, 0) * each, deviation * each)
+    unseen_error: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +84,15 @@ class Lost:
 def most_lost(square: float, longest: float) -> float:
     """What clipping takes from the square of a user's length, at most, up to the longest."""
     return (1 - math.sqrt(min(square / longest, 1.0))) * longest
+
+
+def unevenness(share: Shares) -> Shares:
+    """The deviation of the share that a key loses from that of its group, by which users happen to have this key.
+
+    If a key had one user, who loses all or nothing, it would be ``sqrt(share (1 - share))``; if it had very many who
+    are drawn at random, it would be 0. It is taken for `UNEVEN` times the former.
+    """
+    return UNEVEN * np.sqrt(np.clip(share * (1 - share), 0.0, None))
 
 
 def head_of(popularity: Floats, keys_each: float) -> Flags:
