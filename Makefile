@@ -71,6 +71,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/users.py
+	$(BIN)/python benchmarks/user_coverage.py --quick
 	$(BIN)/python benchmarks/many_keys.py --quick
 	$(BIN)/python benchmarks/clips.py --epsilon 1 --releases 1
 	$(BIN)/python benchmarks/answers.py

@@ -215,12 +215,3 @@ def test_nothing_is_left_behind_when_counting_fails() -> None:
         with pytest.raises(RuntimeError):
             count_users(engine, source, wanted, 20, budget, StreamCoins(bytes(32)))
         assert not list(Path(engine._temp.path).rglob("*spool*"))
-
-
-def test_what_long_users_lose_beyond_the_measured_part() -> None:
-    """A user of squared length 6 who is clipped at 1 loses 6 - sqrt(6), of which 4 - 2 is measured."""
-    clip = Clip(square=1.0, longest=4.0, lost=most_lost(1.0, 4.0), groups=1)
-    each = (6 - math.sqrt(6) - 2) / 100
-    assert clip.beyond(6.0, 40, 30.0, 100) == pytest.approx(50 * each)
-    assert clip.beyond(6.0, -40, 30.0, 100) == pytest.approx(30 * each)  # noise alone
-    assert clip.beyond(4.0, 40, 30.0, 100) == 0

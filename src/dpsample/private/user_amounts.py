@@ -25,6 +25,7 @@ from dpsample.private.user_vectors import (
     Batches,
     Clip,
     Lost,
+    ShareLost,
     Weighing,
     rows_of,
     scaled_down,
@@ -127,12 +128,12 @@ def estimated_amount(
     errors: Floats,
     lost: Lost,
     beyond: Lost,
-    share: tuple[Floats, Floats],
+    share: ShareLost,
     users: Floats,
 ) -> MeasuredAmount:
     """Put back what scaling down took away, and make the intervals longer by what is beyond the clip.
 
-    `share` is that of users, by group, with its error. All is in units of the clip, until the end.
+    `share` is that of users, by group. All is in units of the clip, until the end.
     """
     ratio, ratio_error, unexplained = _lost_ratio(weighing, kept, errors, lost, share)
     groups, head = weighing.groups, weighing.head
@@ -161,20 +162,22 @@ def estimated_amount(
 
 
 def _lost_ratio(
-    weighing: Weighing, kept: Floats, errors: Floats, lost: Lost, share: tuple[Floats, Floats]
+    weighing: Weighing, kept: Floats, errors: Floats, lost: Lost, share: ShareLost
 ) -> tuple[Floats, Floats, Floats]:
     """What was lost over what was kept, by group, with its error, and what that does not explain for each user.
 
     The ratio of users is the prior, from which that of an amount may differ by half. What was measured is combined with
-    it by precision: it tells much of amounts of one sign, and nothing of amounts that cancel out.
+    it by precision: it tells much of amounts of one sign, and nothing of amounts that cancel out. Users who are too
+    long to be measured lose the same part of their amounts as of themselves.
     """
     total, total_error = weighing.by_group(kept, errors)
-    before = share[0] / (1 - share[0])
-    spread = np.hypot(share[1] / (1 - share[0]) ** 2, _APART * before)
-    noise = lost.noise**2 + (before * total_error) ** 2
+    before = share.values / (1 - share.values)
+    spread = np.hypot(share.errors / (1 - share.values) ** 2, _APART * before)
+    taken = lost.values + share.unseen * total
+    noise = lost.noise**2 + (before * total_error) ** 2 + (share.unseen_errors * total) ** 2
     gain = spread**2 * total / np.maximum(spread**2 * total**2 + noise, 1e-300)
-    ratio = np.clip(before + gain * (lost.values - before * total), -0.25, 9.0)
-    left = np.maximum((lost.values - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
+    ratio = np.clip(before + gain * (taken - before * total), -0.25, 9.0)
+    left = np.maximum((taken - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
     keys = np.bincount(weighing.groups[~weighing.head], minlength=weighing.clip.groups)
     error = spread * np.sqrt(np.clip(1 - gain * total, 0, 1))
     return ratio, error, np.sqrt(left) / np.maximum(keys, 1)

@@ -15,13 +15,14 @@ popular keys, which add little to a length, are counted as they are.
 
 import math
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.amounts import Clipped
-from dpsample.accounting.discovery import Counts, UserBudget, cleaned
+from dpsample.accounting.discovery import Counts, UserBudget
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
@@ -30,12 +31,13 @@ from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
 from dpsample.private.user_amounts import MeasuredAmount, all_sums, estimated_amount
-from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip
+from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip, numbers_of_users
 from dpsample.private.user_vectors import (
     FINE,
     Clip,
     Flags,
     Lost,
+    ShareLost,
     Weighing,
     groups_of,
     head_of,
@@ -50,6 +52,8 @@ _FIRST_UNIT = 16  # of a key in the first counts, at most
 _LENGTH = 192  # of a user's vector, in units, at most
 _SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to make
 _LOST_UNITS = 48  # of what one user may lose, at most
+_MARGIN = NormalDist().inv_cdf(0.975)
+_SMALL = 1.5  # times the detection threshold: numbers below are often those of keys with more users
 _OVER = 0.3  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
 
 
@@ -162,7 +166,7 @@ class _Stage:
         """
         rows = max(self._keys - 1, 1).bit_length() + 1
         deviation = self._deviation("keys per user")
-        users = np.array(cleaned(self._noisy("keys per user", users_by_keys(rows), 1).tolist(), deviation))
+        users, _ = numbers_of_users(self._noisy("keys per user", users_by_keys(rows), 1), deviation)
         sizes = np.maximum(0.75 * 2.0 ** np.arange(len(users)), 1)
         given = max(float(users @ sizes), 1.0)
         typical = max(given / self._keys, self._least)
@@ -217,17 +221,17 @@ class _Stage:
         kept = self._with_noise("counts", users, length) / weights
         errors = length * self._deviation("counts") / weights
         lost = self._lost("clipped", taken, clip)
-        share, share_error = _share_lost(weighing, lost, kept, errors)
-        of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
+        share = share_lost(weighing, lost, kept, errors)
+        of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share.values, share.errors))
         values = kept / (1 - of_key)
         errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, unevenness(of_key)))
         # popular keys may all lose less than their group: what is uneven does not cancel out in a sum
-        common = np.hypot(share_error, unevenness(share)) / (1 - share)
+        common = np.hypot(share.errors, unevenness(share.values)) / (1 - share.values)
         least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in weighing.present]
         least += [(float(popularity[head].min()), 0.0)] if head.any() else []
         rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
-        errors /= 1 - of_key
-        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, share_error, totals)
+        errors = with_least(values, errors / (1 - of_key), self._least)
+        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, totals)
 
     def _lost(self, part: str, taken: Ints, clip: Clip, most: float | None = None) -> Lost:
         """What was lost, in fine units, with noise; one user may lose `most`."""
@@ -251,8 +255,8 @@ class _Stage:
             errors = length * self._deviation(own) / weighing.weights
             taken = self._lost(clipped, lost, clip)
             looked_at = self._lost(over, beyond, clip, weighing.keys_each)
-            shares = counted.share, counted.share_error
-            measured.append(estimated_amount(amount, weighing, kept, errors, taken, looked_at, shares, counted.values))
+            share, users = counted.share, counted.values
+            measured.append(estimated_amount(amount, weighing, kept, errors, taken, looked_at, share, users))
         return tuple(measured)
 
 
@@ -265,19 +269,29 @@ class _Counted:
     clipped: float
     groups_record: tuple[tuple[float, float], ...]
     weighing: Weighing
-    share: Floats
-    share_error: Floats
+    share: ShareLost
     totals: Ints = field(repr=False)  # of amounts, without noise: as private as the data
 
 
-def _share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """The share of users that clipping took away in each group of keys, and its error."""
+def share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) -> ShareLost:
+    """The share of users that clipping took away in each group of keys, by what was measured, and what was not."""
+    clip = weighing.clip
     measured, its_error = weighing.by_group(kept, errors)
     measured = np.maximum(measured, 1e-9)
     seen = np.clip(lost.values, -measured / 3, 9 * measured)  # noise alone may be negative
     # users who are too long lose more than was measured: in all groups alike, for all that is known
     part = (seen + measured) / float((seen + measured).sum())
-    taken = seen + weighing.clip.unseen * part
-    taken_error = np.hypot(lost.noise, weighing.clip.unseen_error * part)
+    unseen, unseen_error = clip.unseen * part, clip.unseen_error * part
+    taken, taken_error = seen + unseen, np.hypot(lost.noise, unseen_error)
     whole = taken + measured
-    return taken / whole, np.hypot(taken_error * measured, its_error * taken) / whole**2
+    error = np.hypot(taken_error * measured, its_error * taken) / whole**2
+    return ShareLost(taken / whole, error, unseen / measured, unseen_error / measured)
+
+
+def with_least(values: Floats, errors: Floats, least: float) -> Floats:
+    """Lengthen errors so that intervals of 95 % end no lower than those of `_SMALL` times the least number of users.
+
+    Keys are discovered from about so many users on. The smallest numbers that are measured are those of keys with
+    these, or of keys with more and much negative noise.
+    """
+    return errors + np.maximum(_SMALL * least - values, 0.0) / _MARGIN

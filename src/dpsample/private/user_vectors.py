@@ -4,7 +4,6 @@ The functions that make kernels return what is sent to where the pairs are. What
 rows, and on numbers that were published before (docs/theory.md, section 10).
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,7 +20,7 @@ Shares = TypeVar("Shares", float, Floats)
 
 FINE = 1 << 30  # in which what is lost is added up
 SCALE_BITS = 16  # of the factor by which a vector is scaled down
-UNEVEN = 0.35  # how far the shares that keys lose lie apart within a group: see `unevenness`
+UNEVEN = 0.3  # how far the shares that keys lose lie apart within a group: see `unevenness`
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,19 @@ class Weighing:
 
 
 @dataclass(frozen=True, eq=False)
+class ShareLost:
+    """The shares of users that clipping took away from groups of keys, and their errors.
+
+    `unseen` is the part that was not measured but estimated, over what was kept, with its error.
+    """
+
+    values: Floats
+    errors: Floats
+    unseen: Floats
+    unseen_errors: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Lost:
     """What was lost, by groups or signs, and the deviation of its noise."""
 
@@ -81,9 +93,9 @@ class Lost:
     noise: float
 
 
-def most_lost(square: float, longest: float) -> float:
+def most_lost(square: float, longest: Shares) -> Shares:
     """What clipping takes from the square of a user's length, at most, up to the longest."""
-    return (1 - math.sqrt(min(square / longest, 1.0))) * longest
+    return (1 - np.sqrt(np.minimum(square / longest, 1.0))) * longest
 
 
 def unevenness(share: Shares) -> Shares:
