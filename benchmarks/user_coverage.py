@@ -352,7 +352,7 @@ def read_pairs(path: Path) -> Pairs:
     import duckdb
 
     codes = f"SELECT dense_rank() OVER (ORDER BY user) - 1 u, dense_rank() OVER (ORDER BY key) - 1 k FROM '{path}'"
-    read = duckdb.sql(f"SELECT DISTINCT u, k FROM ({codes})").fetchnumpy()
+    read = duckdb.connect().execute(f"SELECT DISTINCT u, k FROM ({codes})").fetchnumpy()
     return distinct(read["u"].astype(np.int64), read["k"].astype(np.int64))
 
 

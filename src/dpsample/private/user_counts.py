@@ -160,7 +160,7 @@ class _Stage:
         return 1 / math.sqrt(self._square(part))
 
     def _keys_per_user(self) -> tuple[float, tuple[float, float]]:
-        """A number of keys that is worth its noise: what clipping takes away and the noise are small together.
+        """A number of keys worth its noise: half of that at which noise and what clipping takes are least together.
 
         And the smallest number beyond which a small share of all pairs is, with this share.
         """
@@ -178,7 +178,9 @@ class _Stage:
             return most * noise**2 + (taken * typical) ** 2
 
         over = [(float(most), float(users @ np.maximum(sizes - most, 0)) / given) for most in options]
-        return float(min(options.tolist(), key=error)), next((few for few in over if few[1] <= _OVER), over[-1])
+        # much of what clipping takes is common to all keys, and does not matter for weights
+        worth = max(float(min(options.tolist(), key=error)) / 2, 1.0)
+        return worth, next((few for few in over if few[1] <= _OVER), over[-1])
 
     def _first_counts(self, keys_each: float) -> Floats:
         """A first estimate of each number of users, not below what its noise can tell."""

@@ -43,12 +43,13 @@ class Lengths:
     @cached_property
     def middles(self) -> Floats:
         """The squared length of users of each row, about; those of the first row are as short as can be."""
-        return np.maximum(_MIDDLE * self.ends, self.base)
+        return np.asarray(np.maximum(_MIDDLE * self.ends, self.base), np.float64)
 
     @property
     def ends(self) -> Floats:
         """The largest squared length of each row."""
-        return self.base * 2.0 ** np.arange(len(self.users))
+        ends: Floats = self.base * 2.0 ** np.arange(len(self.users))
+        return ends
 
     @cached_property
     def total(self) -> float:

@@ -95,7 +95,8 @@ class Lost:
 
 def most_lost(square: float, longest: Shares) -> Shares:
     """What clipping takes from the square of a user's length, at most, up to the longest."""
-    return (1 - np.sqrt(np.minimum(square / longest, 1.0))) * longest
+    lost: Shares = (1 - np.sqrt(np.minimum(square / longest, 1.0))) * longest
+    return lost
 
 
 def unevenness(share: Shares) -> Shares:
@@ -104,14 +105,15 @@ def unevenness(share: Shares) -> Shares:
     If a key had one user, who loses all or nothing, it would be ``sqrt(share (1 - share))``; if it had very many who
     are drawn at random, it would be 0. It is taken for `UNEVEN` times the former.
     """
-    return UNEVEN * np.sqrt(np.clip(share * (1 - share), 0.0, None))
+    deviation: Shares = UNEVEN * np.sqrt(np.clip(share * (1 - share), 0.0, None))
+    return deviation
 
 
 def head_of(popularity: Floats, keys_each: float) -> Flags:
-    """The most popular keys, as many as add up to a quarter of a typical user's length: these are never clipped."""
+    """The most popular keys, as many as add up to an eighth of a typical user's length: these are never clipped."""
     weights = 1 / popularity
     order = np.argsort(weights, kind="stable")
-    within = np.cumsum(weights[order]) <= keys_each * float(np.median(weights)) / 4
+    within = np.cumsum(weights[order]) <= keys_each * float(np.median(weights)) / 8
     within[-1] = False  # so that there are others
     head = np.zeros(len(popularity), bool)
     head[order[within]] = True
