@@ -48,8 +48,7 @@ class Lengths:
     @property
     def ends(self) -> Floats:
         """The largest squared length of each row."""
-        ends: Floats = self.base * 2.0 ** np.arange(len(self.users))
-        return ends
+        return np.ldexp(self.base, np.arange(len(self.users))).astype(np.float64)
 
     @cached_property
     def total(self) -> float:
