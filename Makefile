@@ -76,6 +76,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/users.py
+	$(BIN)/python benchmarks/user_coverage.py --quick
 	$(BIN)/python benchmarks/many_keys.py --quick
 	$(BIN)/python benchmarks/small_epsilon.py --users 200000
 	$(BIN)/python benchmarks/ask.py --users 500 --runs 20

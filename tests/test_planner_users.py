@@ -144,8 +144,10 @@ def test_what_has_no_noise_cannot_be_released() -> None:
         pairs = engine.pairs_of(Source(one_key_each(), "k", user="u"), found)
         stage = user_counts._Stage(engine, pairs, 2, 20.0, budget, None)
         counted = stage.counted()
-        assert counted.values.tolist() == [1000, 100]  # each user has one key: nothing is clipped
-        assert (counted.clipped, bool((counted.errors > 0).all())) == (0, True)
+        # each user has one key, so nothing is clipped; that no user is too long to be seen cannot be told from noise
+        assert counted.values.tolist() == pytest.approx([1000, 100], rel=0.01)
+        assert 0 <= counted.clipped < 0.01
+        assert (counted.errors > 0).all()
         with pytest.raises(KeyError, match="keys per user"):
             stage.measured()
 

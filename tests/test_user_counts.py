@@ -147,10 +147,10 @@ def test_kernels_against_plain_loops() -> None:
 def test_head_and_groups() -> None:
     popularity = np.array([10.0, 21, 30, 40, 100, 1000, 5000, 9000])
     head = head_of(popularity, 4.0)
-    # up to a quarter of four keys of median weight, which lies between 1 / 100 and 1 / 40
-    assert 1 / 9000 + 1 / 5000 + 1 / 1000 + 1 / 100 <= (1 / 40 + 1 / 100) / 2 < 1 / 9000 + 1 / 5000 + 1 / 1000 + 2 / 100
-    assert np.flatnonzero(head).tolist() == [4, 5, 6, 7]
-    assert groups_of(popularity, head, 2).tolist() == [0, 1, 1, 1, 0, 0, 0, 0]
+    # up to an eighth of four keys of median weight, which lies between 1 / 100 and 1 / 40
+    assert 1 / 9000 + 1 / 5000 + 1 / 1000 <= (1 / 40 + 1 / 100) / 4 < 1 / 9000 + 1 / 5000 + 1 / 1000 + 1 / 100
+    assert np.flatnonzero(head).tolist() == [5, 6, 7]
+    assert groups_of(popularity, head, 2).tolist() == [0, 0, 0, 1, 1, 0, 0, 0]
     assert not head_of(np.array([50.0]), 1.0).any()
     assert not head_of(np.full(5, 50.0), 1e6).all()
 
@@ -167,7 +167,10 @@ def drawn(seed: int, users: int, mean: float, keys: int, zipf: float) -> pa.Tabl
     ("users", "mean", "keys", "zipf", "least"), [(20_000, 4, 3000, 1.1, 30), (1500, 60, 2000, 0.9, 100)]
 )
 def test_intervals_hold_the_true_number_of_users(users: int, mean: float, keys: int, zipf: float, least: int) -> None:
-    """Twelve fixed draws of coins, all keys from a number of users on: 93 to 99 % hold, and errors are as stated."""
+    """Twelve fixed draws of coins, all keys from a number of users on: 94 % or more hold, and errors are no larger.
+
+    Keys of these data lose alike. Errors allow for keys that do not (tests/test_user_lengths.py), so more hold.
+    """
     table = drawn(3, users, mean, keys, zipf)
     truth = np.bincount(table["key"].to_numpy(), minlength=keys)
     wanted = np.flatnonzero(truth >= least)
@@ -180,8 +183,8 @@ def test_intervals_hold_the_true_number_of_users(users: int, mean: float, keys: 
             measured = count_users(engine, source, pa.table({"key": wanted}), least, budget, coins)
             scaled.append((measured.values - truth[wanted]) / measured.errors)
             held.append(np.abs(scaled[-1]) <= 1.96)
-    assert 0.93 <= np.mean(held) <= 0.99
-    assert 0.7 <= np.std(np.concatenate(scaled)) <= 1.1
+    assert np.mean(held) >= 0.94
+    assert 0.4 <= np.std(np.concatenate(scaled)) <= 1.1
     assert abs(np.mean(np.concatenate(scaled))) < 0.3
     assert len(wanted) > 60
 
@@ -218,12 +221,3 @@ def test_nothing_is_left_behind_when_counting_fails() -> None:
         with pytest.raises(RuntimeError):
             count_users(engine, source, wanted, 20, budget, StreamCoins(bytes(32)))
         assert not list(Path(engine._temp.path).rglob("*spool*"))
-
-
-def test_what_long_users_lose_beyond_the_measured_part() -> None:
-    """A user of squared length 6 who is clipped at 1 loses 6 - sqrt(6), of which 4 - 2 is measured."""
-    clip = Clip(square=1.0, longest=4.0, lost=most_lost(1.0, 4.0), groups=1)
-    each = (6 - math.sqrt(6) - 2) / 100
-    assert clip.beyond(6.0, 40, 30.0, 100) == pytest.approx(50 * each)
-    assert clip.beyond(6.0, -40, 30.0, 100) == pytest.approx(30 * each)  # noise alone
-    assert clip.beyond(4.0, 40, 30.0, 100) == 0

@@ -23,14 +23,15 @@ from dpsample.private.pairs import Kernel
 from dpsample.private.user_vectors import (
     FINE,
     SCALE_BITS,
-    UNEVEN,
     Batches,
     Clip,
     Lost,
+    ShareLost,
     Weighing,
     rows_of,
     scaled_down,
     sizes_of,
+    unevenness,
 )
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -45,14 +46,6 @@ class Parts:
     errors: Floats
     lost: Lost
     beyond: Lost
-
-
-@dataclass(frozen=True, eq=False)
-class UserShare:
-    """The share of users that scaling down took away, by group, with its error."""
-
-    values: Floats
-    errors: Floats
 
 
 @dataclass(frozen=True)
@@ -191,19 +184,22 @@ def rounded(product: Ints, one: int, thresholds: Ints, starts: Ints, sizes: Ints
 
 
 def estimated_amount(
-    amount: Amount, weighing: Weighing, parts: Parts, share: UserShare, users: Floats
+    amount: Amount, weighing: Weighing, parts: Parts, share: ShareLost, users: Floats
 ) -> MeasuredAmount:
-    """Put back what scaling down took away, and state what is beyond the ends of the clip."""
+    """Put back what scaling down took away, and state what is beyond the ends of the clip.
+
+    `share` is that of users, by group. All is in units of the clip, until the end.
+    """
     ratio, ratio_error, unexplained = _lost_ratio(weighing, parts, share)
     groups, head = weighing.groups, weighing.head
     of_key, its_error, apart = (np.where(head, 0.0, values[groups]) for values in (ratio, ratio_error, unexplained))
 
     values = parts.kept * (1 + of_key)
     noise = parts.errors * (1 + of_key)
-    common = np.hypot(its_error, UNEVEN * of_key * (1 + of_key))
+    common = np.hypot(its_error, _uneven_ratio(of_key))
     errors = np.sqrt(noise**2 + (parts.kept * common) ** 2 + (weighing.popularity * apart) ** 2)
 
-    shared = np.hypot(ratio_error / (1 + ratio), UNEVEN * ratio)
+    shared = np.hypot(ratio_error, _uneven_ratio(ratio)) / (1 + ratio)
     relative = [float(shared[n]) for n in weighing.present] + [0.0] * bool(head.any())
     below, above = _beyond_each(amount, weighing, users)
     record = Clipped(
@@ -227,22 +223,30 @@ def _beyond_each(amount: Amount, weighing: Weighing, users: Floats) -> tuple[flo
     return float(-amount.low) * each, float(amount.high) * each
 
 
-def _lost_ratio(weighing: Weighing, parts: Parts, share: UserShare) -> tuple[Floats, Floats, Floats]:
+def _lost_ratio(weighing: Weighing, parts: Parts, share: ShareLost) -> tuple[Floats, Floats, Floats]:
     """What was lost over what was kept, by group, with its error, and what that does not explain for each user.
 
     The ratio of users is the prior, from which that of an amount may differ by half. What was measured is combined with
-    it by precision: it tells much of amounts of one sign, and nothing of amounts that cancel out.
+    it by precision: it tells much of amounts of one sign, and nothing of amounts that cancel out. Users who are too
+    long to be measured lose the same part of their amounts as of themselves.
     """
     total, total_error = weighing.by_group(parts.kept, parts.errors)
     before = share.values / (1 - share.values)
     spread = np.hypot(share.errors / (1 - share.values) ** 2, _APART * before)
-    noise = parts.lost.noise**2 + (before * total_error) ** 2
+    taken = parts.lost.values + share.unseen * total
+    noise = parts.lost.noise**2 + (before * total_error) ** 2 + (share.unseen_errors * total) ** 2
     gain = spread**2 * total / np.maximum(spread**2 * total**2 + noise, 1e-300)
-    ratio = np.clip(before + gain * (parts.lost.values - before * total), -0.25, 9.0)
-    left = np.maximum((parts.lost.values - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
+    ratio = np.clip(before + gain * (taken - before * total), -0.25, 9.0)
+    left = np.maximum((taken - ratio * total) ** 2 - 4 * noise, 0.0)  # beyond two deviations
     keys = np.bincount(weighing.groups[~weighing.head], minlength=weighing.clip.groups)
-    error = np.hypot(spread * np.sqrt(np.clip(1 - gain * total, 0, 1)), weighing.clip.unseen * (1 + ratio))
+    error = spread * np.sqrt(np.clip(1 - gain * total, 0, 1))
     return ratio, error, np.sqrt(left) / np.maximum(keys, 1)
+
+
+def _uneven_ratio(ratio: Floats) -> Floats:
+    """How far the ratios of keys lie apart within a group, as shares do: what was lost is so much of what was kept."""
+    shares = np.maximum(ratio, 0.0) / (1 + ratio)
+    return unevenness(shares) * (1 + ratio) ** 2
 
 
 def _figures(value: float) -> float:

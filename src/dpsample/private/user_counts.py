@@ -14,14 +14,15 @@ popular keys, which add little to a length, are counted as they are.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.clipped import Clipped
-from dpsample.accounting.discovery import Counts, UserBudget, cleaned
+from dpsample.accounting.discovery import Counts, UserBudget
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
@@ -29,18 +30,19 @@ from dpsample.private.noise import from_table
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
 from dpsample.private.source import Source
-from dpsample.private.user_amounts import MeasuredAmount, Parts, UserShare, all_sums, estimated_amount
+from dpsample.private.user_amounts import MeasuredAmount, Parts, all_sums, estimated_amount
+from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip, numbers_of_users
 from dpsample.private.user_vectors import (
     FINE,
-    UNEVEN,
     Clip,
     FewKeys,
     Flags,
     Lost,
+    ShareLost,
     Weighing,
     groups_of,
     head_of,
-    most_lost,
+    unevenness,
     users_by_keys,
     users_by_length,
     weighted_counts,
@@ -51,8 +53,8 @@ _FIRST_UNIT = 16  # of a key in the first counts, at most
 _LENGTH = 192  # of a user's vector, in units, at most
 _SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to make
 _LOST_UNITS = 48  # of what one user may lose, at most
-_GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
-_SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
+_MARGIN = NormalDist().inv_cdf(0.975)
+_SMALL = 1.5  # times the detection threshold: numbers below are often those of keys with more users
 _OVER = 0.15  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
 
 
@@ -159,13 +161,13 @@ class _Stage:
         return 1 / math.sqrt(self._square(part))
 
     def _keys_per_user(self) -> tuple[float, FewKeys]:
-        """A number of keys that is worth its noise: what clipping takes away and the noise are small together.
+        """A number of keys worth its noise: half of that at which noise and what clipping takes are least together.
 
         And the smallest number beyond which a small share of all pairs is.
         """
         rows = max(self._keys - 1, 1).bit_length() + 1
         deviation = self._deviation("keys per user")
-        users = np.array(cleaned(self._noisy("keys per user", users_by_keys(rows), 1).tolist(), deviation))
+        users, _ = numbers_of_users(self._noisy("keys per user", users_by_keys(rows), 1), deviation)
         sizes = np.maximum(0.75 * 2.0 ** np.arange(len(users)), 1)
         given = max(float(users @ sizes), 1.0)
         typical = max(given / self._keys, self._least)
@@ -177,7 +179,9 @@ class _Stage:
             return most * noise**2 + (taken * typical) ** 2
 
         few = next((most for most in options if users @ np.maximum(sizes - most, 0) <= _OVER * given), options[-1])
-        return float(min(options.tolist(), key=error)), FewKeys.of(users, sizes, float(few))
+        # much of what clipping takes is common to all keys, and does not matter for weights
+        worth = max(float(min(options.tolist(), key=error)) / 2, 1.0)
+        return worth, FewKeys.of(users, sizes, float(few))
 
     def _first_counts(self, keys_each: float) -> Floats:
         """A first estimate of each number of users, not below what its noise can tell."""
@@ -194,36 +198,17 @@ class _Stage:
         weights = np.where(head, 0.0, 1 / popularity)
         base = float(weights[~head].min())
         rows = max(math.ceil(math.log2(float(weights.sum()) / base)), 0) + 1
-        deviation = self._deviation("lengths")
         noisy = self._noisy("lengths", users_by_length(weights, base, rows), 1)
-        users, shortest = np.array(cleaned(noisy.tolist(), deviation)), 0.0
-        if self._least <= 1:  # known keys may have few users, too few to be seen here: one key alone is never clipped
-            shortest = float(weights.max())
-            users = np.pad(users, (0, max(math.ceil(math.log2(shortest / base)) + 2 - len(users), 0)))
-        middles = np.maximum(0.75 * base * 2.0 ** np.arange(len(users)), base)
-        total = max(float(users @ middles), base)
-        longest = base * 2.0 ** (len(users) - 1)
-        typical, tail = float(np.median(popularity[~head])), int((~head).sum())
-        own = float((1 / popularity[head]).sum())
-
-        def error(square: float) -> float:
-            lost = float(users @ (middles * np.maximum(0, 1 - np.sqrt(square / middles)))) / total
-            noise = (square + own) * self._deviation("counts") ** 2 / typical
-            return (noise + (UNEVEN * lost) ** 2 + self._share_error(square, longest, tail) ** 2) / (1 - lost) ** 2
-
-        options = (base * 2 ** np.arange(0, len(users) - 0.9, 0.25)).tolist()
-        square = max(min(options, key=error), shortest)
-        share_error = self._share_error(square, longest, tail)
-        groups = int(np.clip(_SHARE_ERROR / max(share_error, 1e-9), 1, _GROUPS))
-        clip = Clip(square, longest, most_lost(square, longest), groups)
-        if len(users) >= rows:  # all users were looked at
-            return clip
-        length = min(1.5 * longest, float(weights.sum()))  # of the next row: too few users to tell them from noise
-        return replace(clip, unseen=clip.beyond(length, int(noisy[len(users)]), deviation, tail))
-
-    def _share_error(self, square: float, longest: float, keys: int) -> float:
-        """The error of the share that was clipped, if it is measured for all keys together."""
-        return most_lost(square, longest) * self._deviation("clipped") / keys
+        lengths = Lengths.of(base, noisy, self._deviation("lengths"))
+        typical = float(np.median(popularity[~head]))
+        errors = ClipErrors(
+            noise=self._deviation("counts") ** 2 / typical,
+            own=float((1 / popularity[head]).sum()),
+            lost=self._deviation("clipped"),
+        )
+        # known keys may have few users, too few to be seen here: one key alone is never clipped
+        shortest = float(weights.max()) if self._least <= 1 else 0.0
+        return best_clip(lengths, errors, shortest)
 
     def _counts(self, popularity: Floats, head: Flags, clip: Clip, few: FewKeys) -> "_Counted":
         length = self._length("counts")
@@ -239,18 +224,17 @@ class _Stage:
         kept = self._with_noise("counts", users, length) / weights
         errors = length * self._deviation("counts") / weights
         lost = self._lost("clipped", taken, clip)
-        share, measured_error = _share_lost(weighing, lost, kept, errors)
-        share_error = np.hypot(measured_error, clip.unseen * (1 - share))
-        of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share, share_error))
+        share = share_lost(weighing, lost, kept, errors)
+        of_key, its_error = (np.where(head, 0.0, values[groups]) for values in (share.values, share.errors))
         values = kept / (1 - of_key)
-        errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, UNEVEN * of_key))
+        errors = np.hypot(errors, np.maximum(values, popularity / 2) * np.hypot(its_error, unevenness(of_key)))
         # popular keys may all lose less than their group: what is uneven does not cancel out in a sum
-        common = np.hypot(share_error, UNEVEN * share) / (1 - share)
+        common = np.hypot(share.errors, unevenness(share.values)) / (1 - share.values)
         least = [(float(popularity[~head & (groups == n)].min()), float(common[n])) for n in weighing.present]
         least += [(float(popularity[head].min()), 0.0)] if head.any() else []
         rounded = tuple((round(users, 1), round(error, 6)) for users, error in least)
-        errors /= 1 - of_key
-        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, measured_error, totals)
+        errors = with_least(values, errors / (1 - of_key), self._least)
+        return _Counted(values, errors, float(of_key.mean()), rounded, weighing, share, totals)
 
     def _lost(self, part: str, taken: Ints, clip: Clip, most: float | None = None) -> Lost:
         """What was lost, in fine units, with noise; one user may lose `most`."""
@@ -275,8 +259,7 @@ class _Stage:
             taken = self._lost(clipped, lost, clip)
             looked_at = self._lost(over, beyond, clip, weighing.few.most)
             parts = Parts(kept, errors, taken, looked_at)
-            share = UserShare(counted.share, counted.share_error)
-            measured.append(estimated_amount(amount, weighing, parts, share, counted.values))
+            measured.append(estimated_amount(amount, weighing, parts, counted.share, counted.values))
         return tuple(measured)
 
 
@@ -289,15 +272,29 @@ class _Counted:
     clipped: float
     groups_record: tuple[tuple[float, float], ...]
     weighing: Weighing
-    share: Floats
-    share_error: Floats  # without what was not looked at
+    share: ShareLost
     totals: Ints = field(repr=False)  # of amounts, without noise: as private as the data
 
 
-def _share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """The share of users that clipping took away in each group of keys, and its error."""
+def share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) -> ShareLost:
+    """The share of users that clipping took away in each group of keys, by what was measured, and what was not."""
+    clip = weighing.clip
     measured, its_error = weighing.by_group(kept, errors)
     measured = np.maximum(measured, 1e-9)
-    taken = np.clip(lost.values, -measured / 3, 9 * measured)  # noise alone may be negative
+    seen = np.clip(lost.values, -measured / 3, 9 * measured)  # noise alone may be negative
+    # users who are too long lose more than was measured: in all groups alike, for all that is known
+    part = (seen + measured) / float((seen + measured).sum())
+    unseen, unseen_error = clip.unseen * part, clip.unseen_error * part
+    taken, taken_error = seen + unseen, np.hypot(lost.noise, unseen_error)
     whole = taken + measured
-    return taken / whole, np.hypot(lost.noise * measured, its_error * taken) / whole**2
+    error = np.hypot(taken_error * measured, its_error * taken) / whole**2
+    return ShareLost(taken / whole, error, unseen / measured, unseen_error / measured)
+
+
+def with_least(values: Floats, errors: Floats, least: float) -> Floats:
+    """Lengthen errors so that intervals of 95 % end no lower than those of `_SMALL` times the least number of users.
+
+    Keys are discovered from about so many users on. The smallest numbers that are measured are those of keys with
+    these, or of keys with more and much negative noise.
+    """
+    return errors + np.maximum(_SMALL * least - values, 0.0) / _MARGIN

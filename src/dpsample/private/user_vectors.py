@@ -4,9 +4,9 @@ The functions that make kernels return what is sent to where the pairs are. What
 rows, and on numbers that were published before (docs/theory.md, section 10).
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +16,21 @@ from dpsample.scheme.sampling import Floats, Ints
 
 Batches = Iterator[Batch]
 Flags = NDArray[np.bool_]
+Shares = TypeVar("Shares", float, Floats)
 
 FINE = 1 << 30  # in which what is lost is added up
 SCALE_BITS = 16  # of the factor by which a vector is scaled down
 # how many times as much as others users with many keys are taken to have beyond the clip of each key: with 1, wide
 # intervals held 80 % where amounts grow with the root of the number of keys (benchmarks/clips.py)
 _MORE = 8
-UNEVEN = 0.3  # by how much the share that a key lost may differ from that of its group, relative to it
+UNEVEN = 0.3  # how far the shares that keys lose lie apart within a group: see `unevenness`
 
 
 @dataclass(frozen=True)
 class Clip:
     """Where vectors are clipped: squares of lengths in units of 1 / n, what one user may lose, numbers of groups.
 
-    Users who are longer than `longest` lose more than is looked at: by `unseen`, as a share of all, numbers may be low.
+    Users who are longer than `longest` lose more than is looked at: about `unseen` in all, with an error.
     """
 
     square: float
@@ -37,11 +38,7 @@ class Clip:
     lost: float
     groups: int
     unseen: float = 0.0
-
-    def beyond(self, length: float, users: int, deviation: float, keys: int) -> float:
-        """What users of this length lose beyond `lost`, as a share of all: with the deviation of their number."""
-        each = max(length - math.sqrt(self.square * length) - self.lost, 0.0) / keys
-        return math.hypot(max(users, 0) * each, deviation * each)
+    unseen_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +107,19 @@ class Weighing:
 
 
 @dataclass(frozen=True, eq=False)
+class ShareLost:
+    """The shares of users that clipping took away from groups of keys, and their errors.
+
+    `unseen` is the part that was not measured but estimated, over what was kept, with its error.
+    """
+
+    values: Floats
+    errors: Floats
+    unseen: Floats
+    unseen_errors: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Lost:
     """What was lost, by groups or signs, and the deviation of its noise."""
 
@@ -117,16 +127,27 @@ class Lost:
     noise: float
 
 
-def most_lost(square: float, longest: float) -> float:
+def most_lost(square: float, longest: Shares) -> Shares:
     """What clipping takes from the square of a user's length, at most, up to the longest."""
-    return (1 - math.sqrt(min(square / longest, 1.0))) * longest
+    lost: Shares = (1 - np.sqrt(np.minimum(square / longest, 1.0))) * longest
+    return lost
+
+
+def unevenness(share: Shares) -> Shares:
+    """The deviation of the share that a key loses from that of its group, by which users happen to have this key.
+
+    If a key had one user, who loses all or nothing, it would be ``sqrt(share (1 - share))``; if it had very many who
+    are drawn at random, it would be 0. It is taken for `UNEVEN` times the former.
+    """
+    deviation: Shares = UNEVEN * np.sqrt(np.clip(share * (1 - share), 0.0, None))
+    return deviation
 
 
 def head_of(popularity: Floats, keys_each: float) -> Flags:
-    """The most popular keys, as many as add up to a quarter of a typical user's length: these are never clipped."""
+    """The most popular keys, as many as add up to an eighth of a typical user's length: these are never clipped."""
     weights = 1 / popularity
     order = np.argsort(weights, kind="stable")
-    within = np.cumsum(weights[order]) <= keys_each * float(np.median(weights)) / 4
+    within = np.cumsum(weights[order]) <= keys_each * float(np.median(weights)) / 8
     within[-1] = False  # so that there are others
     head = np.zeros(len(popularity), bool)
     head[order[within]] = True

@@ -1,0 +1,164 @@
+"""How long users' vectors are, and where to clip them: all of it follows from one noisy histogram.
+
+Row b of the histogram has the users whose squared length is up to ``base 2**b``, and above that of the row before. Rows
+of many users are told from their noise; the few longest users are not, although they may have a large part of all
+pairs. So the histogram is not cut off where noise begins. What lies beyond is estimated, with an error, and where to
+clip, and up to which length losses are measured, is chosen so that all errors together are small (docs/theory.md,
+section 10).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpsample.accounting.discovery import cleaned
+from dpsample.private.user_vectors import Clip, most_lost, unevenness
+from dpsample.scheme.sampling import Floats, Ints
+
+GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
+_SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
+_MIDDLE = 0.75  # of the largest squared length of a row: about the mean of the row
+_FIRST = 2.0  # deviations of noise: as many users may well be in the first row that is not told from it
+_DECLINE = 0.6  # of users from one row to the next, where few rows can be told from noise
+_DECLINES = 0.25, 0.6  # of those that are taken from the rows
+_FAR = 20.0  # deviations
+_STEPS = 4  # between a length and its double, of those at which to clip
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """Estimated numbers of users by squared length, with the error of each number."""
+
+    base: float
+    users: Floats
+    errors: Floats
+
+    @classmethod
+    def of(cls, base: float, noisy: Ints, deviation: float) -> "Lengths":
+        """Estimate the numbers of users from a histogram with normal noise of this deviation."""
+        return cls(base, *numbers_of_users(noisy, deviation))
+
+    @cached_property
+    def middles(self) -> Floats:
+        """The squared length of users of each row, about; those of the first row are as short as can be."""
+        return np.asarray(np.maximum(_MIDDLE * self.ends, self.base), np.float64)
+
+    @property
+    def ends(self) -> Floats:
+        """The largest squared length of each row."""
+        return np.ldexp(self.base, np.arange(len(self.users))).astype(np.float64)
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of squared lengths over all users."""
+        return max(float(self.users @ self.middles), self.base)
+
+    def lost_each(self, square: float) -> Floats:
+        """What clipping at `square` takes from a user of each row."""
+        shares: Floats = np.maximum(0, 1 - np.sqrt(square / self.middles))
+        return self.middles * shares
+
+    def share_lost(self, square: float) -> float:
+        """The share of `total` that clipping at `square` takes away."""
+        return float(self.users @ self.lost_each(square)) / self.total
+
+    def beyond(self, square: float, longest: Floats) -> Floats:
+        """What a user of each row loses beyond `most_lost`, for each of some longest lengths: [length, row]."""
+        return np.maximum(self.lost_each(square) - most_lost(square, longest)[:, None], 0.0)
+
+
+def numbers_of_users(noisy: Ints, deviation: float) -> tuple[Floats, Floats]:
+    """Return what the rows of a histogram are without their noise, about, and the errors of that.
+
+    Rows up to the last that can be told from noise are what they are, but not negative. Numbers are thought to decline
+    beyond, each row by the same factor, until the row is looked at.
+    """
+    seen = cleaned(noisy.tolist(), deviation)
+    users, errors = np.zeros(len(noisy)), np.full(len(noisy), deviation)
+    users[: len(seen)] = seen
+    decline = _decline(seen)
+    mean = max(decline * seen[-1], _FIRST * deviation)
+    for row in range(len(seen), len(noisy)):
+        users[row], errors[row] = few_users(float(noisy[row]), deviation, mean)
+        mean = decline * users[row]
+    return users, errors
+
+
+def _decline(seen: list[float]) -> float:
+    """By which factor numbers decline from row to row, at the end of those that were told from noise."""
+    if len(seen) < 3:
+        return _DECLINE
+    of_two_rows = seen[-1] / max(seen[-3], 1.0)
+    return float(np.clip(math.sqrt(of_two_rows), *_DECLINES))
+
+
+def few_users(noisy: float, deviation: float, mean: float) -> tuple[float, float]:
+    """Return the mean and the deviation of a number of users, given what it is with normal noise.
+
+    Before, it is thought to be exponential with this mean. Then it is normal, around ``noisy - deviation**2 / mean``,
+    and cut off at 0.
+
+    >>> [round(value, 2) for value in few_users(50.0, 10.0, 1000.0)]  # far above the noise: as it is
+    [49.9, 10.0]
+    >>> [round(value, 2) for value in few_users(0.0, 10.0, 1.0)]  # below it: as was thought
+    [0.98, 0.96]
+    """
+    below = (deviation**2 / mean - noisy) / deviation  # by how many deviations the middle lies below 0
+    if below > _FAR:  # the normal law falls like an exponential one there
+        return deviation * (1 / below - 2 / below**3), deviation * math.sqrt(1 / below**2 - 6 / below**4)
+    density, beyond = math.exp(-(below**2) / 2) / math.sqrt(2 * math.pi), math.erfc(below / math.sqrt(2)) / 2
+    hazard = density / beyond
+    expected = hazard - below
+    variance = max(1 - hazard * expected, 0.0)
+    return deviation * expected, deviation * math.sqrt(variance)
+
+
+@dataclass(frozen=True)
+class ClipErrors:
+    """What clipping costs, as relative errors of a typical key's number.
+
+    `noise` is the variance of the count if lengths are clipped at 1, `own` the squared length of keys that are never
+    clipped, and `lost` the deviation of the noise of what was lost, if one user loses up to 1.
+    """
+
+    noise: float
+    own: float
+    lost: float
+
+    def variances(self, lengths: Lengths, square: float, longest: Floats) -> Floats:
+        """The relative variance of a number that was clipped at `square` and put back, for each longest length."""
+        share = lengths.share_lost(square)
+        noise = (square + self.own) * self.noise
+        measured = self.of_share(lengths, square, longest)
+        unseen = np.linalg.norm(lengths.errors * lengths.beyond(square, longest), axis=1) / lengths.total
+        variances: Floats = noise + unevenness(share) ** 2 + measured**2 + unseen**2
+        return variances / (1 - share) ** 2
+
+    def of_share(self, lengths: Lengths, square: float, longest: Floats) -> Floats:
+        """The errors of the share that was clipped, if it is measured for all keys together."""
+        return most_lost(square, longest) * self.lost / lengths.total
+
+
+def best_clip(lengths: Lengths, errors: ClipErrors, shortest: float = 0.0) -> Clip:
+    """Choose where to clip, not below `shortest`, and up to which length to measure what is lost."""
+    steps = np.arange((len(lengths.users) - 1) * _STEPS + 1) / _STEPS
+    squares = np.unique(np.maximum(lengths.base * 2**steps, shortest))
+    best, square, longest = math.inf, 0.0, np.zeros(1)
+    for option in squares.tolist():
+        ends = np.unique(np.maximum(lengths.ends, option))
+        variances = errors.variances(lengths, option, ends)
+        place = int(np.argmin(variances))
+        if variances[place] < best:
+            best, square, longest = float(variances[place]), option, ends[[place]]
+    [share_error] = errors.of_share(lengths, square, longest)
+    [lost], [beyond] = most_lost(square, longest), lengths.beyond(square, longest)
+    return Clip(
+        square,
+        longest=float(longest[0]),
+        lost=float(lost),
+        groups=int(np.clip(_SHARE_ERROR / max(float(share_error), 1e-9), 1, GROUPS)),
+        unseen=float(lengths.users @ beyond),
+        unseen_error=float(np.linalg.norm(lengths.errors * beyond)),
+    )
