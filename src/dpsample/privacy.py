@@ -150,9 +150,12 @@ nothing with 1e-200
         >>> Privacy.zcdp(1, 1e-6).less([Fraction(1, 20)])
         Privacy.zcdp(rho='0.99875026', delta='1e-06')
         """
+        spent = tuple(epsilons)
+        if spent and min(spent) <= 0:
+            raise InvalidValue("each part of a release costs an epsilon above 0", "another", "choose larger shares")
         if self.definition is None:
-            return Privacy(self.epsilon - sum(epsilons, Fraction(0)), self.delta)
-        return Privacy._defined(self.definition.less(epsilons), self.delta)
+            return Privacy(self.epsilon - sum(spent, Fraction(0)), self.delta)
+        return Privacy._defined(self.definition.less(spent), self.delta)
 
     def __repr__(self) -> str:
         if self.definition is None:

@@ -4,6 +4,7 @@ The amount of a user and a key is the number of the user's rows of this key, or 
 clipped, so that one user changes a sum by a bounded vector (docs/theory.md, section 10).
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -125,6 +126,7 @@ def check_amounts(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
     """Refuse clips out of range, too many amounts, and names that differ by upper and lower case alone."""
     checked = tuple(amounts)
     for amount in checked:
+        _check_kind(amount)
         if not _CLIPS[0] <= amount.clip <= _CLIPS[1]:
             raise InvalidValue(
                 "the clip of a sum is a number from 1e-12 to 1e15", text(amount.clip), "choose another, or other units"
@@ -139,6 +141,15 @@ def check_amounts(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
     return checked
 
 
+def _check_kind(amount: Amount) -> None:
+    """Refuse what is neither rows, of which there is a whole number, nor a column with a name."""
+    rows = amount.column is None and amount.clip.denominator == 1 and amount.clip <= _MOST_ROWS
+    if not rows and not (isinstance(amount.column, str) and amount.column):
+        raise InvalidValue(
+            f"an amount is of rows, with a clip from 1 to {_MOST_ROWS:,}, or of a column", "another", "name a column"
+        )
+
+
 def exponential_tail(means: Floats) -> Floats:
     """Return the mean beyond a clip of 1 of exponential numbers, from the mean of the numbers when they are clipped.
 
@@ -150,6 +161,16 @@ def exponential_tail(means: Floats) -> Floats:
     m = np.geomspace(0.02, 64, 400)
     tails = np.minimum(m * np.exp(-1 / m), LOOKED_AT - 1)
     return np.interp(means, m * -np.expm1(-1 / m), tails, left=0.0, right=LOOKED_AT - 1)
+
+
+def check_measured(what: str, values: Iterable[float], errors: Iterable[float]) -> None:
+    """Refuse what was measured if it is no number, or has a negative error."""
+    if not all(map(math.isfinite, values)) or not all(0 <= error < math.inf for error in errors):
+        raise InvalidValue(
+            f"{what} is stated in finite numbers, with errors of at least 0",
+            "others",
+            "get the release again from where it was written",
+        )
 
 
 @dataclass(frozen=True)
@@ -166,6 +187,11 @@ class Clipped:
     groups: tuple[float, ...] = ()
     beyond: tuple[float, float] = (0.0, 0.0)
     beyond_errors: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        check_measured(
+            "what clipping did to an amount", (self.share, *self.beyond), (*self.groups, *self.beyond_errors)
+        )
 
     def beyond_keys(self, users: Floats, values: Floats) -> tuple[Floats, Floats]:
         """Divide what is beyond -clip, and what is beyond clip, among all keys: arrays of 3 x 3 x keys.

@@ -27,6 +27,7 @@ from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 from dpsample.scheme.per_key import PerKey
 
 _PRECISION = 256  # bits, at first: what is compared are small parts of small probabilities
+_MOST_PRECISION = 4096
 _FIGURES = 9
 _WIDE = 1 << 8  # variance from which on cells are summed by a short series, in a quarter of the time of tails
 
@@ -75,10 +76,10 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
 
     Each integer is 2**128 times the probability of its cell, given that none is cut off, rounded up; the middle has the
     rest. Bits are added until all are certain, so that the table is the same on every machine. None if the middle would
-    have no more than its neighbour.
+    have no more than its neighbour, or if no number of bits makes all certain.
     """
     bits = _PRECISION
-    while True:
+    while bits <= _MOST_PRECISION:
         with precision(bits):
             cells = gaussian_law(variance, side)
             scale = dyadic(1, -BITS) / _within(variance, side)
@@ -86,6 +87,8 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
         if None not in outer:
             break
         bits *= 2
+    else:
+        return None
     half = [int(n) for n in outer if n is not None]
     middle = (1 << BITS) - 2 * sum(half)
     return KeyNoise(2 * side + 1, (*half, middle)) if middle > half[-1] else None
