@@ -63,7 +63,8 @@ def _check_totals(total: Total | None, dropped: Total | None, max_keys: int | No
         _check_noise("dropped keys", dropped, Fraction(TIMES * (max_keys or 1)), Fraction(1), unit)
     if max_keys is not None and (total and total.epsilon) != (dropped and dropped.epsilon):
         raise PrivacyViolation(
-            "the totals of kept and of dropped keys must cost the same; found that they do not; do not trust this release"
+            "the totals of kept and of dropped keys must cost the same; found that they do not; do not trust this "
+            "release"
         )
 
 
@@ -82,8 +83,8 @@ def _check_noise(what: str, total: Total, changed: Fraction, step: Fraction, uni
     """Refuse noise that is not for what one unit of privacy changes, or in other steps."""
     if total.sensitivity != changed:
         raise PrivacyViolation(
-            f"the noise of a total must be for all that one {unit} changes, no less and no more; found noise for another "
-            f"change of the {what}; do not trust this release"
+            f"the noise of a total must be for all that one {unit} changes, no less and no more; found noise for "
+            f"another change of the {what}; do not trust this release"
         )
     if total.unit != step:
         raise PrivacyViolation(
@@ -115,8 +116,8 @@ def _check_stages(discovery: Discovery, counts: Counts | None, each: PerKey, lef
         _check_count_noise(counts, left)
     if discovery.method != "many-keys" and each != _left_to_keys(discovery, counts, left):
         raise PrivacyViolation(
-            "discovery must have all that the other stages leave, and no more; found another privacy of each key; do not "
-            "trust this release"
+            "discovery must have all that the other stages leave, and no more; found another privacy of each key; do "
+            "not trust this release"
         )
 
 

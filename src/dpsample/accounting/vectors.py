@@ -69,7 +69,7 @@ class VectorNoise:
     def __post_init__(self) -> None:
         if not _can_be_made(self):
             raise InvalidValue(
-                "noise of vectors has a length, a variance for a mu**2 of up to 25, and a side of 64 deviations at most",
+                "noise of vectors has a length, a mu**2 of up to 25, and a side of up to 64 deviations beyond that",
                 "others",
                 "get the release again from where it was written",
             )
