@@ -28,6 +28,7 @@ from dpsample.scheme.per_key import PerKey
 
 _PRECISION = 256  # bits, at first: what is compared are small parts of small probabilities
 _MOST_PRECISION = 4096
+_MOST_DEVIATIONS = 64  # of a table: no shorter delta can be asked for than such a one has
 _FIGURES = 9
 _WIDE = 1 << 8  # variance from which on cells are summed by a short series, in a quarter of the time of tails
 
@@ -100,7 +101,7 @@ def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
     None if it is not the table of that noise: if an integer is not the one that the law gives, or it has an offset.
     """
     side = noise.cells // 2
-    if noise.cells % 2 == 0 or noise.offset:
+    if noise.cells % 2 == 0 or noise.offset or side**2 > _MOST_DEVIATIONS**2 * (variance + 1):
         return None
     with precision(_PRECISION):
         cells, within = gaussian_law(variance, side), _within(variance, side)

@@ -135,9 +135,9 @@ def _delta_together(each: ManyKeys, keys: int, whole: Privacy) -> Fraction:
     if whole.definition is not None:
         return delta_within(each, keys, whole)
     if isinstance(each, KeyNoise):
-        about = _about_delta_of_noise(each, keys, whole.epsilon)
-        hopeless = about > _HOPELESS * float(whole.delta)  # the proof would take long
-        return min(Fraction(about), Fraction(1)) if hopeless else _delta_of_noise(each, keys, whole.epsilon)
+        if not may_hold(each, keys, whole):
+            return Fraction(1)
+        return _delta_of_noise(each, keys, whole.epsilon)
     if isinstance(each, RenyiSteps):
         left = whole.delta - keys * each.delta
         if left <= 0 or keys * each.divergence + conversion(each.order, left) > whole.epsilon:
@@ -146,12 +146,17 @@ def _delta_together(each: ManyKeys, keys: int, whole: Privacy) -> Fraction:
     return composed_delta(each, keys, whole.epsilon)
 
 
-def _about_delta_of_noise(noise: KeyNoise, keys: int, epsilon: Fraction) -> float:
-    """About the delta that the proof finds, or less: what new keys, or the ends of tables, cost by themselves."""
+@lru_cache(maxsize=64)
+def may_hold(noise: KeyNoise, keys: int, whole: Privacy) -> bool:
+    """Whether a proof that keys have this privacy together is worth beginning: in floats, and soon.
+
+    A proof takes long for a long table, and so does all that is computed from its law.
+    """
+    most = _HOPELESS * float(whole.delta)
     new_keys = -math.expm1(keys * math.log1p(-float(noise.new_key)))
-    if new_keys > 0.5:
-        return new_keys
-    return max(new_keys, delta_in_floats(noise.probabilities, min(float(epsilon), 700.0), keys))
+    if new_keys > most:
+        return False
+    return delta_in_floats(noise.probabilities, min(float(whole.epsilon), 700.0), keys) <= most
 
 
 def _delta_of_noise(noise: KeyNoise, keys: int, epsilon: Fraction) -> Fraction:

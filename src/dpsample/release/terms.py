@@ -11,6 +11,7 @@ from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.gaussian import delta_within
 from dpsample.accounting.known import Known
+from dpsample.accounting.many_keys import may_hold
 from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, InvalidValue
@@ -151,8 +152,10 @@ class Terms:
             add_up = proved or isinstance(each, KeyNoise)
         elif isinstance(each, ComposedSteps):
             add_up = False
-        elif isinstance(each, KeyNoise | RenyiSteps):
-            add_up = self.max_keys is not None and (self.keys_only or isinstance(each, KeyNoise))
+        elif isinstance(each, KeyNoise):
+            add_up = self.max_keys is not None and may_hold(each, self.max_keys, together)
+        elif isinstance(each, RenyiSteps):
+            add_up = self.max_keys is not None and self.keys_only
         elif self.max_keys is None:
             add_up = each == together
         else:
