@@ -141,7 +141,8 @@ def most_looked_at(look: Form) -> int:
 
 def check_keys(form: Form, left: float, delta: float) -> None:
     """Up to k keys of one user, or the key of one element, must have what is left."""
-    each, keys = form.get("per_key", form["privacy"]), form.get("max_keys_per_user", 1)
+    each: Form = form["per_key"] if "per_key" in form else form["privacy"]
+    keys = form.get("max_keys_per_user", 1)
     require(form["unit"] == "element" or "max_keys_per_user" in form, "a bound for users")
     method = each.get("method")
     if method is None:
@@ -222,7 +223,8 @@ def delta_of_steps(each: Form, keys: int, square: float, epsilon: float, delta: 
 
 def check_discovery(form: Form, left: float, delta: float) -> None:
     """Discovery and counts together must have what is left."""
-    found, each = form["discovery"], form.get("per_key", form["privacy"])
+    found = form["discovery"]
+    each: Form = form["per_key"] if "per_key" in form else form["privacy"]
     method = each.get("method")
     square, aside = counted_square(form["counts"]) if "counts" in form else (0.0, 0.0)
     if found["method"] == "none":
@@ -300,7 +302,7 @@ def check_definition(form: Form, name: str, spent: Sequence[Fraction]) -> None:
     epsilon = float(exact(privacy["epsilon"]))
     follows = zcdp_delta(value, epsilon) if name == "zcdp" else gaussian_delta(epsilon, value**2)
     require(follows <= half * MORE, "an epsilon that follows")
-    each = form.get("per_key", privacy)
+    each: Form = form.get("per_key") or privacy
     if "method" not in each:
         require(keys * cost(float(exact(each["epsilon"]))) <= left * MORE, "keys within the definition")
         require(keys * float(exact(each["delta"])) <= half * MORE, "what is set aside for each key")

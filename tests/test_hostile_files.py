@@ -239,7 +239,8 @@ def ledger_lines(path: Path, change: Line) -> None:
     """Write the lines of a ledger anew, after a change, with a chain that holds."""
     lines = [json.loads(line) for line in (FOLDER / "ledger-1-renyi.ledger").read_bytes().split(b"\n")[:-1]]
     change(lines)
-    data, previous, hashes = b"", None, {}
+    data, previous = b"", None
+    hashes: dict[Any, str] = {}
     for line in lines:
         old = line.pop("own", None)
         line.pop("previous", None)

@@ -21,6 +21,7 @@ from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, PrivacyWarning
 from dpsample.private.prepare import terms_of
 from dpsample.release.terms import Terms
+from dpsample.scheme.certify import certify, certify_keys
 from mutations import Mutations, written
 from test_vectors import register_halves
 
@@ -75,8 +76,8 @@ def _certificates_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "certify_keys", CERTIFY_KEYS)
 
 
-CERTIFY = functools.lru_cache(maxsize=4096)(proof.certify)
-CERTIFY_KEYS = functools.lru_cache(maxsize=4096)(proof.certify_keys)
+CERTIFY = functools.lru_cache(maxsize=4096)(certify)
+CERTIFY_KEYS = functools.lru_cache(maxsize=4096)(certify_keys)
 
 
 def signed(form: dict[str, Any]) -> bool:

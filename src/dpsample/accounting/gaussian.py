@@ -101,7 +101,7 @@ def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
     None if it is not the table of that noise: if an integer is not the one that the law gives, or it has an offset.
     """
     side = noise.cells // 2
-    if noise.cells % 2 == 0 or noise.offset or side**2 > _MOST_DEVIATIONS**2 * (variance + 1):
+    if not may_be_gaussian(noise, variance):
         return None
     with precision(_PRECISION):
         cells, within = gaussian_law(variance, side), _within(variance, side)
@@ -116,6 +116,12 @@ def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
         if not (room > 0 and ratio * dyadic(noise.half[-1], BITS) - cells[-1] >= cells[-2] * room):
             return None
         return figures_above(lost, _FIGURES)
+
+
+def may_be_gaussian(noise: KeyNoise, variance: Fraction) -> bool:
+    """Whether a table has a middle, no offset, and a length that some delta asks for: this is looked at first."""
+    side = noise.cells // 2
+    return noise.cells % 2 == 1 and not noise.offset and side**2 <= _MOST_DEVIATIONS**2 * (variance + 1)
 
 
 def delta_within(each: PerKey, keys: int, whole: Privacy) -> Fraction:

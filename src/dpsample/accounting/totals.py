@@ -53,7 +53,8 @@ class Total:
                 "others",
                 "get the release again from where it was written",
             )
-        if self.scale > _LARGEST or abs(self.value) > _LARGEST or (self.value / self.unit).denominator != 1:
+        value = Fraction(self.value)
+        if self.scale > _LARGEST or abs(value) > _LARGEST or (value / self.unit).denominator != 1:
             raise InvalidValue(
                 "a total is a number of steps of its noise, neither larger than 1e100",
                 "another",

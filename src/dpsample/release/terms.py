@@ -9,7 +9,7 @@ from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.dropped import Kept
-from dpsample.accounting.gaussian import delta_within
+from dpsample.accounting.gaussian import delta_within, may_be_gaussian, variance_of
 from dpsample.accounting.known import Known
 from dpsample.accounting.many_keys import may_hold
 from dpsample.accounting.parts import Part, protected_unit
@@ -149,7 +149,8 @@ class Terms:
         together, each = self.keys_privacy, self.per_key
         if together.definition is not None:
             proved = isinstance(each, Privacy) and delta_within(each, self.max_keys or 1, together) <= together.delta
-            add_up = proved or isinstance(each, KeyNoise)
+            table = isinstance(each, KeyNoise) and may_be_gaussian(each, variance_of(together, self.max_keys or 1))
+            add_up = proved or table
         elif isinstance(each, ComposedSteps):
             add_up = False
         elif isinstance(each, KeyNoise):
