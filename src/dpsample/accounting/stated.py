@@ -143,7 +143,7 @@ def _check_count_noise(counts: Counts, left: Privacy) -> None:
         if noise[name].square != square * share:
             raise _wrong_noise(f"another share of mu**2 for {name!r}")
     lengths = {name: part.length for name, part in noise.items()}
-    nothing_found = not counts.groups and set(lengths.values()) == {1}
+    nothing_found = set(lengths.values()) == {1}  # then all noise is in units of one
     if not nothing_found:
         _check_lengths(lengths, {name: square * share for name, share in shares.items()}, len(counts.groups))
     for name, share in shares.items():
