@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from dpsample import KeepAll, Privacy
-from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, Look, UserBudget, capacity_cap, choose_method
+from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.private.user_counts import _Stage
 from dpsample.scheme import frequency_reaching, reporting_probabilities
 from dpsample.scheme.per_key import PerKey
@@ -181,11 +181,9 @@ class Found:
     def by(cls, method: Any, pairs: Pairs, budget: UserBudget) -> "Found":
         """The method, with as many keys of each user as its rule takes from a look without noise."""
         sizes = np.unique(pairs.users, return_counts=True)[1]
-        rows = np.minimum(np.ceil(np.log2(sizes) / 2).astype(np.int64), len(Look.EDGES))
-        look = Look(
-            tuple(np.bincount(rows, minlength=len(Look.EDGES) + 1).tolist()), budget.privacy.epsilon * LOOK_SHARE
-        )
-        _, keys_each = choose_method(budget, look, method)
+        rows = np.minimum(np.ceil(np.log2(sizes) / 2).astype(np.int64), len(Look.EDGES) - 1)
+        look = Look(tuple(np.bincount(rows, minlength=len(Look.EDGES)).tolist()), budget.privacy.epsilon * LOOK_SHARE)
+        keys_each = promising_keys(budget, look) if method == "many-keys" else 1
         each = budget.one_key() if method == "one-key" else budget.many_keys(keys_each)
         assert each is not None
         full = capacity_cap(each) if method == "one-key" else 0

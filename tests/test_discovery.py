@@ -155,7 +155,7 @@ def test_a_look_counts_users_by_ranges_of_keys(monkeypatch: pytest.MonkeyPatch) 
 def terms(**changes: Any) -> Terms:
     budget = UserBudget(PRIVACY, LOOK_SHARE, counts=COUNT_SHARE)
     each = budget.one_key()
-    noise = tuple(VectorNoise.of(budget.square / 5, budget.aside, 1) for _ in range(5))
+    noise = tuple(VectorNoise.of(budget.square * share, budget.aside, 1) for share in budget.parts.values())
     form: dict[str, Any] = {
         "privacy": PRIVACY,
         "sampling": KeepAll(),
@@ -237,7 +237,7 @@ def test_records_that_are_impossible_are_refused() -> None:
     ):
         with refused("keys are found by one key of each user"):
             Discovery(*wrong)
-    with refused("a look has a number for each range of keys"):
+    with refused("a look has a whole number for each range of keys"):
         Look.from_json({"users": [1], "epsilon": "1"})
 
 

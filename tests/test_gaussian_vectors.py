@@ -103,14 +103,16 @@ def test_a_broken_table_is_refused_or_costs_more() -> None:
     moved = half[-3] // 1000
     half[-3] -= moved
     half[-1] += 2 * moved
-    broken = replace(noise, noise=KeyNoise(noise.noise.cells, tuple(half)))
-    assert certify_vector_noise(broken).delta > 1000 * aside
+    broken = KeyNoise(noise.noise.cells, tuple(half))
+    assert certify_vector_noise(noise, broken).delta > 1000 * aside
     half[-3] //= 4
     half[-1] = (1 << BITS) - 2 * sum(half[:-1])
     with pytest.raises(PrivacyViolation, match="found one far below"):
-        certify_vector_noise(replace(noise, noise=KeyNoise(noise.noise.cells, tuple(half))))
-    with pytest.raises(PrivacyViolation, match="longer than what a user changes"):
-        certify_vector_noise(replace(noise, length=noise.side))
+        certify_vector_noise(noise, KeyNoise(noise.noise.cells, tuple(half)))
+    with pytest.raises(PrivacyViolation, match="as many cells as its noise"):
+        certify_vector_noise(noise, KeyNoise.of([1, 2, 1]))
+    with refused("noise of vectors has a length"):
+        replace(noise, length=noise.side)
 
 
 def test_it_can_be_made_again() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from dpsample import Privacy
 from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, Discovery, UserBudget, capacity_cap, certify_users
+from dpsample.accounting.lengths import _LOST_UNITS
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.source import Source
 from dpsample.private.user_amounts import all_sums
-from dpsample.private.user_counts import _LOST_UNITS, count_users
+from dpsample.private.user_counts import count_users
 from dpsample.private.user_vectors import (
     FINE,
     SCALE_BITS,

@@ -15,7 +15,7 @@ from dpsample.accounting.amounts import Amount
 from dpsample.accounting.discovery import UserBudget, count_share
 from dpsample.private.user_counts import _Stage, share_lost, with_least
 from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip, few_users, numbers_of_users
-from dpsample.private.user_vectors import UNEVEN, Clip, Lost, Weighing, most_lost, unevenness
+from dpsample.private.user_vectors import UNEVEN, Clip, FewKeys, Lost, Weighing, most_lost, unevenness
 
 
 def benchmark() -> Any:
@@ -130,7 +130,7 @@ def test_what_was_not_measured_is_put_back() -> None:
     groups = np.repeat([0, 1], 100)
     popularity, head = np.full(200, 50.0), np.zeros(200, bool)
     clip = Clip(0.1, 0.2, 0.05, 2, unseen=20.0, unseen_error=4.0)
-    weighing = Weighing(popularity, head, np.full(200, 10), 100, 10_000, clip, groups, 1.0, 0.1)
+    weighing = Weighing(popularity, head, np.full(200, 10), 100, 10_000, clip, groups, FewKeys(1.0, 1.0, 1.0, 1.0))
     lost = Lost(np.array([10.0, 10.0]), 3.0)
     share = share_lost(weighing, lost, np.full(200, 40.0), np.full(200, 5.0))
     # kept: 100 keys of 40 / 50; measured as lost: 10; estimated: half of 20; all: 100
@@ -177,7 +177,9 @@ def test_a_user_changes_no_part_by_more_than_its_length_whatever_was_published(s
     rng, worst = np.random.default_rng(seed), dict[str, float]()
     for n in range(60):
         keys, users = int(rng.choice([1, 2, 7, 20, 150])), int(rng.choice([1, 2, 5, 40]))
-        amounts = (Amount(None, Fraction(3)), Amount("price", Fraction(100)))[: int(rng.integers(0, 3))]
+        amounts = (Amount(None, Fraction(0), Fraction(3)), Amount("price", Fraction(-100), Fraction(100)))[
+            : int(rng.integers(0, 3))
+        ]
         privacy = Privacy(str(rng.choice([0.3, 1.0, 4.0])), "1e-6")
         budget = UserBudget(privacy, counts=count_share(len(amounts)), amounts=amounts)
         least = float(rng.choice([1, 15, 60]))
@@ -202,9 +204,10 @@ def test_a_user_changes_no_part_by_more_than_its_length_whatever_was_published(s
 def a_user(rng: np.random.Generator, keys: int, amounts: tuple[Amount, ...]) -> tuple[Any, ...]:
     """Some or all keys, a mark, and amounts within what is looked at; rows are at least 1."""
     own = np.sort(rng.choice(keys, int(rng.choice([1, min(3, keys), keys])), replace=False))
-    values = [
-        rng.integers(1 if amount.column is None else -amount.most, amount.most + 1, own.size) for amount in amounts
-    ]
+    values = []
+    for amount in amounts:
+        low, high = amount.looked_at
+        values.append(rng.integers(1 if amount.column is None else low, high + 1, own.size))
     return own, np.full(own.size, rng.integers(0, 2**32), np.uint32), *values
 
 

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 from dpsample.errors import InvalidValue
 
 _LARGEST_EXPONENT = 300  # floats go little further, and exact arithmetic would take ever longer
+_MOST_DIGITS = 1000  # of a number as it is written: what follows from a file must not take long
+_MOST_BITS = 4096  # of a numerator or a denominator
 
 MAX_FREQUENCY = 2**63 - 1
 
@@ -27,7 +29,6 @@ def exact(value: Any, name: str) -> Fraction:
     """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
         value = value.item()
-    written = repr(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise InvalidValue(
             f"{name} must be an int, float, decimal string, Decimal or Fraction",
@@ -35,22 +36,39 @@ def exact(value: Any, name: str) -> Fraction:
             f"write it as a number or a string such as {name}='0.1'",
         )
     try:
-        if isinstance(value, float | str | Decimal) and "/" not in str(value):
-            decimal = Decimal(repr(value) if isinstance(value, float) else value)
-            if decimal and abs(decimal.adjusted()) > _LARGEST_EXPONENT:
-                raise ValueError
-            value = Fraction(decimal)
-        number = Fraction(value)
-        if number and not Fraction(1, 10**_LARGEST_EXPONENT) <= abs(number) <= 10**_LARGEST_EXPONENT:
-            raise ValueError
-        return number
+        return _within_bounds(value)
     except (ValueError, ArithmeticError):
-        raise InvalidValue(
-            f"{name} must be a finite number, 0 or between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT} in "
-            "magnitude",
-            written if len(written) <= 60 else "one of many digits",
-            f"write it as a number or a string such as {name}='0.1'",
-        ) from None
+        pass
+    raise InvalidValue(
+        f"{name} must be a finite number, 0 or between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT} in magnitude",
+        _shown(value),
+        f"write it as a number or a string such as {name}='0.1'",
+    )
+
+
+def _within_bounds(value: int | float | str | Decimal | Fraction) -> Fraction:
+    """Return a number that is not too long, too large or too small; others raise a ValueError, at no cost."""
+    if isinstance(value, str) and len(value) > _MOST_DIGITS:
+        raise ValueError
+    if isinstance(value, float | str | Decimal) and "/" not in str(value):
+        decimal = Decimal(repr(value) if isinstance(value, float) else value)
+        if decimal and abs(decimal.adjusted()) > _LARGEST_EXPONENT:
+            raise ValueError
+        value = Fraction(decimal)
+    number = Fraction(value)
+    if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MOST_BITS:
+        raise ValueError
+    if number and not Fraction(1, 10**_LARGEST_EXPONENT) <= abs(number) <= 10**_LARGEST_EXPONENT:
+        raise ValueError
+    return number
+
+
+def _shown(value: int | float | str | Decimal | Fraction) -> str:
+    """Return a number as it was written, unless that is long."""
+    if isinstance(value, int | Fraction) and max(abs(value.numerator), value.denominator) >= 10**60:
+        return "one of many digits"
+    written = repr(value)
+    return written if len(written) <= 60 else "one of many digits"
 
 
 def text(value: Fraction) -> str:

@@ -10,6 +10,7 @@ from dpsample.definitions import DEFINITIONS, LEAST_EPSILON, Definition, Gdp, Zc
 from dpsample.errors import InvalidValue, PrivacyWarning
 from dpsample.exact import Number, exact, text
 
+_MOST_EPSILON = 10**15  # beyond, exp(epsilon) has no digits; nothing is private long before
 _LEAST_DELTA = Fraction(1, 10**200)  # less, and they are longer than what a float can hold
 _warned: set[str] = set()
 
@@ -60,6 +61,8 @@ nothing with 1e-200
                 text(delta),
                 "choose one such as 1e-8; with delta = 1 nothing is private",
             )
+        if epsilon > _MOST_EPSILON:
+            raise InvalidValue("epsilon must be at most 1e15", text(epsilon), "choose one, commonly from 0.1 to 3")
         if epsilon < LEAST_EPSILON or delta < _LEAST_DELTA:
             raise InvalidValue(
                 f"epsilon must be at least {text(LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, or integers "
@@ -150,9 +153,12 @@ nothing with 1e-200
         >>> Privacy.zcdp(1, 1e-6).less([Fraction(1, 20)])
         Privacy.zcdp(rho='0.99875026', delta='1e-06')
         """
+        spent = tuple(epsilons)
+        if spent and min(spent) <= 0:
+            raise InvalidValue("each part of a release costs an epsilon above 0", "another", "choose larger shares")
         if self.definition is None:
-            return Privacy(self.epsilon - sum(epsilons, Fraction(0)), self.delta)
-        return Privacy._defined(self.definition.less(epsilons), self.delta)
+            return Privacy(self.epsilon - sum(spent, Fraction(0)), self.delta)
+        return Privacy._defined(self.definition.less(spent), self.delta)
 
     def __repr__(self) -> str:
         if self.definition is None:

@@ -4,6 +4,7 @@ The amount of a user and a key is the number of the user's rows of this key, or 
 clipped to a range, so that one user changes a sum by a bounded vector (docs/theory.md, section 10).
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -199,6 +200,7 @@ def check_amounts(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
     """Refuse clips out of range, too many amounts, and names that differ by upper and lower case alone."""
     checked = tuple(amounts)
     for amount in checked:
+        _check_kind(amount)
         if not _is_clip(amount.low, amount.high):
             found = f"the range from {text(amount.low)} to {text(amount.high)}"
             raise InvalidValue(_CLIP_RULE, found, "choose another, or other units")
@@ -218,3 +220,22 @@ def _is_clip(low: Fraction, high: Fraction) -> bool:
     if low > 0 or high < 0 or not sizes:
         return False
     return sizes[0] >= _SMALLEST and sizes[-1] <= _LARGEST and sizes[-1] <= _UNEQUAL * sizes[0]
+
+
+def _check_kind(amount: Amount) -> None:
+    """Refuse what is neither rows, of which there is a whole number, nor a column with a name."""
+    rows = amount.column is None and amount.low == 0 and amount.high.denominator == 1 and amount.high <= _MOST_ROWS
+    if not rows and not (isinstance(amount.column, str) and amount.column):
+        raise InvalidValue(
+            f"an amount is of rows, with a clip from 1 to {_MOST_ROWS:,}, or of a column", "another", "name a column"
+        )
+
+
+def check_measured(what: str, values: Iterable[float], errors: Iterable[float]) -> None:
+    """Refuse what was measured if it is no number, or has a negative error."""
+    if not all(map(math.isfinite, values)) or not all(0 <= error < math.inf for error in errors):
+        raise InvalidValue(
+            f"{what} is stated in finite numbers, with errors of at least 0",
+            "others",
+            "get the release again from where it was written",
+        )

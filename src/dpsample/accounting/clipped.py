@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpsample.accounting.amounts import LOOKED_AT, Amount
+from dpsample.accounting.amounts import LOOKED_AT, Amount, check_measured
 from dpsample.exact import exact, text
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -102,6 +102,11 @@ class Clipped:
     groups: tuple[float, ...] = ()
     beyond: tuple[float, float] = (0.0, 0.0)
     beyond_errors: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        check_measured(
+            "what clipping did to an amount", (self.share, *self.beyond), (*self.groups, *self.beyond_errors)
+        )
 
     @property
     def below(self) -> Beyond:

@@ -18,15 +18,18 @@ from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, ClassVar, Literal
 
-from dpsample.accounting.amounts import Amount, check_amounts
+from dpsample.accounting.amounts import Amount, check_amounts, check_measured
 from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.composition import MOST_KEYS
 from dpsample.accounting.filled import FILLED_PARTS, Filled, fuller
+from dpsample.accounting.lengths import MOST_GROUPS
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.renyi import conversion
 from dpsample.accounting.vectors import MOST_SQUARE, GaussianStage, VectorNoise, certify_vector_noise
 from dpsample.balls import ball, precision
+from dpsample.definitions import LEAST_EPSILON
 from dpsample.errors import InvalidValue, PrivacyViolation
-from dpsample.exact import exact, figures_below, text
+from dpsample.exact import MAX_FREQUENCY, exact, figures_below, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.composed_steps import ComposedSteps, spent_by_noise
 from dpsample.scheme.per_key import PerKey
@@ -47,6 +50,7 @@ _DOUBT = 1.0  # deviations of the look's noise by which a capacity is taken to b
 _NUMBERS_OF_KEYS = tuple(1 << n for n in range(1, 10))  # that users may keep: with more, noise decides more often
 _FIGURES = 6
 _LEAST_ASIDE = Fraction(1, 10**22)  # of delta, for each table; tables were made with 1e-24 at epsilon 0.1, 1 and 20
+_MOST_USERS = 1 << 100  # more is no number of users, whatever its noise
 _LEAST_SQUARE = Fraction(1, 10**8)  # less, and a table of noise would have more than a million cells
 
 # the parts of the counts, and what each has of their mu**2
@@ -155,7 +159,7 @@ class UserBudget:
     @property
     def aside(self) -> Fraction:
         """The part of delta for the end of one table of Gaussian noise."""
-        return figures_below(self.left.delta * _ASIDE / len(self.parts), _FIGURES)
+        return aside_for(self.left.delta, len(self.parts))
 
     @property
     def steps(self) -> Privacy:
@@ -170,6 +174,11 @@ class UserBudget:
     def many_keys(self, keys: int) -> RenyiSteps | None:
         """Return that by which keys are reported if each user gives so many; None if nothing is left for it."""
         return largest_steps(self.steps, keys, self.square)
+
+
+def aside_for(delta: Fraction, parts: int) -> Fraction:
+    """Return the part of delta for the end of one table of Gaussian noise, of so many."""
+    return figures_below(delta * _ASIDE / parts, _FIGURES)
 
 
 @lru_cache(maxsize=64)
@@ -203,6 +212,9 @@ class Look:
     epsilon: Fraction
     EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(7))
 
+    def __post_init__(self) -> None:
+        _check_look(self)
+
     def kept(self, most: int) -> float:
         """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
         return sum(users * kept for users, kept in zip(self.users, self._kept_each(most), strict=True))
@@ -234,10 +246,24 @@ class Look:
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Look":
         """Read the JSON form back."""
-        users = tuple(int(n) for n in form["users"])
-        if len(users) != len(cls.EDGES):
-            raise InvalidValue("a look has a number for each range of keys", "another number", "upgrade dpsample")
-        return cls(users, exact(form["epsilon"], "epsilon"))
+        return cls(tuple(form["users"]), exact(form["epsilon"], "epsilon"))
+
+
+def _check_look(look: Look) -> None:
+    """Refuse a look without noise, and numbers that are no noisy numbers of users."""
+    if look.epsilon < LEAST_EPSILON:
+        raise InvalidValue(
+            f"the epsilon of a look at users must be at least {text(LEAST_EPSILON)}",
+            text(look.epsilon),
+            "get the release again from where it was written",
+        )
+    numbers = all(type(n) is int and abs(n) < _MOST_USERS for n in look.users)
+    if not numbers or len(look.users) != len(look.EDGES):
+        raise InvalidValue(
+            "a look has a whole number for each range of keys",
+            "others",
+            "get the release again from where it was written",
+        )
 
 
 def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[float]:
@@ -293,20 +319,7 @@ class Discovery:
     filled: tuple[Filled, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.filled and ([way.keys > 1 for way in self.filled] != [False, True] or self.look is None):
-            raise InvalidValue(
-                "after a look, one key of each user is compared with many",
-                "another comparison",
-                "get the release again from where it was written",
-            )
-        one = self.method == "one-key"
-        wrong = (one and self.keys != 1) or self.keys < 0 or (self.keys == 0) != (self.method == "none")
-        if self.method not in METHODS or one != (self.full is not None) or wrong:
-            raise InvalidValue(
-                "keys are found by one key of each user, up to a full one, or by many",
-                "another method",
-                "get the release again from where it was written",
-            )
+        _check_discovery(self)
 
     @property
     def bought(self) -> tuple[Look | Filled, ...]:
@@ -334,13 +347,34 @@ class Discovery:
         """Read the JSON form back."""
         look = Look.from_json(form["look"]) if "look" in form else None
         filled = tuple(Filled.from_json(way) for way in form.get("filled", ()))
-        return cls(form["method"], int(form["keys"]), form.get("full"), look, bool(form.get("prior", False)), filled)
+        return cls(form["method"], form["keys"], form.get("full"), look, form.get("prior", False), filled)
 
     def __str__(self) -> str:
         if self.method == "none":
             return "nothing: known keys alone"
         how = f"one key of each user, up to {self.full:,} users for a key" if self.full else f"up to {self.keys:,} keys"
         return how + (" of each user" if not self.full else "") + (", those of an earlier release first" * self.prior)
+
+
+def _check_discovery(found: Discovery) -> None:
+    """Refuse numbers of keys, and full keys, that no method has."""
+    least, most = {"one-key": (1, 1), "many-keys": (1, MOST_KEYS), "none": (0, 0)}.get(found.method, (1, 0))
+    numbers = type(found.keys) is int and least <= found.keys <= most
+    full = found.full is None
+    if found.method == "one-key":
+        full = type(found.full) is int and 1 <= found.full <= MAX_FREQUENCY
+    if not numbers or not full or type(found.prior) is not bool:
+        raise InvalidValue(
+            "keys are found by one key of each user, up to a full one, or by many",
+            "another method",
+            "get the release again from where it was written",
+        )
+    if found.filled and ([way.keys > 1 for way in found.filled] != [False, True] or found.look is None):
+        raise InvalidValue(
+            "after a look, one key of each user is compared with many",
+            "another comparison",
+            "get the release again from where it was written",
+        )
 
 
 @dataclass(frozen=True)
@@ -360,6 +394,7 @@ class Counts:
 
     def __post_init__(self) -> None:
         check_amounts(clipped.amount for clipped in self.amounts)
+        _check_groups(self)
 
     @property
     def parts(self) -> list[str]:
@@ -388,6 +423,19 @@ class Counts:
             float(form["clipped"]),
             tuple((float(least), float(error)) for least, error in form["groups"]),
             amounts,
+        )
+
+
+def _check_groups(counts: Counts) -> None:
+    """Refuse what was measured of clipping if it is not of a few groups of keys, the same for all amounts."""
+    least, errors = [group[0] for group in counts.groups], [group[1] for group in counts.groups]
+    check_measured("what clipping did to counts", (counts.clipped, *least), errors)
+    several = all(len(clipped.groups) == len(counts.groups) for clipped in counts.amounts)
+    if len(counts.groups) > MOST_GROUPS + 1 or least != sorted(least) or not several:
+        raise InvalidValue(
+            f"clipping is measured for up to {MOST_GROUPS} groups of keys, in the order of their users",
+            "others",
+            "get the release again from where it was written",
         )
 
 
@@ -428,30 +476,33 @@ def certify_users(discovery: Discovery, each: PerKey, counts: Counts | None, who
 
     That the scheme `each` is what it says is proved by `scheme.certify`.
     """
+    noise = counts.noise if counts else ()
+    square = sum((part.square for part in noise), Fraction(0))
+    _require_private(discovery, each, square, Fraction(0), whole)  # before tables are made, which takes longer
     stages = tuple(counts.stages()) if counts else ()
-    square = sum((stage.square for stage in stages), Fraction(0))
     aside = sum((stage.delta for stage in stages), Fraction(0))
+    _require_private(discovery, each, square, aside, whole)
+    one_key = discovery.method == "one-key" and not isinstance(each, RenyiSteps)
+    delta = each.delta + aside if one_key else whole.delta
+    return UsersCertificate(discovery, each, stages, whole, delta, tuple(counts.parts) if counts else ())
+
+
+def _require_private(discovery: Discovery, each: PerKey, square: Fraction, aside: Fraction, whole: Privacy) -> None:
+    """Refuse discovery beside Gaussian noise of this mu**2, with this delta set aside, if they spend more than all."""
     left = whole.delta - aside
+    held = False
     if isinstance(each, RenyiSteps) and discovery.method == "many-keys":
         after = left - discovery.keys * each.delta
         spent = discovery.keys * each.divergence + each.order * square / 2
         held = after > 0 and spent + conversion(each.order, after) <= whole.epsilon
-        delta = whole.delta
     elif isinstance(each, ComposedSteps) and discovery.method == "one-key":
         held = each.epsilon <= whole.epsilon and each.delta <= left and square <= each.square
-        delta = each.delta + aside
     elif isinstance(each, Privacy) and discovery.method == "one-key":
-        held = each.definition is None and each.epsilon <= whole.epsilon and each.delta <= left and not stages
-        delta = each.delta
-    elif discovery.method == "none" and stages:
+        held = each.definition is None and each.epsilon <= whole.epsilon and each.delta <= left and not square
+    elif discovery.method == "none" and square and left > 0:
         with precision():
             held = bool(spent_by_noise(ball(whole.epsilon), square) <= ball(left))
-        delta = whole.delta
-    else:
-        held = False
-        delta = whole.delta
     if not held:
         raise PrivacyViolation(
             f"{whole} must hold for discovery and counts together; found parts that spend more; do not trust this"
         )
-    return UsersCertificate(discovery, each, stages, whole, delta, tuple(counts.parts) if counts else ())

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dpsample.definitions import LEAST_EPSILON
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, text
 
 FILLED_SHARE = Fraction(1, 100)  # of epsilon, for both ways together
 # what one key and many keys have of it: many keys are noisier by m * full / full of many keys, which is 3 to 20
 FILLED_PARTS = Fraction(1, 5), Fraction(4, 5)
+
+_MOST_UNITS = 1 << 100  # more is no number of users, whatever its noise
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,11 @@ class Filled:
     epsilon: Fraction  # that the noise cost
 
     def __post_init__(self) -> None:
-        if self.keys < 1 or self.full < 1 or self.epsilon <= 0:
+        numbers = all(type(n) is int and abs(n) < _MOST_UNITS for n in (self.keys, self.full, self.units))
+        if not numbers or self.keys < 1 or self.full < 1 or self.epsilon < LEAST_EPSILON:
             raise InvalidValue(
                 "what a way of discovery fills is stated for one key of each user or more, which some users fill, "
-                "and cost an epsilon above 0",
+                f"and cost an epsilon of at least {text(LEAST_EPSILON)}",
                 "another record",
                 "get the release again from where it was written",
             )
@@ -61,7 +65,7 @@ class Filled:
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Filled":
         """Read the JSON form back."""
-        return cls(int(form["keys"]), int(form["full"]), int(form["units"]), exact(form["epsilon"], "epsilon"))
+        return cls(form["keys"], form["full"], form["units"], exact(form["epsilon"], "epsilon"))
 
 
 def fuller(ways: Sequence[Filled]) -> Filled:

@@ -27,6 +27,8 @@ from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 from dpsample.scheme.per_key import PerKey
 
 _PRECISION = 256  # bits, at first: what is compared are small parts of small probabilities
+_MOST_PRECISION = 4096
+_MOST_DEVIATIONS = 64  # of a table: no shorter delta can be asked for than such a one has
 _FIGURES = 9
 _WIDE = 1 << 8  # variance from which on cells are summed by a short series, in a quarter of the time of tails
 
@@ -75,10 +77,10 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
 
     Each integer is 2**128 times the probability of its cell, given that none is cut off, rounded up; the middle has the
     rest. Bits are added until all are certain, so that the table is the same on every machine. None if the middle would
-    have no more than its neighbour.
+    have no more than its neighbour, or if no number of bits makes all certain.
     """
     bits = _PRECISION
-    while True:
+    while bits <= _MOST_PRECISION:
         with precision(bits):
             cells = gaussian_law(variance, side)
             scale = dyadic(1, -BITS) / _within(variance, side)
@@ -86,6 +88,8 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
         if None not in outer:
             break
         bits *= 2
+    else:
+        return None
     half = [int(n) for n in outer if n is not None]
     middle = (1 << BITS) - 2 * sum(half)
     return KeyNoise(2 * side + 1, (*half, middle)) if middle > half[-1] else None
@@ -97,7 +101,7 @@ def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
     None if it is not the table of that noise: if an integer is not the one that the law gives, or it has an offset.
     """
     side = noise.cells // 2
-    if noise.cells % 2 == 0 or noise.offset:
+    if not may_be_gaussian(noise, variance):
         return None
     with precision(_PRECISION):
         cells, within = gaussian_law(variance, side), _within(variance, side)
@@ -112,6 +116,12 @@ def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
         if not (room > 0 and ratio * dyadic(noise.half[-1], BITS) - cells[-1] >= cells[-2] * room):
             return None
         return figures_above(lost, _FIGURES)
+
+
+def may_be_gaussian(noise: KeyNoise, variance: Fraction) -> bool:
+    """Whether a table has a middle, no offset, and a length that some delta asks for: this is looked at first."""
+    side = noise.cells // 2
+    return noise.cells % 2 == 1 and not noise.offset and side**2 <= _MOST_DEVIATIONS**2 * (variance + 1)
 
 
 def delta_within(each: PerKey, keys: int, whole: Privacy) -> Fraction:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsample.errors import InvalidValue
+from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import KeepAll
@@ -28,7 +29,7 @@ class Known:
 
     def __post_init__(self) -> None:
         numbers = [self.keys, *([] if self.added is None else [self.added])]
-        if not all(type(n) is int and n > 0 for n in numbers) or type(self.only) is not bool:
+        if not all(type(n) is int and 0 < n <= MAX_FREQUENCY for n in numbers) or type(self.only) is not bool:
             raise InvalidValue(
                 "a list of known keys states its number of keys, and what is added to their frequencies",
                 "something else",

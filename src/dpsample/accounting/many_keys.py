@@ -23,7 +23,15 @@ from flint import arb
 from dpsample.accounting.composition import check_keys_per_user, composed_delta, per_key
 from dpsample.accounting.gaussian import delta_within, method_within, noise_within, scheme_within
 from dpsample.accounting.losses import Losses
-from dpsample.accounting.noise_search import Choice, Shape, lowest, orders_near, quick_shape, recursive_shape
+from dpsample.accounting.noise_search import (
+    Choice,
+    Shape,
+    delta_in_floats,
+    lowest,
+    orders_near,
+    quick_shape,
+    recursive_shape,
+)
 from dpsample.accounting.renyi import RenyiCurve, conversion
 from dpsample.balls import dyadic
 from dpsample.errors import PrivacyViolation
@@ -43,6 +51,7 @@ _OFFSET_KEYS = 20
 _OFFSET_REACH = 128
 _OFFSET_SHARES = (0.6,)  # of delta, for new keys; ledgers set it aside, so it is no more than without an offset
 _FIGURES = 9
+_HOPELESS = 2  # times the allowed delta, in floats: no proof will find less
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,8 @@ def _delta_together(each: ManyKeys, keys: int, whole: Privacy) -> Fraction:
     if whole.definition is not None:
         return delta_within(each, keys, whole)
     if isinstance(each, KeyNoise):
+        if not may_hold(each, keys, whole):
+            return Fraction(1)
         return _delta_of_noise(each, keys, whole.epsilon)
     if isinstance(each, RenyiSteps):
         left = whole.delta - keys * each.delta
@@ -133,6 +144,19 @@ def _delta_together(each: ManyKeys, keys: int, whole: Privacy) -> Fraction:
             return Fraction(1)
         return whole.delta
     return composed_delta(each, keys, whole.epsilon)
+
+
+@lru_cache(maxsize=64)
+def may_hold(noise: KeyNoise, keys: int, whole: Privacy) -> bool:
+    """Whether a proof that keys have this privacy together is worth beginning: in floats, and soon.
+
+    A proof takes long for a long table, and so does all that is computed from its law.
+    """
+    most = _HOPELESS * float(whole.delta)
+    new_keys = -math.expm1(keys * math.log1p(-float(noise.new_key)))
+    if new_keys > most:
+        return False
+    return delta_in_floats(noise.probabilities, min(float(whole.epsilon), 700.0), keys) <= most
 
 
 def _delta_of_noise(noise: KeyNoise, keys: int, epsilon: Fraction) -> Fraction:

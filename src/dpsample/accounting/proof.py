@@ -14,12 +14,11 @@ from typing import Any
 
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import Counts, Discovery, UsersCertificate, certify_users
-from dpsample.accounting.dropped import TIMES
-from dpsample.accounting.known import Known, added_to_known
+from dpsample.accounting.known import Known
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
 from dpsample.accounting.proof_page import not_proved, proof_page, verdict
 from dpsample.accounting.renyi import RenyiCurve
-from dpsample.accounting.totals import SampleSize, Total
+from dpsample.accounting.stated import check_stated
 from dpsample.definitions import Definition, Gdp, Zcdp
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
@@ -28,7 +27,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Ppswor, Priority, Sampling
+from dpsample.scheme.sampling import Sampling
 
 Totals = tuple[tuple[str, Fraction, Fraction | None], ...]  # what, epsilon, scale of the noise if it is known
 
@@ -103,44 +102,14 @@ def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) ->
 
 def prove_release(terms: Terms) -> Proof:
     """Prove a release, from its terms; raises `PrivacyViolation` if its parts are not as private as it says."""
-    parts: list[tuple[str, Total, Fraction]] = []  # and by how much a frequency that changes by one changes it
-    if terms.size is not None:
-        if not isinstance(terms.sampling, Ppswor | Priority):
-            raise PrivacyViolation("a sample of a chosen size has a tau; found none; do not trust this release")
-        power, cap = terms.sampling.power, terms.sampling.cap
-        size = SampleSize(terms.size.wanted, power=power, cap=cap)
-        parts.append(("sample size", terms.size.weights, size.sensitivity))
-    if terms.total is not None:
-        parts.append(("total", terms.total, Fraction(1)))
-    if terms.dropped is not None:
-        parts.append(("dropped keys", terms.dropped, Fraction(TIMES)))
-    for what, part, changed in parts:
-        look = terms.discovery and terms.discovery.look
-        if part.sensitivity < changed * (terms.max_keys or (look.most if look else 1)):
-            raise PrivacyViolation(
-                f"the noise of a total must cover all that one {terms.unit} changes; found less for the {what}; do not "
-                "trust this release"
-            )
-    totals: Totals = tuple((what, part.epsilon, part.scale) for what, part, _ in parts)
-    if terms.discovery:
-        if not terms.discovery.follows:
-            raise PrivacyViolation(
-                "keys are found in the way that fills more, by the noisy numbers that were paid for; found another "
-                "way; do not trust this release"
-            )
-        totals = (*_bought_before(terms.discovery), *totals)
-    keys = terms.keys_privacy
+    check_stated(terms)
     known = terms.known
-    if known and known.added is not None and known.added < added_to_known(terms.per_key):
-        raise PrivacyViolation("known keys are reported with certainty; found other terms; do not trust this release")
-    if terms.discovery and terms.discovery.method == "none" and not (known and known.only):
-        raise PrivacyViolation("keys are known or discovered; found neither; do not trust this release")
     proof = _proved(
         terms.privacy,
         terms.max_keys,
-        keys,
+        terms.keys_privacy,
         terms.per_key,
-        totals,
+        _totals_of(terms),
         terms.sampling,
         terms.grid or 1,
         terms.discovery,
@@ -159,6 +128,17 @@ def _bought_before(discovery: Discovery) -> Totals:
     return (*look, *filled)
 
 
+def _totals_of(terms: Terms) -> Totals:
+    """What was bought beside keys, what it cost, and the scale of its noise."""
+    stated = {
+        "sample size": terms.size and terms.size.weights,
+        "total": terms.total,
+        "dropped keys": terms.dropped,
+    }
+    totals = tuple((what, part.epsilon, part.scale) for what, part in stated.items() if part)
+    return (*_bought_before(terms.discovery), *totals) if terms.discovery else totals
+
+
 def _proved(
     privacy: Privacy,
     max_keys: int | None,
@@ -172,11 +152,6 @@ def _proved(
 ) -> Proof:
     if privacy.less(epsilon for _, epsilon, _ in totals) != keys:
         raise PrivacyViolation("the parts must add up to what was spent; found that they do not; do not trust this")
-    scheme: Certificate | KeyCertificate | None = None
-    if sampling is not None:
-        scheme = (
-            certify(sampling, per_key, grid) if isinstance(per_key, Privacy) else certify_keys(sampling, per_key, grid)
-        )
     composition: ManyKeysCertificate | UsersCertificate | None = None
     if discovery is not None:
         composition = certify_users(discovery, per_key, counts, keys)
@@ -187,6 +162,11 @@ def _proved(
         if max_keys is not None or privacy.definition is not None:
             composition = certify_many_keys(per_key, max_keys or 1, keys)
         curve = curve_of_keys(per_key, max_keys or 1, keys)
+    scheme: Certificate | KeyCertificate | None = None
+    if sampling is not None:
+        scheme = (
+            certify(sampling, per_key, grid) if isinstance(per_key, Privacy) else certify_keys(sampling, per_key, grid)
+        )
     for _, epsilon, _ in totals:
         curve += RenyiCurve.of_epsilon(epsilon)
     unit = "element" if max_keys is None and discovery is None else "user"

@@ -158,7 +158,8 @@ def conversion(order: Fraction, delta: Fraction) -> Fraction:
 def _of_privacy(epsilon: Fraction, delta: Fraction) -> RenyiCurve:
     with precision():
         likely = 1 / (1 + (-ball(epsilon)).exp())
-        return RenyiCurve.of_atoms([(likely, 1 - likely), (1 - likely, likely)], delta)
+        unlikely = 1 / (1 + ball(epsilon).exp())  # 1 - likely has no digits where epsilon is large
+        return RenyiCurve.of_atoms([(likely, unlikely), (unlikely, likely)], delta)
 
 
 def _divergence(logs: Iterable[tuple[arb, arb]], order: Fraction) -> arb:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsample.definitions import LEAST_EPSILON
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import MAX_FREQUENCY, Number, check_level, exact, figures_below, text
@@ -23,6 +24,9 @@ from dpsample.scheme.sampling import Ints, Ppswor, Priority, Sampling
 SHARE = Fraction(1, 20)  # default share of epsilon for a total
 _UNIT = 1 << 16  # weights that are not integers are counted in steps of 1 / _UNIT
 _FIGURES = 6  # of tau, rounded down
+_LARGEST = 10**100  # of a total and of its noise: more is no number of anything, and floats could not show it
+_MOST_CHANGED = 10**80  # by which one element changes a weight
+_UNITS = (Fraction(1), Fraction(1, _UNIT))  # steps of noise
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,22 @@ class Total:
     epsilon: Fraction
     sensitivity: Fraction
     unit: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon >= LEAST_EPSILON and self.sensitivity > 0 and self.unit in _UNITS):
+            raise InvalidValue(
+                f"a total has an epsilon of at least {text(LEAST_EPSILON)}, a positive sensitivity, and noise in steps "
+                f"of 1 or 1/{_UNIT}",
+                "others",
+                "get the release again from where it was written",
+            )
+        value = Fraction(self.value)
+        if self.scale > _LARGEST or abs(value) > _LARGEST or (value / self.unit).denominator != 1:
+            raise InvalidValue(
+                "a total is a number of steps of its noise, neither larger than 1e100",
+                "another",
+                "get the release again from where it was written",
+            )
 
     @property
     def scale(self) -> Fraction:
@@ -86,11 +106,8 @@ class Total:
         value, epsilon, sensitivity, unit = (
             exact(form[name], name) for name in ("value", "epsilon", "sensitivity", "unit")
         )
-        if epsilon <= 0 or sensitivity <= 0 or unit <= 0:
-            raise InvalidValue(
-                "a total has a positive epsilon, sensitivity and unit", "another", "get it from where it was written"
-            )
-        return cls(int(value) if unit == 1 else value, epsilon, sensitivity, unit)
+        whole = unit == 1 and value.denominator == 1
+        return cls(int(value) if whole else value, epsilon, sensitivity, unit)
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,9 @@ class RealizedSize:
     wanted: int
     weights: Total
 
+    def __post_init__(self) -> None:
+        SampleSize(self.wanted)  # checks it
+
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         return {"wanted": self.wanted, "weights": self.weights.to_json()}
@@ -107,7 +127,7 @@ class RealizedSize:
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "RealizedSize":
         """Read the JSON form back."""
-        return cls(int(form["wanted"]), Total.from_json(form["weights"]))
+        return cls(form["wanted"], Total.from_json(form["weights"]))
 
 
 def check_share(value: bool | Number, name: str) -> Fraction:
@@ -164,6 +184,12 @@ class SampleSize:
                 "a sample size needs weights that one element changes by a bounded amount",
                 f"power {text(self.power)} without a cap",
                 "set a cap, such as cap=1000 (--cap 1000), or choose tau yourself",
+            )
+        if self.sensitivity > _MOST_CHANGED:
+            raise InvalidValue(
+                "a sample size needs weights that one element changes by less than 1e80",
+                f"power {text(self.power)} with cap {self.cap}",
+                "choose a smaller cap or power, or choose tau yourself",
             )
 
     @property

@@ -16,7 +16,7 @@ in docs/theory.md, section 9.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 from flint import arb
@@ -24,12 +24,15 @@ from flint import arb
 from dpsample.accounting.gaussian import gaussian_law, gaussian_noise, gaussian_tail
 from dpsample.balls import dyadic, figures_above, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
-from dpsample.exact import text
+from dpsample.exact import exact, text
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 
 _PRECISION = 256  # bits, as where tables are made: a law that was computed there is not computed again
 MOST_SQUARE = 25  # of Gaussian noise whose tables can be made
 _SPREAD = 64  # least number of units in a standard deviation
+# what is drawn lies between; with less, or a longer table, one would have more than a million cells
+_LEAST_SQUARE = Fraction(1, 10**12)
+_MOST_DEVIATIONS = 64  # of a table: a normal law has less than 1e-800 beyond
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class GaussianStage:
 class VectorNoise:
     """Noise for vectors of integers that one user changes by at most `length`; `variance` is in units, squared.
 
+    `side` is the largest noise. These three determine the table, which is made when it is needed: what a file states
+    is compared with what would be drawn before anything is computed from it.
+
     >>> noise = VectorNoise.of(Fraction("0.01"), Fraction("1e-20"))
     >>> noise.length, float(noise.variance), noise.square
     (7, 4900.0, Fraction(1, 100))
@@ -59,7 +65,15 @@ class VectorNoise:
 
     length: int
     variance: Fraction
-    noise: KeyNoise
+    side: int
+
+    def __post_init__(self) -> None:
+        if not _can_be_made(self):
+            raise InvalidValue(
+                "noise of vectors has a length, a mu**2 of up to 25, and a side of up to 64 deviations beyond that",
+                "others",
+                "get the release again from where it was written",
+            )
 
     @classmethod
     def of(cls, square: Fraction, delta: Fraction, length: int | None = None) -> "VectorNoise":
@@ -79,10 +93,13 @@ class VectorNoise:
         """mu**2: the privacy."""
         return self.length**2 / self.variance
 
-    @property
-    def side(self) -> int:
-        """The largest noise."""
-        return self.noise.cells // 2
+    @cached_property
+    def noise(self) -> KeyNoise:
+        """The table."""
+        table = gaussian_noise(self.variance, self.side)
+        if table is None:
+            raise InvalidValue("Gaussian noise spreads over some units", "too few", "choose finer units")
+        return table
 
     def to_json(self) -> dict[str, Any]:
         """Return what determines the table: it can be made again, integer by integer."""
@@ -90,26 +107,34 @@ class VectorNoise:
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "VectorNoise":
-        """Make the noise again."""
-        variance = Fraction(form["variance"])
-        noise = gaussian_noise(variance, int(form["side"]))
-        if noise is None:
-            raise InvalidValue("Gaussian noise has a middle", "a table without", "get it again from where it was made")
-        return cls(int(form["length"]), variance, noise)
+        """Read the JSON form back; the table is made again when it is needed."""
+        return cls(form["length"], exact(form["variance"], "a variance"), form["side"])
+
+
+def _can_be_made(noise: VectorNoise) -> bool:
+    """Whether these are numbers that `VectorNoise.of` may choose: a table of them takes seconds at most."""
+    whole = type(noise.length) is int and type(noise.side) is int
+    if not whole or not 1 <= noise.length < noise.side <= MOST_CELLS // 2:
+        return False
+    if noise.variance <= 0 or not _LEAST_SQUARE <= noise.square <= MOST_SQUARE:
+        return False
+    beyond = noise.side - noise.length
+    return beyond**2 <= _MOST_DEVIATIONS**2 * noise.variance + 1
 
 
 @lru_cache(maxsize=16)  # a table is proved when it is made, and with the release
-def certify_vector_noise(noise: VectorNoise) -> GaussianStage:
-    """Prove what the noise costs, from its integers: a stage with what is set aside.
+def certify_vector_noise(noise: VectorNoise, table: KeyNoise | None = None) -> GaussianStage:
+    """Prove what the noise costs, from the integers of its table, or of another: a stage with what is set aside.
 
     Raises `PrivacyViolation` if the table is not one of Gaussian noise: if an integer is too small for its cell.
     """
+    drawn = noise.noise if table is None else table
     side, shift = noise.side, noise.length
-    if noise.noise.cells % 2 == 0 or shift < 1 or side <= shift:
-        raise PrivacyViolation("a table must be longer than what a user changes; found a shorter one; do not use it")
+    if drawn.cells != 2 * side + 1:
+        raise PrivacyViolation("a table must have as many cells as its noise; found another number; do not use it")
     with precision(_PRECISION):
         law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
-        least = reduce(arb.min, (n / g for n, g in zip(noise.noise.half, law, strict=True))) * dyadic(1, BITS)
+        least = reduce(arb.min, (n / g for n, g in zip(drawn.half, law, strict=True))) * dyadic(1, BITS)
         if not least > dyadic(1, 1):
             raise PrivacyViolation(
                 "each integer of a table must be about the probability of its cell; found one far below; do not use it"
@@ -122,6 +147,20 @@ def certify_vector_noise(noise: VectorNoise) -> GaussianStage:
 
 @lru_cache(maxsize=16)
 def _vector_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise:
+    """The noise of this mu**2, proved."""
+    made = planned_noise(square, delta, length)
+    if certify_vector_noise(made).delta > delta:
+        raise InvalidValue(
+            "what is set aside must be more than 128 bits can tell", text(delta), "choose a larger delta"
+        )
+    return made
+
+
+def planned_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise:
+    """Return the noise of this mu**2 whose table is the shortest that costs at most half of delta by its ends.
+
+    Nothing is made or proved: what a file states is compared with this first.
+    """
     variance = length**2 / square
     low, high = length, 2 * length + 1  # cells on either side
     while not _enough(variance, length, high, delta):
@@ -133,15 +172,7 @@ def _vector_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if _enough(variance, length, middle, delta) else (middle, high)
-    noise = gaussian_noise(variance, high)
-    if noise is None:
-        raise InvalidValue("Gaussian noise spreads over some units", "too few", "choose finer units")
-    made = VectorNoise(length, variance, noise)
-    if certify_vector_noise(made).delta > delta:
-        raise InvalidValue(
-            "what is set aside must be more than 128 bits can tell", text(delta), "choose a larger delta"
-        )
-    return made
+    return VectorNoise(length, variance, high)
 
 
 def _enough(variance: Fraction, length: int, side: int, delta: Fraction) -> bool:

@@ -16,6 +16,9 @@ from dpsample.cli.release import carry_out, release
 from dpsample.errors import InvalidValue
 from dpsample.files.metadata import failures, sha256_of
 
+_MOST_BYTES = 1 << 16  # of a settings file
+_MOST_DOTS = 4000  # in it: a name of many parts takes time and memory in proportion to the square of their number
+
 
 @click.command()
 @click.argument("settings")
@@ -67,10 +70,16 @@ def read_settings(path: Path) -> tuple[dict[str, Any], str]:
     if not path.is_file():
         raise InvalidValue("a settings file must exist to be read", f"no file at {str(path)!r}", "check the path")
     with failures(path):
+        if path.stat().st_size > _MOST_BYTES:
+            raise InvalidValue(
+                f"a settings file has up to {_MOST_BYTES:,} bytes", "more", "name a pattern or a folder as the source"
+            )
         data = path.read_bytes()
+    if data.count(b".") > _MOST_DOTS:
+        raise InvalidValue(f"a settings file has up to {_MOST_DOTS:,} dots", "more", "name a folder as the source")
     try:
         given = tomllib.loads(data.decode("utf-8"), parse_float=str)
-    except ValueError as error:  # of TOML or of UTF-8; the message may quote the file
+    except (ValueError, RecursionError) as error:  # of TOML or of UTF-8; the message may quote the file
         place = str(error).rpartition(" (at ")[2].rstrip(")")
         found = f"an error at {place}" if place.startswith("line ") else "something else"
         raise InvalidValue("a settings file is TOML, in UTF-8", found, "write lines such as epsilon = 1") from None
@@ -99,7 +108,7 @@ def _check(name: str, value: Any) -> None:
         form = "a text, or a list of texts"
         right = isinstance(value, str) or (isinstance(value, list) and value != [] and all(map(_is_text, value)))
     else:
-        form, right = "a text or a number", _is_text(value) or type(value) is int
+        form, right = "a text or a number", _is_text(value) or (type(value) is int and abs(value) < 2**63)
     if not right:
         raise InvalidValue(
             f"{name} in a settings file is {form}", "something else", f"write {form}, with texts in quotes"

@@ -24,7 +24,7 @@ from dpsample.files.metadata import (
     sha256_of,
     sidecar_of,
 )
-from dpsample.files.tables import ContentHash, check_batch, named_type, plain_schema
+from dpsample.files.tables import ROWS, ContentHash, check_batch, named_type, plain_schema
 
 
 def read_table(path: PathLike, kind: str, newest: int, *, format: str | None = None) -> tuple[pa.Table, Metadata]:
@@ -92,7 +92,14 @@ def _read_parquet(target: Path, kind: str, newest: int) -> tuple[pa.Table, Metad
         if b"dpsample" not in footer:
             raise _not_ours(kind, None)
         metadata, file = _checked(json.loads(footer[b"dpsample"]), kind, newest, target)
+        _check_groups(parquet.metadata, target)
         return _typed(parquet.read(), _schema(file), target), metadata, file
+
+
+def _check_groups(footer: pq.FileMetaData, target: Path) -> None:
+    """Refuse row groups that nobody wrote so: a value that repeats takes no room in a file, but all memory here."""
+    if any(footer.row_group(n).num_rows > ROWS for n in range(footer.num_row_groups)):
+        raise _damaged(target, "row groups of another size")
 
 
 def _read_pair(target: Path, form: str, kind: str, newest: int) -> tuple[pa.Table, Metadata, Metadata]:

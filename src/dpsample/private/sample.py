@@ -28,7 +28,7 @@ from dpsample.files import (
     write_table,
 )
 from dpsample.files.atomic_file import locked
-from dpsample.files.metadata import format_of, resolved
+from dpsample.files.metadata import canonical, format_of, resolved
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.python_objects import frame_table, is_pandas
 from dpsample.release.rows import ascends, check_key_types
@@ -40,6 +40,7 @@ WARNING: Final = (
 )
 VERSION: Final = 1  # of sample files
 MODE: Final = 0o600
+_NOT_SAMPLE: Final = ("stream", "before")  # what metadata state of a stream, or of another file
 
 
 class Sample:
@@ -274,7 +275,10 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     )
     identity = _identity(metadata, path)
     sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity, part=part)
-    sample._used, sample._path, sample._format = bool(metadata.get("used")), path, format_of(path, format)
+    sample._used, sample._path, sample._format = metadata.get("used", False), path, format_of(path, format)
+    stated = {"identity": identity, **{name: value for name, value in metadata.items() if name not in _NOT_SAMPLE}}
+    if type(sample.used) is not bool or canonical(sample.metadata) != canonical(stated):
+        raise refusal
     return sample
 
 

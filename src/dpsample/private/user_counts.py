@@ -23,6 +23,14 @@ import pyarrow as pa
 
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.discovery import Counts, UserBudget
+from dpsample.accounting.lengths import (
+    deviation_of,
+    first_length,
+    first_unit,
+    lost_length,
+    lost_units,
+    vector_length,
+)
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
@@ -49,10 +57,6 @@ from dpsample.private.user_vectors import (
 )
 from dpsample.scheme.sampling import Floats, Ints
 
-_FIRST_UNIT = 16  # of a key in the first counts, at most
-_LENGTH = 192  # of a user's vector, in units, at most
-_SPREAD = 12_000  # units of a deviation, at most: longer tables take seconds to make
-_LOST_UNITS = 48  # of what one user may lose, at most
 _MARGIN = NormalDist().inv_cdf(0.975)
 _SMALL = 1.5  # times the detection threshold: numbers below are often those of keys with more users
 _OVER = 0.15  # of all pairs, at most, are scaled down in what is beyond the clip of an amount: with less, noise is more
@@ -154,11 +158,11 @@ class _Stage:
 
     def _length(self, part: str) -> int:
         """The length of a vector in units: many, so that rounding matters little, but for the length of the table."""
-        return max(1, min(_LENGTH, int(_SPREAD / self._deviation(part))))
+        return vector_length(self._square(part))
 
     def _deviation(self, part: str) -> float:
         """Of the noise, for a length of one."""
-        return 1 / math.sqrt(self._square(part))
+        return deviation_of(self._square(part))
 
     def _keys_per_user(self) -> tuple[float, FewKeys]:
         """A number of keys worth its noise: half of that at which noise and what clipping takes are least together.
@@ -185,8 +189,8 @@ class _Stage:
 
     def _first_counts(self, keys_each: float) -> Floats:
         """A first estimate of each number of users, not below what its noise can tell."""
-        unit = max(1, min(_FIRST_UNIT, int(self._length("first counts") / math.sqrt(keys_each))))
-        length = math.isqrt(int(unit**2 * keys_each))
+        square = self._square("first counts")
+        unit, length = first_unit(square, keys_each), first_length(square, keys_each)
         weights = np.full(self._keys, unit, np.int64)
         kernel = weighted_counts(weights, length**2)
         deviation = length / unit * self._deviation("first counts")
@@ -238,8 +242,8 @@ class _Stage:
 
     def _lost(self, part: str, taken: Ints, clip: Clip, most: float | None = None) -> Lost:
         """What was lost, in fine units, with noise; one user may lose `most`."""
-        units = min(_LOST_UNITS, self._length("clipped"))
-        length = units + math.isqrt(max(clip.groups, 2)) + 1  # rounding moves each total by one
+        square = self._square("clipped")
+        units, length = lost_units(square), lost_length(square, clip.groups)
         noisy = self._with_noise(part, taken // -(-FINE // units), length)
         unit = (clip.lost if most is None else most) / units
         return Lost((noisy + 0.5).astype(np.float64) * unit, length * self._deviation(part) * unit)

@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from dpsample.accounting.discovery import cleaned
+from dpsample.accounting.lengths import MOST_GROUPS
 from dpsample.private.user_vectors import Clip, most_lost, unevenness
 from dpsample.scheme.sampling import Floats, Ints
 
-GROUPS = 6  # of keys, at most, for which the share that was clipped is measured
 _SHARE_ERROR = 0.02  # of these shares: with less noise, there are more groups
 _MIDDLE = 0.75  # of the largest squared length of a row: about the mean of the row
 _FIRST = 2.0  # deviations of noise: as many users may well be in the first row that is not told from it
@@ -158,7 +158,7 @@ def best_clip(lengths: Lengths, errors: ClipErrors, shortest: float = 0.0) -> Cl
         square,
         longest=float(longest[0]),
         lost=float(lost),
-        groups=int(np.clip(_SHARE_ERROR / max(float(share_error), 1e-9), 1, GROUPS)),
+        groups=int(np.clip(_SHARE_ERROR / max(float(share_error), 1e-9), 1, MOST_GROUPS)),
         unseen=float(lengths.users @ beyond),
         unseen_error=float(np.linalg.norm(lengths.errors * beyond)),
     )

@@ -9,11 +9,13 @@ from dpsample.accounting.budget import UNITS
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.dropped import Kept
-from dpsample.accounting.gaussian import delta_within
+from dpsample.accounting.gaussian import delta_within, may_be_gaussian, variance_of
 from dpsample.accounting.known import Known
+from dpsample.accounting.many_keys import may_hold
 from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
-from dpsample.errors import InvalidValue
+from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.files.metadata import canonical
 from dpsample.privacy import Privacy
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.holding import SampleAndHold
@@ -26,6 +28,7 @@ from dpsample.scheme.tokens import check_grid
 
 VERSION: Final = 1  # of release files
 TOKEN_COLUMNS: Final = ("estimate", "low", "high", "token")  # all but the last follow from it
+_NOT_TERMS: Final = ("file", "checksum", "before")  # what metadata state of the file
 COUNT_COLUMNS: Final = ("estimate", "low", "high", "measured", "standard_error")  # of counted users
 
 
@@ -80,6 +83,7 @@ class Terms:
                 f"{type(self.privacy).__name__} and {type(self.sampling).__name__}",
                 "make them first, for example Privacy(1, 1e-8) and KeepAll()",
             )
+        self._check_marks()
         object.__setattr__(self, "keys", check_keys(self.keys, self.numbers))
         if self.keys_only or self.counts is not None:
             object.__setattr__(self, "grid", None)
@@ -98,6 +102,16 @@ class Terms:
         self._check_budget()
         if self.known is not None:
             self._check_known()
+
+    def _check_marks(self) -> None:
+        """Refuse marks of another type: a text would count as true."""
+        texts = isinstance(self.dpsample, str) and (self.ledger is None or isinstance(self.ledger, str))
+        if type(self.keys_only) is not bool or not texts:
+            raise InvalidValue(
+                "a release says whether it has keys only, and in words which dpsample made it",
+                "marks of another type",
+                "get the release again from where it was written",
+            )
 
     def _check_known(self) -> None:
         """Refuse terms that do not go together with known keys."""
@@ -135,11 +149,14 @@ class Terms:
         together, each = self.keys_privacy, self.per_key
         if together.definition is not None:
             proved = isinstance(each, Privacy) and delta_within(each, self.max_keys or 1, together) <= together.delta
-            add_up = proved or isinstance(each, KeyNoise)
+            table = isinstance(each, KeyNoise) and may_be_gaussian(each, variance_of(together, self.max_keys or 1))
+            add_up = proved or table
         elif isinstance(each, ComposedSteps):
             add_up = False
-        elif isinstance(each, KeyNoise | RenyiSteps):
-            add_up = self.max_keys is not None and (self.keys_only or isinstance(each, KeyNoise))
+        elif isinstance(each, KeyNoise):
+            add_up = self.max_keys is not None and may_hold(each, self.max_keys, together)
+        elif isinstance(each, RenyiSteps):
+            add_up = self.max_keys is not None and self.keys_only
         elif self.max_keys is None:
             add_up = each == together
         else:
@@ -238,33 +255,44 @@ class Terms:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Terms":
-        """Read the terms out of a release's metadata."""
+        """Read the terms out of a release's metadata; refuse what is not exactly as it would be written."""
         try:
-            return cls(
-                privacy=Privacy.from_json(form["privacy"]),
-                sampling=Sampling.from_json(form["sampling"]),
-                keys=tuple(form["keys"]),
-                grid=form["grid"],
-                keys_only=bool(form["keys_only"]),
-                unit=form["unit"],
-                max_keys=form.get("max_keys_per_user"),
-                per_key=per_key_from_json(form.get("per_key", form["privacy"])),
-                size=RealizedSize.from_json(form["size"]) if "size" in form else None,
-                total=Total.from_json(form["total"]) if "total" in form else None,
-                dropped=Total.from_json(form["dropped"]) if "dropped" in form else None,
-                ledger=form.get("ledger"),
-                part=Part.from_json(form["part"]) if "part" in form else None,
-                discovery=Discovery.from_json(form["discovery"]) if "discovery" in form else None,
-                counts=Counts.from_json(form["counts"]) if "counts" in form else None,
-                known=Known.from_json(form["known"]) if "known" in form else None,
-                dpsample=str(form["dpsample"]),
-            )
-        except (LookupError, TypeError, AttributeError):
-            raise InvalidValue(
-                "a release's metadata state all of its terms",
-                "some missing or of another type",
-                "get it again from where it was written",
-            ) from None
+            terms = cls._read(form)
+            stated = {name: value for name, value in form.items() if name not in _NOT_TERMS}
+            counted = type(form["rows"]) is int and form["rows"] >= 0
+            if counted and canonical(terms.to_json(form["rows"])) == canonical(stated):
+                return terms
+        except DpsampleError:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+            pass
+        raise InvalidValue(
+            "a release's metadata state all of its terms, as they are written",
+            "some missing, or stated otherwise",
+            "get it again from where it was written",
+        )
+
+    @classmethod
+    def _read(cls, form: Mapping[str, Any]) -> "Terms":
+        return cls(
+            privacy=Privacy.from_json(form["privacy"]),
+            sampling=Sampling.from_json(form["sampling"]),
+            keys=tuple(form["keys"]),
+            grid=form["grid"],
+            keys_only=form["keys_only"],
+            unit=form["unit"],
+            max_keys=form.get("max_keys_per_user"),
+            per_key=per_key_from_json(form.get("per_key", form["privacy"])),
+            size=RealizedSize.from_json(form["size"]) if "size" in form else None,
+            total=Total.from_json(form["total"]) if "total" in form else None,
+            dropped=Total.from_json(form["dropped"]) if "dropped" in form else None,
+            ledger=form.get("ledger"),
+            part=Part.from_json(form["part"]) if "part" in form else None,
+            discovery=Discovery.from_json(form["discovery"]) if "discovery" in form else None,
+            counts=Counts.from_json(form["counts"]) if "counts" in form else None,
+            known=Known.from_json(form["known"]) if "known" in form else None,
+            dpsample=form["dpsample"],
+        )
 
 
 def count_columns(amounts: Iterable[Amount] = ()) -> tuple[str, ...]:

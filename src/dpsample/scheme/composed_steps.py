@@ -25,7 +25,7 @@ from flint import arb
 from dpsample.balls import ball, dyadic, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, figures_below, text
-from dpsample.scheme.renyi_steps import StepReporting, softplus
+from dpsample.scheme.renyi_steps import MOST_STEPS, StepReporting, softplus
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
@@ -87,7 +87,7 @@ class ComposedSteps:
         """The number of steps that pi needs from 0 to one half."""
         logit = math.log(self.first) - math.log1p(-self.first)
         steps = 1
-        while logit < 0:
+        while logit < 0 and steps < MOST_STEPS:
             logit = self.next_logit(logit)
             steps += 1
         return float(steps)

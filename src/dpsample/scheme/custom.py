@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies, scaled_floor
 
 _ULP = 2.0**-53
+_MOST_VALUES = 1 << 17  # reading them takes a second
 _WITHIN = "q must lie in [0, 1]"
 _ASCENDING = "q must not decrease as the frequency grows"
 _AS_DRAWN = "state the probabilities with which the sample was drawn"
@@ -47,7 +49,7 @@ at 1; state the probabilities with which the sample was drawn
         function = q if callable(q) else None
         if function is None and (isinstance(q, str | bytes) or not isinstance(q, Iterable)):
             raise InvalidValue("q must be a sequence or a function", type(q).__name__, "give [q_1, q_2, ...]")
-        values = None if callable(q) else tuple(exact(v, "q") for v in q)
+        values = None if callable(q) else _values_of(q)
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_seen", {})
@@ -140,6 +142,16 @@ at 1; state the probabilities with which the sample was drawn
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         (q,) = self._exact([frequency])
         return scaled_floor(q, bits), -scaled_floor(-q, bits)
+
+
+def _values_of(q: Iterable[Number]) -> tuple[Fraction, ...]:
+    """Read a sequence, unless it is so long that whoever opens a release would wait for it."""
+    values = tuple(islice(q, _MOST_VALUES + 1))
+    if len(values) > _MOST_VALUES:
+        raise InvalidValue(
+            f"a sequence of q has up to {_MOST_VALUES:,} values", "more", "register a function (register_sampling)"
+        )
+    return tuple(exact(value, "q") for value in values)
 
 
 def _misplaced(values: Iterable[Fraction]) -> int | None:

@@ -113,7 +113,7 @@ class KeyNoise:
     @property
     def new_key(self) -> Fraction:
         """The probability with which a key of frequency 1 is reported: that of the first `offset` + 1 cells."""
-        return Fraction(self.cuts[self.offset + 1], 1 << BITS)
+        return Fraction(sum(self.half[: self.offset + 1]), 1 << BITS)
 
     @property
     def steps(self) -> float:

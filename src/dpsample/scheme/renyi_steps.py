@@ -27,8 +27,10 @@ from dpsample.scheme.sampling import Floats, Sampling
 
 _FIGURES = 32  # significant bits of a step
 MARGIN = Fraction(1, 1 << 30)  # of r, for the rounding of q
-_MOST_STEPS = 1 << 20
+MOST_STEPS = 1 << 20
 _PRECISION = 192
+_MOST_ORDER = 10**15  # beyond, that many bits tell no steps apart
+_LOOKED_AT = 33  # logits at which the number of steps is estimated
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,9 @@ class RenyiSteps:
     name: ClassVar[str] = "Rényi steps"
 
     def __post_init__(self) -> None:
-        if not (self.order > 1 and self.divergence > 0 and 0 < self.delta < 1):
+        if not (1 < self.order <= _MOST_ORDER and self.divergence > 0 and 0 < self.delta < 1):
             raise InvalidValue(
-                "Rényi steps have an order above 1, a positive divergence, and a delta between 0 and 1",
+                "Rényi steps have an order above 1, up to 1e15, a positive divergence, and a delta between 0 and 1",
                 "others",
                 "get the release again from where it was written",
             )
@@ -124,12 +126,24 @@ class Steps(Protocol):
         """Whether a step between two probabilities over 2**bits is proved."""
 
 
+def estimated_steps(steps: Steps) -> float:
+    """Return about how many steps pi needs from 0 to one half: without going them, which may take long.
+
+    It is the integral of one over the length of a step, over the logits from the first step to one half.
+    """
+    start = math.log(steps.first) - math.log1p(-steps.first)
+    logits = np.linspace(start, min(start, 0.0) / _LOOKED_AT, _LOOKED_AT).tolist()
+    lengths = np.array([steps.next_logit(logit) - logit for logit in logits])
+    each = (logits[1] - logits[0]) if start < 0 else 0.0
+    return float((each / np.maximum(lengths, 1e-300)).sum())
+
+
 class StepReporting(Reporting):
     """`Reporting` with other steps."""
 
     def __init__(self, sampling: Sampling, steps: Steps) -> None:
         self.sampling, self.steps = sampling, steps
-        if not steps.steps < _MOST_STEPS:
+        if estimated_steps(steps) > 1.5 * MOST_STEPS or not steps.steps < MOST_STEPS:
             raise InvalidValue(
                 "a user's keys must lead from 0 to certainty in a million frequencies",
                 "more",
@@ -264,7 +278,7 @@ def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
     steps = np.ones(len(order))
     most: Floats | float = 64.0
     halvings = 24
-    while (logits < 0).all() and steps[0] < _MOST_STEPS:
+    while (logits < 0).all() and steps[0] < MOST_STEPS:
         after = next_logits(logits, order, divergence, most, halvings)
         most = 2 * (after - logits)  # below one half, steps do not become longer
         halvings = 18

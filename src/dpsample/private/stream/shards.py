@@ -14,7 +14,7 @@ def checked_shard(shard: Any) -> tuple[int, int] | None:
     if shard is None:
         return None
     whole = isinstance(shard, tuple | list) and len(shard) == 2 and all(type(n) is int for n in shard)
-    if not whole or not 0 <= shard[0] < shard[1]:
+    if not whole or not 0 <= shard[0] < shard[1] < 2**31:
         raise InvalidValue(
             "a shard is its number, from 0 on, and the number of shards", repr(shard), "state, for example, 0 of 4"
         )

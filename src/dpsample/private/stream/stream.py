@@ -3,7 +3,7 @@
 import html
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
@@ -33,6 +33,7 @@ from dpsample.scheme.holding import SampleAndHold
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb import DuckDB
 
+_SECRET_BYTES: Final = 32
 _CHUNK: Final = 1 << 16  # elements that are counted at once, at least: more of them take memory, and no less time
 EVERY: Final = 10.0  # seconds between two states that are written
 
@@ -378,11 +379,11 @@ def read_stream(path: PathLike) -> Stream:
     )
 
     def made() -> Stream:
-        state = metadata["stream"]
+        state = checked_state(metadata["stream"])
         stream = Stream(metadata["sampling"]["tau"], metadata["keys"], shard=state.get("shard"))
-        stream._secret, stream._elements = bytes.fromhex(state["secret"]), int(state["elements"])
-        stream._files, stream._pipe = {str(k): int(n) for k, n in state["files"].items()}, int(state["pipe"])
-        stream._query = (str(state["query"][0]), int(state["query"][1])) if "query" in state else None
+        stream._secret, stream._elements = bytes.fromhex(state["secret"]), state["elements"]
+        stream._files, stream._pipe = dict(state["files"]), state["pipe"]
+        stream._query = tuple(state["query"]) if "query" in state else None
         stream._sample = Sample(table, stream.sampling, stream.keys, identity=metadata["identity"])
         return stream
 
@@ -393,6 +394,18 @@ def read_stream(path: PathLike) -> Stream:
     stream._held = HeldKeys(keys.schema, keys, counts) if typed else None
     stream._saved = path, stream._elements
     return stream
+
+
+def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuse a state whose numbers of elements are none, or whose secret is not one of ours."""
+    elements, files = state["elements"], state["files"]
+    id, batch = state.get("query", ("", 0))
+    numbers = (elements, state["pipe"], batch, *files.values())
+    counted = all(type(number) is int and 0 <= number < 2**63 for number in numbers)
+    whole = counted and max((state["pipe"], *files.values())) <= elements
+    if not whole or not isinstance(id, str) or len(bytes.fromhex(state["secret"])) != _SECRET_BYTES:
+        raise ValueError
+    return state
 
 
 def _state_of(path: PathLike) -> dict[str, Any]:
