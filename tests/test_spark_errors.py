@@ -220,7 +220,7 @@ REAL = [
 ]
 
 
-@pytest.mark.parametrize(("message", "rule"), REAL)
+@pytest.mark.parametrize(("message", "rule"), REAL, ids=[f"message {n}" for n in range(len(REAL))])
 def test_real_messages_are_recognised(message: str, rule: str) -> None:
     """As Spark 4.3 writes them, collected from jobs that failed."""
     assert str(refusal(RuntimeError(message), ["k"])).startswith(rule)
