@@ -144,6 +144,7 @@ def _restate_keys(document: dict[str, Any]) -> None:
     """Keys have what totals leave, if each has an epsilon of its own; or all else has what keys leave."""
     parts = [document.get("total"), document.get("dropped"), document.get("size", {}).get("weights")]
     parts.append(document.get("discovery", {}).get("look"))
+    parts.extend(document.get("discovery", {}).get("filled", ()))
     spent = sum((ratio(part["epsilon"]) for part in parts if part), Fraction(0))
     each = document["per_key"]
     if "max_keys_per_user" not in document and each.get("method") in (None, "composed steps"):

@@ -78,6 +78,11 @@ def laplace_parts(form: Form) -> list[tuple[Fraction, Fraction, Fraction]]:
         epsilon = exact(form["discovery"]["look"]["epsilon"])
         require(epsilon > 0, "a look with noise")
         parts.append((Fraction(1), 1 / epsilon, Fraction(1)))
+    for way in form.get("discovery", {}).get("filled", ()):
+        # a user gives up to `keys` units, each of which changes the sum over keys of min(units, full) by one at most
+        epsilon = exact(way["epsilon"])
+        require(epsilon > 0, "what is filled with noise")
+        parts.append((Fraction(way["keys"]), way["keys"] / epsilon, Fraction(1)))
     if "total" in form:
         counted = most_looked_at(form["discovery"]["look"]) if "discovery" in form else keys
         parts.append((Fraction(counted), *noise_of(form["total"])))
