@@ -62,6 +62,7 @@ class Content:
     counts: list[tuple[int, Estimate]]  # a frequency, and the number of keys of this frequency or more
     quantiles: Estimates | None
     curve: Curve
+    sum: Estimate | None  # of all elements, in reported keys and in all keys; None without a total, or of users
     other: Estimate | None
     listing: Listing
     changes: Changes | None = None  # since an earlier release
@@ -110,6 +111,7 @@ def content_of(
     detection_threshold = release.terms.detection_threshold
     listed = _numbers_of(release) if numbers and len(release) else None
     both = release.terms.known is not None and release.grid is not None  # such tokens have no quantiles and remainder
+    elements = release.terms.unit == "element"
     has_quantiles = numbers and len(release) and detection_threshold is not None and not both
     return Content(
         statement=statement or Statement(),
@@ -122,6 +124,7 @@ def content_of(
         counts=_counts(release, detection_threshold, listed),
         quantiles=release.quantiles(SHARES) if has_quantiles else None,
         curve=curve(sampling, privacy, _POINTS),
+        sum=release.sum() if numbers and release.total is not None and elements else None,
         other=release.other() if numbers and release.total is not None and not both else None,
         listing=_listing(release, listed),
         changes=None if before is None else changes(before, release),

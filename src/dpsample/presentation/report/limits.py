@@ -1,5 +1,8 @@
 """The sections of a report on what it cannot show, and its privacy label."""
 
+from dpsample.accounting.totals import Total
+from dpsample.estimators.estimate import Estimate, in_all_keys
+from dpsample.estimators.notes import claim_of
 from dpsample.presentation.explain import (
     explain_amount,
     explain_choice,
@@ -13,7 +16,7 @@ from dpsample.presentation.explain import (
 from dpsample.presentation.label import label_of
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content
-from dpsample.presentation.report.elements import again, claims, numbers_of
+from dpsample.presentation.report.elements import again, claims, interval, numbers_of, whole
 
 
 def limits_section(content: Content) -> Markup:
@@ -30,18 +33,58 @@ def limits_section(content: Content) -> Markup:
     ]
     parts = [tag("ul", *(tag("li", line) for line in lines))]
     if terms.total is not None:
-        unit = "elements" if terms.unit == "element" else "keys of users, each user once in a key"
-        unit += ", as far as users kept them" if terms.max_keys else ""
-        if terms.discovery is not None:
-            unit += f", with up to {float(terms.total.sensitivity):,.0f} keys"
-        parts.append(tag("p", f"The data have about {explain_total(terms.total)} ({unit})."))
-    if content.other is not None:
-        value, interval, guaranteed = numbers_of(content.other)
-        level = f" ({100 * content.other.level:g} %: {interval}{', ' * bool(guaranteed)}{guaranteed})"
-        parts.append(tag("p", "Of these, about ", tag("strong", value, level), " have keys that were not reported."))
-        parts += claims(content.other.notes)
-        parts.append(again(content, ["print(release.total.estimate())", "print(release.other())"], ["query", FILE]))
+        parts += _total(content, terms.total)
     return join(parts)
+
+
+def _total(content: Content, total: Total) -> list[Markup]:
+    """The total of the data, and how much of it is in which keys."""
+    terms = content.terms
+    unit = "elements" if terms.unit == "element" else "keys of users, each user once in a key"
+    unit += ", as far as users kept them" if terms.max_keys else ""
+    if terms.discovery is not None:
+        unit += f", with up to {float(total.sensitivity):,.0f} keys"
+    parts, calls, notes = list[Markup](), ["print(release.total.estimate())"], list[str]()
+    if content.sum is not None:
+        parts += _sum_lines(content.sum)
+        calls.append("print(release.sum())")
+        notes += [f"in all keys: {claim_of(note)}" for note in content.sum.notes]
+    if content.other is not None:
+        name = "in keys that were not reported"
+        parts.append(_line(name, _about(content.other)))
+        calls.append("print(release.other())")
+        notes += [f"{name}: {claim_of(note)}" for note in content.other.notes]
+    stated = f"The data have about {explain_total(total)} ({unit})."
+    if not parts:
+        return [tag("p", stated)]
+    return [
+        tag("p", f"{stated} Of these, about:"),
+        tag("ul", *parts),
+        *claims(notes),
+        again(content, calls, ["query", FILE]),
+    ]
+
+
+def _sum_lines(asked: Estimate) -> list[Markup]:
+    """What is in the reported keys, and then what is in all keys, in the words of `Release.sum`."""
+    reported = asked.reported
+    if reported is None:
+        return [_line(in_all_keys(asked.at_least), _about(asked))]
+    seen = f"{whole(reported.value)} ({100 * asked.level:g} %: {interval(reported.low, reported.high)})"
+    lines = [_line("in reported keys", seen)]
+    if reported.others:
+        return [*lines, tag("li", f"in all keys: {reported.others}")]
+    return [*lines, _line(in_all_keys(asked.at_least), _about(asked))]
+
+
+def _line(name: str, number: str) -> Markup:
+    return tag("li", f"{name}: ", tag("strong", number))
+
+
+def _about(estimate: Estimate) -> str:
+    """An estimate with its interval, and whether that is guaranteed."""
+    value, ends, guaranteed = numbers_of(estimate)
+    return f"{value} ({100 * estimate.level:g} %: {ends}{', ' * bool(guaranteed)}{guaranteed})"
 
 
 def _user_limits(content: Content) -> list[str]:
