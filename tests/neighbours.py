@@ -194,7 +194,7 @@ def _masked(form: Any, sized: bool = False) -> Any:
     noisy = {"value"} if "sensitivity" in form else set()
     hidden = _DRAWN | noisy | ({"tau", "reported_from_frequency"} if sized else set())
     hidden |= {"keys"} if isinstance(form.get("keys"), int) else set()
-    hidden |= {"users"} if "epsilon" in form else set()  # of a look
+    hidden |= {"users", "units"} if "epsilon" in form else set()  # of a look, and of what is filled
     hidden |= {"counts"}  # of users: what was clipped, and the noise that was chosen by it
     return {name: "drawn" if name in hidden else _masked(value, sized) for name, value in form.items()}
 

@@ -191,7 +191,7 @@ def test_given_the_hash_keys_are_sanitized_as_all_keys(each: PerKey, keys_only: 
     batch = keys.append_column("frequency", pa.array(frequencies))
     kept = sampled_batch(batch, sampling, GivenCoins(np.zeros(0, np.uint64)))  # no coin is used
     assert kept["key"].to_pylist() == [f"k{n}" for n in np.flatnonzero(frequencies >= h)]
-    terms = Terms(Privacy(1, 1e-6), sampling, ("key",), 1, keys_only, "user", 3, per_key=each)
+    terms = Terms(Privacy(4, "0.5"), sampling, ("key",), 1, keys_only, "user", 3, per_key=each)
     if each is PRIVACY:
         terms = Terms(PRIVACY, sampling, ("key",), 4, keys_only)
     inside = frequencies >= h

@@ -340,7 +340,7 @@ class TestSecret:
         assert len(pickled) < 100_000
 
     def test_a_scheme_that_would_take_it_to_a_file_is_refused(self, events: Path) -> None:
-        sampling = CustomSampling([f"{0.5 + i / 10**7:.7f}" for i in range(150_000)])
+        sampling = CustomSampling([f"{0.5 + i / 10**7:.7f}" for i in range(131_072)])
         with pytest.raises(InvalidValue, match="is sent to the workers together with the secret, and must be small"):
             dpsample.spark.release(Source(events, "k"), privacy=PRIVACY, sampling=sampling)
 

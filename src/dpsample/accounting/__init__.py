@@ -8,6 +8,7 @@ discovery     users without a contribution bound: what discovery and counts spen
 filled        how many keys each way of discovery could fill, with noise: it chooses the way
 amounts       rows and sums of columns, which are counted beside users, and their clips
 clipped       what these clips took, as it was measured, and what follows for each key
+lengths       in how many units the vectors of users are counted
 vectors       Gaussian noise on vectors of bounded length: counts and weights of users
 losses        privacy loss distributions, which convolve: what mechanisms cost exactly
 renyi         privacy as a curve of Rényi divergences, which add up
@@ -23,6 +24,7 @@ rules         what releases may spend together, what they have spent, and what i
 charges       what one release spends, on what, and what became of it
 ledger_file   the lines of a ledger: chained, locked, replaced atomically
 proof         that the stated terms of a release are private
+stated        each part as terms state it, compared with what would be drawn
 proof_page    the page of a proof: a verdict, what was not proved, and the numbers
 independent   the certificate of a release, handed to a checker that is proved sound
 """

@@ -15,6 +15,7 @@ assignment      each user gives one unit to one of their keys
 pairs           users and their wanted keys, put aside for kernels
 user_counts     how many users have each key that was discovered
 user_amounts    sums of their rows and columns for these keys
+user_lengths    users too long to be seen in a noisy histogram, and where to clip
 user_vectors    what one user adds to each part of these counts
 noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token

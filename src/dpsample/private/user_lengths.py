@@ -103,7 +103,7 @@ def few_users(noisy: float, deviation: float, mean: float) -> tuple[float, float
     >>> [round(value, 2) for value in few_users(50.0, 10.0, 1000.0)]  # far above the noise: as it is
     [49.9, 10.0]
     >>> [round(value, 2) for value in few_users(0.0, 10.0, 1.0)]  # below it: as was thought
-    [0.98, 0.96]
+    [0.98, 0.97]
     """
     below = (deviation**2 / mean - noisy) / deviation  # by how many deviations the middle lies below 0
     if below > _FAR:  # the normal law falls like an exponential one there

@@ -61,8 +61,9 @@ class _Kinds:
         others, known = (drawn.take(pa.array(places)) for places in self.places)
         raised = pa.array(known["token"].to_numpy() + self.added)
         known = known.set_column(len(terms.keys), "token", raised)
-        self.others = Release(others, replace(terms, known=None))
-        self.known = Release(known, replace(terms, known=None, total=None))
+        # each part by itself is as private as its keys are: the total was paid for beside them
+        own = replace(terms, privacy=terms.keys_privacy, known=None, total=None)
+        self.others, self.known = Release(others, own), Release(known, own)
 
     @cached_property
     def noise(self) -> tuple[float, float, float]:

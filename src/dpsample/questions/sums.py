@@ -241,7 +241,7 @@ def grouped(release: Rows, groups: pa.Table, answers: list[Estimate], level: flo
     least = answers[0].at_least if answers else None
     others = dict.fromkeys(e.reported.others for e in answers if e.reported is not None)
     same = next(iter(others)) if len(others) == 1 else ""
-    return Estimates(groups, pa.table(columns), level, threshold, tuple(notes), least, same)
+    return Estimates(groups, pa.table(columns), level, threshold, tuple(notes), least, others=same)
 
 
 def _reported_columns(answers: list[Estimate]) -> dict[str, pa.Array]:

@@ -109,7 +109,7 @@ class Answers:
         >>> from dpsample.release.example import release
         >>> cats = release.sum("word LIKE 'cat%'")
         >>> cats.keys, cats.reported
-        (2, 5,328 (5,323 to 5,332))
+        (2, 5,329 (5,325 to 5,333))
         >>> [(letter, estimate.keys) for letter, estimate in release.sum(by="left(word, 1)")]
         [('c', 3), ('d', 2), ('e', 1)]
         """
