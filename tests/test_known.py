@@ -354,3 +354,17 @@ def test_the_command_is_the_twin(tmp_path: Path) -> None:
     assert run("info", "out.csv", cwd=tmp_path).returncode == 0
     done = run("release", *source, "-o", "list.csv", "--force", cwd=tmp_path)
     assert done.returncode == 2, "the list is an input"
+
+
+@pytest.mark.parametrize("only", [False, True])
+@pytest.mark.chance("certain: only the terms are asked, and whether there is an answer")
+def test_known_keys_beside_a_private_total_are_answered(only: bool) -> None:
+    """The keys are less private than the release by what the total cost: so is each part that answers."""
+    rows = {f"k{n}": 500 + n for n in range(20)}
+    release = dpsample.release(
+        rows, privacy=Privacy(1, "1e-6"), keys=["k1", "k2", "other"], only_known=only, total="0.1"
+    )
+    assert release.terms.keys_privacy == Privacy("0.9", "1e-6")
+    assert release.sum(["k1"]).value == pytest.approx(501, abs=60)
+    assert release.count_keys().value >= 2
+    assert len(release.each_key()) >= 3
