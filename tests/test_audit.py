@@ -15,8 +15,10 @@ import audit
 import audit_checks
 import dpsample
 from dpsample import Privacy
+from dpsample.accounting import proof
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.proof import prove_release
+from dpsample.private.progress import Progress
 
 
 @pytest.mark.parametrize("n", [1, 10, 1000])
@@ -111,6 +113,28 @@ def test_files_are_written_as_others_would(tmp_path: Path, fixed_coins: None) ->
         assert prove_release(release.terms).complete, kind
         read += 1
     assert read == 4
+
+
+def test_terms_that_spend_more_are_found(monkeypatch: pytest.MonkeyPatch, fixed_coins: None) -> None:
+    """Each is refused; and if terms are not compared with what would be drawn for them, the audit finds that."""
+    audit_checks.verify_accepts_no_terms_that_spend_more()
+    monkeypatch.setattr(proof, "check_stated", lambda terms: None)
+    with pytest.raises(audit_checks.WrongError, match="a total in steps of a million is accepted"):
+        audit_checks.verify_accepts_no_terms_that_spend_more()
+
+
+def test_progress_that_tells_a_number_is_found(monkeypatch: pytest.MonkeyPatch, fixed_coins: None) -> None:
+    through = Progress.through
+
+    def telling(self: Progress, stage: str, batches: Any) -> Any:
+        for batch in through(self, stage, batches):
+            self.begin(f"{batch.num_rows:,} keys")
+            yield batch
+
+    audit_checks.progress_tells_no_private_number()
+    monkeypatch.setattr(Progress, "through", telling)
+    with pytest.raises(audit_checks.WrongError, match="one key more changes"):
+        audit_checks.progress_tells_no_private_number()
 
 
 def test_no_check_is_left_out() -> None:

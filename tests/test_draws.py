@@ -54,9 +54,9 @@ def users() -> pa.Table:
 
 
 def users_of_many() -> pa.Table:
-    """630 users of 40 keys each, of 252: one key of each user cannot fill many keys, and many keys of each can."""
-    user, place = np.divmod(np.arange(630 * 40), 40)
-    return pa.table({"key": (user + 3 * place) % 252, "user": user})
+    """840 users of 60 keys each, of 336: one key of each user cannot fill many keys, and many keys of each can."""
+    user, place = np.divmod(np.arange(840 * 60), 60)
+    return pa.table({"key": (user + 3 * place) % 336, "user": user})
 
 
 @dataclass(frozen=True)
@@ -382,17 +382,17 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     terms = watched(CASES["keys of many each, that fill more"], change=none).release.terms
     assert terms.discovery is not None
     one, many = terms.discovery.filled
-    assert (one.keys, one.units) == (1, 630)  # all users give a unit: not all keys of one can be full
-    assert 40 * one.full > 630
-    assert many.keys == 32
-    # each of a key's users keeps it with probability 32/40; deviations of keys are below 5, and those of all below 80
+    assert (one.keys, one.units) == (1, 840)  # all users give a unit: not all keys of one can be full
+    assert (60 * one.full > 840, many.keys) == (True, 32)
+    # each of a key's users keeps it with probability 32/60; deviations of keys are below 7, and those of all below 130
     has = np.bincount(users_of_many()["key"].to_numpy())
-    law = stats.binom.pmf(np.arange(121), has[:, None], 0.8)
-    expected = float((law * np.minimum(np.arange(121), many.full)).sum())
-    assert expected < 630 * 32 - 200  # some keys are full
-    assert abs(many.units - expected) < 5 * 80
+    numbers = np.arange(has.max() + 1)
+    law = stats.binom.pmf(numbers, has[:, None], 32 / 60)
+    expected = float((law * np.minimum(numbers, many.full)).sum())
+    assert expected < 840 * 32 - 200  # some keys are full
+    assert abs(many.units - expected) < 5 * 130
     assert terms.total is not None
-    assert (terms.total.value, terms.total.sensitivity) == (630 * 40, 64)
+    assert (terms.total.value, terms.total.sensitivity) == (840 * 60, 64)
 
 
 def test_tau_follows_from_the_noisy_total() -> None:
