@@ -21,7 +21,7 @@ are less private than they claim, must all be refuted: each is by some seven sta
 odds below 1e-10. Small deltas are out of reach of any such test; these are proved.
 
 Then come the checks of `audit_checks.py`, which need no such statistics: repeated releases have other noise, and so
-on. With --pending, it also runs those whose claims do not hold yet.
+on.
 
 Run it with `make audit`, which installs the package in an environment of its own. It needs about a minute and a half.
 """
@@ -30,7 +30,7 @@ import math
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -243,7 +243,7 @@ def cheats() -> dict[str, Callable[[], tuple[Outcomes, Outcomes]]]:
     }
 
 
-def main(arguments: Sequence[str] = ()) -> int:
+def main() -> int:
     """Test all claims, all cheats, and the checks; return 1 if one is not as it should be."""
     if not Path(dpsample.__file__).is_relative_to(sysconfig.get_path("purelib")):
         print("The audit is one of the installed package. Run it with `make audit`.", file=sys.stderr)
@@ -259,9 +259,6 @@ def main(arguments: Sequence[str] = ()) -> int:
             print(f"  {name}: delta is at least {max(verdict.delta, 0.0):.4f}, {result}", flush=True)
     print("From outside:")
     wrong += failed(audit_checks.CHECKS)
-    if "--pending" in arguments:
-        print("Not yet so:")
-        wrong += failed(audit_checks.PENDING)
     print("As it should be." if not wrong else f"{wrong} of these are not as they should be.")
     return int(wrong > 0)
 
@@ -281,4 +278,4 @@ def failed(checks: Iterable[Callable[[], None]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

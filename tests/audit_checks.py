@@ -1,7 +1,7 @@
 """Checks of the audit that need no statistics, or little: on the installed package, from outside.
 
-`CHECKS` are run by `audit.py`. `PENDING` are not: what they claim does not hold yet. Each is a function that raises
-`WrongError` if what its name says is not so. They use public names, files, and what the command prints.
+`CHECKS` are run by `audit.py`. Each is a function that raises `WrongError` if what its name says is not so. They use
+public names, files, and what the command prints.
 
 Called as a program, with paths, it reads each file under a limit of time and memory, and prints what that cost.
 """
@@ -66,13 +66,14 @@ def noisy_numbers(release: Release) -> dict[str, tuple[Any, ...]]:
     """All that a release shows of each of its noises, by name."""
     terms, table = release.terms, release.table
     found: dict[str, tuple[Any, ...]] = {}
-    for name in ("measured", "rows_measured", "rows", "sum_price", "token"):
+    for name in ("measured", "rows_measured", "sum_price_clipped", "token"):
         if name in table.column_names:
             found[name] = tuple(table[name].to_pylist())
     totals = {"total": terms.total, "dropped": terms.dropped, "size": terms.size and terms.size.weights}
     found |= {name: (total.value,) for name, total in totals.items() if total is not None}  # type: ignore[union-attr]
     if terms.discovery is not None and terms.discovery.look is not None:
         found["look"] = tuple(terms.discovery.look.users)
+        found |= {f"filled by {way.keys}": (way.units,) for way in terms.discovery.filled}
     if terms.counts is not None:
         found |= {f"{c.amount.name} beyond": tuple(c.beyond) for c in terms.counts.amounts}
         found |= {f"{c.amount.name} clipped": (c.share,) for c in terms.counts.amounts}
@@ -108,7 +109,7 @@ def parts_have_noise_of_their_own() -> None:
     Differences of two releases have no truth in them, and without their mean nothing that keys have in common. Of 300
     keys a correlation has the deviation 0.058; beyond 0.4 the odds are 5e-12.
     """
-    columns = ("measured", "rows", "sum_price")
+    columns = ("measured", "rows_measured", "sum_price_clipped")
     one, other, third = (counted_and_summed().table for _ in range(3))
     differences = [one[name].to_numpy() - other[name].to_numpy() for name in columns]
     differences += [other[name].to_numpy() - third[name].to_numpy() for name in columns]
@@ -127,7 +128,8 @@ def no_answer_is_nan_however_many_users_there_are() -> None:
         for name in release.table.column_names
     }
     large = Release(pa.table(columns), release.terms)
-    answers = [large.sum(), large.sum(of="rows"), large.sum(of="sum_price"), large.ratio("sum_price", "rows")]
+    names = ("rows", "rows_clipped", "sum_price", "sum_price_clipped")
+    answers = [large.sum(), *(large.sum(of=name) for name in names), large.ratio("sum_price", "rows")]
     for answer in answers:
         ends = [answer.value, answer.low, answer.high]
         require(bool(np.isfinite(ends).all()), f"an answer is not finite: {ends}")
@@ -377,9 +379,20 @@ def _total_changed(form: Metadata) -> None:
     weights["value"] = str(2 * int(weights["value"]))
 
 
+def _other_fills_more(form: Metadata) -> None:
+    for way in form["discovery"]["filled"]:
+        chosen = (way["keys"] == 1) == (form["discovery"]["method"] == "one-key")
+        way["units"] = way["full"] * (10 if chosen else 1000)
+
+
 LIES: dict[str, tuple[str, Change]] = {
     "a look of a negative epsilon": ("found keys", _negative_look),
     "a look of epsilon 0": ("found keys", lambda form: set_at(form, ("discovery", "look", "epsilon"), "0")),
+    "what is filled, for nothing": (
+        "found keys",
+        lambda form: set_at(form, ("discovery", "filled", 1, "epsilon"), "0"),
+    ),
+    "a way that fills less": ("found keys", _other_fills_more),
     "a total in steps of a million": ("elements", lambda form: set_at(form, ("size", "weights", "unit"), "1000000")),
     "a total of sensitivity 1/2": ("elements", lambda form: set_at(form, ("total", "sensitivity"), "1/2")),
     "a tau of another total": ("elements", _total_changed),
@@ -395,9 +408,6 @@ CHECKS: tuple[Callable[[], None], ...] = (
     repeated_releases_have_other_noise,
     parts_have_noise_of_their_own,
     no_answer_is_nan_however_many_users_there_are,
-)
-
-PENDING: tuple[Callable[[], None], ...] = (
     counts_are_not_read_as_keys,
     progress_tells_no_private_number,
     a_terminal_shows_no_private_number,

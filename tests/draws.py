@@ -25,6 +25,7 @@ import pyarrow as pa
 import pytest
 
 import dpsample
+from dpsample.accounting.discovery import Look
 from dpsample.private import noise
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import Coins, StreamCoins, Words
@@ -184,9 +185,8 @@ def certified(terms: Terms) -> list[Law]:
     weights = None if terms.size is None else terms.size.weights
     totals = [weights, terms.total, terms.dropped]
     laws: list[Law] = [total.scale / total.unit for total in totals if total is not None]
-    look = None if terms.discovery is None else terms.discovery.look
-    if look is not None:
-        laws += [1 / look.epsilon] * len(look.users)
+    for bought in () if terms.discovery is None else terms.discovery.bought:
+        laws += [1 / bought.epsilon] * len(bought.users) if isinstance(bought, Look) else [bought.scale]
     if terms.counts is not None:
         laws += [part.noise for part in terms.counts.noise]
     return laws

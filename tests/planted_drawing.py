@@ -18,6 +18,7 @@ DRAWS = "test_draws.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_ce
 REACHES = "test_draws.py::test_each_noise_reaches_the_release"
 NUMBERS = "test_draws.py::test_without_noise_totals_are_the_true_numbers"
 PARTS = "test_parts_of_neighbours.py::test_one_user_changes_each_part_by_at_most_the_length_of_its_noise"
+AMOUNT_PARTS = "test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
 TOTALS = "test_parts_of_neighbours.py::test_one_user_changes_each_total_by_at_most_its_sensitivity"
 
 NOISE = [
@@ -77,6 +78,27 @@ NOISE = [
         "discrete_laplace(1 / epsilon, drawn)",
         "discrete_laplace(1 / (2 * epsilon), drawn)",
         (DRAWS,),
+    ),
+    Bug(
+        "no noise on what is filled",
+        "private/prepare.py",
+        "units=units + discrete_laplace(way.scale, drawn)",
+        "units=units + 0 * discrete_laplace(way.scale, drawn)",
+        (REACHES,),
+    ),
+    Bug(
+        "what many keys fill has noise for one key",
+        "private/prepare.py",
+        "units=units + discrete_laplace(way.scale, drawn)",
+        "units=units + discrete_laplace(1 / way.epsilon, drawn)",
+        (DRAWS,),
+    ),
+    Bug(
+        "what many keys fill states noise for one key",
+        "accounting/filled.py",
+        "        return self.keys / self.epsilon",
+        "        return 1 / self.epsilon",
+        ("test_filled.py::test_each_number_has_noise_for_what_a_user_changes",),
     ),
     Bug(
         "totals have noise for one of a user's keys",
@@ -204,6 +226,20 @@ SECRETS = [
         ("test_keyed.py::test_the_secret_is_not_shown",),
     ),
     Bug(
+        "a row can say what an engine refuses",
+        "private/engine/errors.py",
+        'f"dpsample-refused-{secrets.token_hex(16)}"',
+        '"dpsample-refused"',
+        ("test_imitated_errors.py",),
+    ),
+    Bug(
+        "a listener is told how many rows there are",
+        "private/progress.py",
+        "            self.rows[stage] += batch.num_rows\n",
+        "            self.rows[stage] += batch.num_rows\n            self.begin(f'{self.rows[stage]:,} {stage}')\n",
+        ("test_progress.py::test_a_listener_is_told_the_same_of_all_data",),
+    ),
+    Bug(
         "samples can be read by everybody",
         "private/sample.py",
         "MODE: Final = 0o600",
@@ -240,6 +276,13 @@ USERS = [
         "np.repeat(first, sizes) < limit]",
         "np.repeat(first, sizes) <= limit]",
         ("test_bounding.py",),
+    ),
+    Bug(
+        "a user fills one key more",
+        "private/engine/duckdb/pairs.py",
+        "kept_rows(begins, most, coins",
+        "kept_rows(begins, most + 1, coins",
+        ("test_filled.py::test_users_keep_no_more_keys_than_they_may",),
     ),
     Bug(
         "rows of a user count more than once",
@@ -286,23 +329,37 @@ USERS = [
     Bug(
         "amounts are clipped eight times later",
         "private/user_amounts.py",
-        "clipped = np.clip(value, -one, one)",
-        "clipped = np.clip(value, -8 * one, 8 * one)",
+        "clipped = np.clip(value, *amount.ends)",
+        "clipped = np.clip(value, *amount.looked_at)",
         (PARTS,),
+    ),
+    Bug(
+        "the high end of a clip is not applied",
+        "private/user_amounts.py",
+        "clipped = np.clip(value, *amount.ends)",
+        "clipped = np.clip(value, amount.ends[0], None)",
+        (AMOUNT_PARTS,),
+    ),
+    Bug(
+        "the low end of a clip is that of a clip around 0",
+        "private/user_amounts.py",
+        "clipped = np.clip(value, *amount.ends)",
+        "clipped = np.clip(value, -amount.ends[1], amount.ends[1])",
+        ("test_amount_vectors.py::test_sums_against_plain_loops",),
     ),
     Bug(
         "what is beyond a clip counts fully at each key",
         "private/user_amounts.py",
-        "within = np.minimum(1 / weighing.keys_each, 1 / each)",
-        "within = np.minimum(1 / weighing.keys_each, 1.0)",
-        ("test_amounts.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for",),
+        "return np.minimum(1 / weighing.few.most, 1 / keys)",
+        "return np.minimum(1 / weighing.few.most, 1.0 + 0 * keys)",
+        (AMOUNT_PARTS,),
     ),
     Bug(
         "rounded amounts may be longer than the noise allows",
         "private/user_amounts.py",
         "    long = np.flatnonzero(np.add.reduceat(added**2, starts) > length**2)",
         "    long = np.flatnonzero(np.add.reduceat(added**2, starts) > 2 * length**2)",
-        ("test_amounts.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for",),
+        (AMOUNT_PARTS,),
     ),
 ]
 

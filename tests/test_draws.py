@@ -53,6 +53,12 @@ def users() -> pa.Table:
     return pa.table({"key": key, "user": user, "price": (user + key) % 7})
 
 
+def users_of_many() -> pa.Table:
+    """840 users of 60 keys each, of 336: one key of each user cannot fill many keys, and many keys of each can."""
+    user, place = np.divmod(np.arange(840 * 60), 60)
+    return pa.table({"key": (user + 3 * place) % 336, "user": user})
+
+
 @dataclass(frozen=True)
 class Case:
     """A release, how many noises of which kind it draws, and from how many streams in all."""
@@ -60,6 +66,7 @@ class Case:
     table: pa.Table
     totals: int = 0
     looks: int = 0
+    compared: int = 0  # whether both ways to find keys are compared: two numbers, from one stream
     vectors: int = 0
     others: tuple[str, ...] = ()  # streams that are not for noise
     options: dict[str, Any] = field(default_factory=dict)
@@ -86,13 +93,21 @@ CASES = {
         options={**BOUNDED, "total": "0.2", "size": SampleSize(20, cap=30)},
     ),
     "keys that are found": Case(
-        users(), 1, 1, others=("keep", "sanitize"), options={"user": "user", "keys_only": True, "total": "0.1"}
+        users(),
+        1,
+        1,
+        1,
+        others=("keep", "fresh", "sanitize"),
+        options={"user": "user", "keys_only": True, "total": "0.1"},
     ),
-    "keys that are found and counted": Case(users(), 0, 0, 5, ("keep", "sanitize"), FOUND),
-    "keys of many each, counted": Case(users(), 0, 1, 5, ("keep", "fresh", "sanitize"), MANY),
-    "keys that are found, counted and summed": Case(users(), 0, 0, 11, ("keep", "sanitize"), FOUND | AMOUNTS),
-    "found and known keys": Case(users(), 0, 0, 5, ("keep", "sanitize"), FOUND | LISTED),
-    "known keys alone": Case(users(), 0, 0, 8, (), {"user": "user", "only_known": True, "rows": 3} | LISTED),
+    "keys of many each, that fill more": Case(
+        users_of_many(), 1, 1, 1, 5, ("keep", "fresh", "fresh", "sanitize"), {"user": "user", "total": "0.1"}
+    ),
+    "keys that are found and counted": Case(users(), 0, 0, 0, 5, ("keep", "sanitize"), FOUND),
+    "keys of many each, counted": Case(users(), 0, 1, 0, 5, ("keep", "fresh", "sanitize"), MANY),
+    "keys that are found, counted and summed": Case(users(), 0, 0, 0, 11, ("keep", "sanitize"), FOUND | AMOUNTS),
+    "found and known keys": Case(users(), 0, 0, 0, 5, ("keep", "sanitize"), FOUND | LISTED),
+    "known keys alone": Case(users(), 0, 0, 0, 8, (), {"user": "user", "only_known": True, "rows": 3} | LISTED),
 }
 
 
@@ -144,10 +159,16 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.prepare._total_of_keys: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.prepare.look_at: fresh": (1, (OWN, REACHES)),
     "private.prepare.look_at: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
+    "private.prepare.compare_filled: fresh": (1, (OWN, REACHES)),
+    "private.prepare.compare_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.user_counts._Stage._with_noise: fresh": (1, (OWN, REACHES)),
     "private.user_counts._Stage._with_noise: from_table": (1, (OWN, REACHES, TABLE)),
     # which keys users keep, and which are sampled and reported, with which token
     "private.engine.duckdb.users.bounded: fresh": (1, (STREAMS, "test_bounding.py::test_the_choice_is_uniform")),
+    "private.engine.duckdb.engine.DuckDB.filled: fresh": (
+        1,
+        (STREAMS, "test_filled.py::test_each_key_of_a_user_is_kept_with_the_same_probability"),
+    ),
     "private.assignment.salts: for_keys": (1, ("test_assignment.py::test_the_salts_decide",)),
     "private.draw.draw_sample: for_keys": (1, (STREAMS, INTEGERS)),
     "private.draw.draw_sample: for_elements": (1, (STREAMS, "test_sanitizer.py::test_picked_elements_follow_the_law")),
@@ -228,6 +249,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "questions.counted_order.in_the_top: default_rng": (1, AFTER),
     "questions.ranking._Competitors.draws: default_rng": (1, AFTER),
     "periods.order._Competitors.__init__: default_rng": (1, AFTER),
+    "private.engine.errors: token_hex": (1, "a mark of refusals, which no row can imitate"),
     "files.atomic_file.Temporary.__init__: token_hex": (1, NAME),
     "files.atomic_folder.atomic_folder: token_hex": (1, NAME),
     "planning.explore.server.Server.__init__: token_urlsafe": (1, "the token of a server"),
@@ -259,7 +281,7 @@ def test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law(name: st
     assert found.asked == 1  # one source of coins for each release
     laws = Counter(noise.law for noise in found.noises)
     assert laws == Counter(certified(found.release.terms))
-    assert len(found.noises) == case.totals + len(Look.EDGES) * case.looks + case.vectors
+    assert len(found.noises) == case.totals + len(Look.EDGES) * case.looks + 2 * case.compared + case.vectors
     of_each_key = sum(len(noise.numbers) == len(found.release) for noise in found.noises)
     assert of_each_key >= case.vectors // 3  # the counts have two parts with a number for each key, an amount has one
 
@@ -267,7 +289,8 @@ def test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law(name: st
     used = [next((n for n, own in enumerate(streams) if own is noise.coins), None) for noise in found.noises]
     assert None not in used  # no noise is from coins that the source did not give out
     own = {streams[n] for n in used if n is not None}
-    assert len(own) == case.totals + case.looks + case.vectors  # the numbers of a look share a stream of their own
+    # the numbers of a look share a stream of their own, and so do those of a comparison
+    assert len(own) == case.totals + case.looks + case.compared + case.vectors
     assert all(stream.how == "fresh" for stream in own)
     assert [stream.how for stream in streams if stream not in own] == list(case.others)
     assert all(stream.words for stream in streams)  # nothing is asked for and not used
@@ -354,8 +377,22 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     edges = [0, 1, 4, 16, 64, 256, 1024, math.inf]
     assert terms.discovery.look.users == tuple(np.histogram(keys, np.array(edges) + 0.5)[0].tolist())
     assert terms.total is not None
-    assert terms.total.value == np.minimum(keys, int(terms.total.sensitivity)).sum()
-    assert terms.total.sensitivity == 16  # the 51 users with more are within the noise of the look
+    assert (terms.total.value, terms.total.sensitivity) == (500, 1)  # more keys are within the noise of the look
+
+    terms = watched(CASES["keys of many each, that fill more"], change=none).release.terms
+    assert terms.discovery is not None
+    one, many = terms.discovery.filled
+    assert (one.keys, one.units) == (1, 840)  # all users give a unit: not all keys of one can be full
+    assert (60 * one.full > 840, many.keys) == (True, 32)
+    # each of a key's users keeps it with probability 32/60; deviations of keys are below 7, and those of all below 130
+    has = np.bincount(users_of_many()["key"].to_numpy())
+    numbers = np.arange(has.max() + 1)
+    law = stats.binom.pmf(numbers, has[:, None], 32 / 60)
+    expected = float((law * np.minimum(numbers, many.full)).sum())
+    assert expected < 840 * 32 - 200  # some keys are full
+    assert abs(many.units - expected) < 5 * 130
+    assert terms.total is not None
+    assert (terms.total.value, terms.total.sensitivity) == (840 * 60, 64)
 
 
 def test_tau_follows_from_the_noisy_total() -> None:
