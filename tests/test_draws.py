@@ -377,7 +377,10 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     edges = [0, 1, 4, 16, 64, 256, 1024, math.inf]
     assert terms.discovery.look.users == tuple(np.histogram(keys, np.array(edges) + 0.5)[0].tolist())
     assert terms.total is not None
-    assert (terms.total.value, terms.total.sensitivity) == (500, 1)  # more keys are within the noise of the look
+    assert (terms.total.value, terms.total.sensitivity) == (
+        Fraction(500),
+        Fraction(1),
+    )  # more keys are within the noise of the look
 
     terms = watched(CASES["keys of many each, that fill more"], change=none).release.terms
     assert terms.discovery is not None
@@ -392,7 +395,7 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     assert expected < 840 * 32 - 200  # some keys are full
     assert abs(many.units - expected) < 5 * 130
     assert terms.total is not None
-    assert (terms.total.value, terms.total.sensitivity) == (840 * 60, 64)
+    assert (terms.total.value, terms.total.sensitivity) == (Fraction(840 * 60), Fraction(64))
 
 
 def test_tau_follows_from_the_noisy_total() -> None:
