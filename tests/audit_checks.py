@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import dpsample
-from dpsample import DpsampleError, Privacy, Release
+from dpsample import DpsampleError, Privacy, Release, SampleSize
 from dpsample.accounting.proof import prove_release
+from dpsample.exact import text as written
 
 Metadata = dict[str, Any]
 Change = Callable[[Metadata], None]
@@ -250,7 +252,7 @@ def kinds_of_releases() -> dict[str, Release]:
     own: dict[str, Any] = {"user": "user", "privacy": privacy}
     some = users(100, 60)
     return {
-        "elements": dpsample.release(elements, "key", privacy=privacy, size=100, total=True),
+        "elements": dpsample.release(elements, "key", privacy=privacy, size=SampleSize(100, power="0.5"), total=True),
         "bounded users": dpsample.release(some, "key", max_keys_per_user=3, total="0.2", **own),
         "found keys": dpsample.release(some, "key", keys_only=True, total="0.1", **own),
         "counted users": dpsample.release(some, "key", discover="one-key", rows=3, **own),
@@ -376,7 +378,20 @@ def _negative_look(form: Metadata) -> None:
 
 def _total_changed(form: Metadata) -> None:
     weights = form["size"]["weights"]
-    weights["value"] = str(2 * int(weights["value"]))
+    weights["value"] = written(2 * Fraction(weights["value"]))
+
+
+def _whole_weights(form: Metadata) -> None:
+    """Weights of roots, with noise in whole steps; the tau of the rows follows from them, and from another size."""
+    weights = 10**9
+    form["size"]["weights"] |= {"value": str(weights), "unit": "1"}
+    form["size"]["wanted"] = round(Fraction(form["sampling"]["tau"]) * weights)
+
+
+def _noise_for(total: Metadata, changed: str) -> None:
+    """State a total whose noise is for another change, and whose scale is that of this noise."""
+    total["sensitivity"] = written(Fraction(changed))
+    total["scale"] = written(Fraction(changed) / Fraction(total["epsilon"]))
 
 
 def _other_fills_more(form: Metadata) -> None:
@@ -394,14 +409,15 @@ LIES: dict[str, tuple[str, Change]] = {
     ),
     "a way that fills less": ("found keys", _other_fills_more),
     "a total in steps of a million": ("elements", lambda form: set_at(form, ("size", "weights", "unit"), "1000000")),
-    "a total of sensitivity 1/2": ("elements", lambda form: set_at(form, ("total", "sensitivity"), "1/2")),
+    "a total of sensitivity 1/2": ("elements", lambda form: _noise_for(form["total"], "1/2")),
+    "weights of roots in whole steps": ("elements", _whole_weights),
     "a tau of another total": ("elements", _total_changed),
     "noise of counts for length 1": (
         "counted users",
         lambda form: set_at(form, ("counts", "noise", "clipped", "length"), 1),
     ),
-    "a total of users for one key": ("bounded users", lambda form: set_at(form, ("total", "sensitivity"), "1")),
-    "an epsilon below that of the parts": ("found keys", lambda form: set_at(form, ("privacy", "epsilon"), "1/2")),
+    "a total of users for one key": ("bounded users", lambda form: _noise_for(form["total"], "1")),
+    "an epsilon below that of the parts": ("found keys", lambda form: set_at(form, ("privacy", "epsilon"), "0.5")),
 }
 
 CHECKS: tuple[Callable[[], None], ...] = (

@@ -289,8 +289,7 @@ def test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law(name: st
     used = [next((n for n, own in enumerate(streams) if own is noise.coins), None) for noise in found.noises]
     assert None not in used  # no noise is from coins that the source did not give out
     own = {streams[n] for n in used if n is not None}
-    # the numbers of a look share a stream of their own, and so do those of a comparison
-    assert len(own) == case.totals + case.looks + case.compared + case.vectors
+    assert len(own) == case.totals + case.looks + case.compared + case.vectors  # one for all numbers of a look
     assert all(stream.how == "fresh" for stream in own)
     assert [stream.how for stream in streams if stream not in own] == list(case.others)
     assert all(stream.words for stream in streams)  # nothing is asked for and not used
@@ -377,22 +376,23 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     edges = [0, 1, 4, 16, 64, 256, 1024, math.inf]
     assert terms.discovery.look.users == tuple(np.histogram(keys, np.array(edges) + 0.5)[0].tolist())
     assert terms.total is not None
-    assert (terms.total.value, terms.total.sensitivity) == (500, 1)  # more keys are within the noise of the look
+    assert terms.total.sensitivity == 1  # more keys of a user are within the noise of the look
+    assert terms.total.value == 500
 
     terms = watched(CASES["keys of many each, that fill more"], change=none).release.terms
     assert terms.discovery is not None
     one, many = terms.discovery.filled
     assert (one.keys, one.units) == (1, 840)  # all users give a unit: not all keys of one can be full
-    assert (60 * one.full > 840, many.keys) == (True, 32)
-    # each of a key's users keeps it with probability 32/60; deviations of keys are below 7, and those of all below 130
+    assert 60 * one.full > 840
+    # each of a key's users keeps it with probability 32/60: deviations of keys are below 7, and those of all below 130
     has = np.bincount(users_of_many()["key"].to_numpy())
     numbers = np.arange(has.max() + 1)
-    law = stats.binom.pmf(numbers, has[:, None], 32 / 60)
+    law = stats.binom.pmf(numbers, has[:, None], many.keys / 60)
     expected = float((law * np.minimum(numbers, many.full)).sum())
-    assert expected < 840 * 32 - 200  # some keys are full
+    assert expected < 840 * 32 - 200  # some keys are full, of 32 that users keep
     assert abs(many.units - expected) < 5 * 130
     assert terms.total is not None
-    assert (terms.total.value, terms.total.sensitivity) == (840 * 60, 64)
+    assert (terms.total.value, terms.total.sensitivity) == (Fraction(840 * 60), Fraction(64))
 
 
 def test_tau_follows_from_the_noisy_total() -> None:
