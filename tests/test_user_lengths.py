@@ -143,9 +143,9 @@ def test_what_was_not_measured_is_put_back() -> None:
 
 
 def test_intervals_of_small_numbers_end_no_lower_than_those_of_keys_just_discovered() -> None:
-    values, errors = np.array([-30.0, 10.0, 29.0, 31.0, 400.0]), np.full(5, 10.0)
+    values, errors = np.array([-30.0, 10.0, 29.0, 39.0, 400.0]), np.full(5, 10.0)
     ends = values + 1.959963985 * with_least(values, errors, 20.0)
-    assert ends.tolist() == pytest.approx([49.6, 49.6, 49.6, 50.6, 419.6], abs=0.01)
+    assert ends.tolist() == pytest.approx([59.6, 59.6, 59.6, 59.6, 419.6], abs=0.01)
 
 
 # ---- sensitivity: all parts at once, with anything published before
