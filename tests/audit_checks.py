@@ -75,7 +75,9 @@ def noisy_numbers(release: Release) -> dict[str, tuple[Any, ...]]:
     found |= {name: (total.value,) for name, total in totals.items() if total is not None}  # type: ignore[union-attr]
     if terms.discovery is not None and terms.discovery.look is not None:
         found["look"] = tuple(terms.discovery.look.users)
-        found |= {f"filled by {way.keys}": (way.units,) for way in terms.discovery.filled}
+        # with how many keys is chosen by the look, and may differ from release to release
+        names = ("filled by one key", "filled by many keys")
+        found |= {name: (way.units,) for name, way in zip(names, terms.discovery.filled, strict=False)}
     if terms.counts is not None:
         found |= {f"{c.amount.name} beyond": tuple(c.beyond) for c in terms.counts.amounts}
         found |= {f"{c.amount.name} clipped": (c.share,) for c in terms.counts.amounts}
