@@ -23,7 +23,6 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     planning      which epsilon, and what it brings, before any budget is spent
     presentation  words, tables, charts and pages
     files         tables with metadata, in atomic files and folders
-    paper         the paper's figures and claims, from the code above
     cli           the `dpsample` command
 """
 

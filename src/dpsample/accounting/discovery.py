@@ -177,7 +177,7 @@ class UserBudget:
 
 
 def aside_for(delta: Fraction, parts: int) -> Fraction:
-    """Return the part of delta for the end of one table of Gaussian noise, of so many."""
+    """Return the delta that is set aside for the end of one table of Gaussian noise, with this number of tables."""
     return figures_below(delta * _ASIDE / parts, _FIGURES)
 
 

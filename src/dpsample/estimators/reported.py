@@ -241,7 +241,7 @@ def _measured(measure: Measure, frequency: Floats) -> Floats:
 
 
 def _frequencies(sampling: Sampling, privacy: PerKey, grid: int, largest: int) -> tuple[int, Ints]:
-    """Return c, from which on laws tell frequencies apart, and frequencies from c on at which laws are taken."""
+    """Return c, the lowest frequency that laws tell from others, and the frequencies at which laws are taken."""
     [c] = likeliest_frequencies([1], sampling, privacy, grid).tolist()
     c = max(int(c), sampling.least)
     reach = _REACH * support_length(privacy)

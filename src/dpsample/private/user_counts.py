@@ -300,7 +300,7 @@ def share_lost(weighing: Weighing, lost: Lost, kept: Floats, errors: Floats) -> 
 def with_least(values: Floats, errors: Floats, least: float) -> Floats:
     """Lengthen errors so that intervals of 95 % end no lower than those of `_SMALL` times the least number of users.
 
-    Keys are discovered from about so many users on. The smallest numbers that are measured are those of keys with
-    these, or of keys with more and much negative noise.
+    Few keys with fewer users are discovered. So the smallest measured numbers mostly belong to keys with about `least`
+    users, or to keys with more users and much negative noise.
     """
     return errors + np.maximum(_SMALL * least - values, 0.0) / _MARGIN

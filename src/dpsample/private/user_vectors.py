@@ -62,7 +62,7 @@ class FewKeys:
         return cls(most, float(pairs.sum()), float(pairs[sizes <= most].sum()), float(counted.sum()))
 
     def uncounted(self, pairs: float) -> float:
-        """Return the share of what is beyond a clip that is not counted, of so many pairs of users and keys.
+        """Return the share of what is beyond a clip that is not counted, given the number of pairs of users and keys.
 
         The histogram leaves out users who are too few to be told from noise; the sum of all counts has their pairs.
         Users with many keys may have more beyond the clip of each key than others have, which nothing measures: they

@@ -44,7 +44,7 @@ def check_arguments(
 
 
 def check_frequency(value: Any) -> int:
-    """Check the frequency from which on keys count."""
+    """Check the least frequency of the keys that count."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_FREQUENCY:
         raise InvalidValue("at_least is a frequency, an integer from 1 on", repr(value), "give one, such as 20")
     return int(value)
