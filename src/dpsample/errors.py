@@ -9,9 +9,9 @@
     UserWarning
     └── PrivacyWarning           allowed, but hardly what anybody wants
 
-Every message says the rule, what was found, and the remedy, in that order, on one line. None shows
-a key or a frequency of private data, and none keeps another library's error, which might: not as its cause, and not
-as its context.
+Every message is one or two plain sentences on one line: what is wrong, with the value if it is public, and what to do
+about it. No message shows a key or a frequency of private data, and none keeps another library's error, which might
+show them: neither as its cause nor as its context.
 """
 
 from collections.abc import Callable
@@ -24,18 +24,20 @@ class DpsampleError(Exception):
     """Base of all errors that dpsample raises on purpose."""
 
 
-class _Told(DpsampleError):  # noqa: N818
-    """A message of three parts."""
+class _Refusal(DpsampleError):  # noqa: N818
+    """What is wrong, and what to do about it: one or two plain sentences."""
 
-    def __init__(self, rule: str, found: str, remedy: str) -> None:
-        super().__init__(f"{rule}; found {found}; {remedy}")
+    def __init__(self, problem: str, remedy: str = "", older: str = "") -> None:
+        if older:  # three parts, as messages were once written: rule, finding, remedy
+            problem, remedy = f"{problem}; found {remedy}", older
+        super().__init__(f"{problem}; {remedy}" if remedy else problem)
 
 
-class InvalidValue(_Told, ValueError):  # noqa: N818 - named for what is wrong
+class InvalidValue(_Refusal, ValueError):  # noqa: N818 - named for what is wrong
     """An argument, or the data, break a rule."""
 
 
-class SystemFailure(_Told):
+class SystemFailure(_Refusal):
     """The machine could not do it: no space, no memory, a broken disk."""
 
 
