@@ -7,7 +7,7 @@ For each scheme, population and question: the share of simulated releases in whi
 and in those in which it was guaranteed. Tokens are drawn from their laws, without files. The last column is the
 smallest defect that the counts rule out: if the true coverage were lower than 95 % by more than that, they would be as
 large with probability 0.01 at most. `--store` writes the counts to tests/vectors/coverage.json, which
-tests/test_calibrated.py pins; it must be stored anew whenever an estimate changes. `--only` measures one
+tests/estimators/test_calibrated.py pins; it must be stored anew whenever an estimate changes. `--only` measures one
 part, and the others stay as stored: quantiles take about four minutes of one core, top lists one.
 """
 

@@ -21,11 +21,10 @@ from dpsample.presentation.explain import VOUCHED, explain_strength
 from dpsample.presentation.label import label_of
 from dpsample.presentation.report import make_report
 from dpsample.scheme import Certificate
+from places import ROOT, VECTORS
 from support import run
-from test_vectors import register_halves
+from vectors import register_halves
 
-ROOT = Path(__file__).parent.parent
-VECTORS = ROOT / "tests" / "vectors"
 PUBLIC = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAID = "that the file was drawn on them is vouched for by dpsample"
 NUMBERS_FOR_STATISTICIANS = ("Rényi", "mu**2", "rho-zCDP", "discrete Laplace noise of scale", "checked exactly")

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import PRECISE, decimal, decimals
 from dpsample import Ppswor, Privacy, PrivacyViolation
 from dpsample.accounting.composition import composed_delta, largest_count, per_key
 from dpsample.accounting.many_keys import certify_many_keys
 from dpsample.scheme import integer_law
 from dpsample.scheme.reporting import steps_to_one
+from references import PRECISE, decimal
+from strategies import decimals
 from support import refused
 
 

@@ -41,32 +41,13 @@ from dpsample.scheme.per_key import per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.token_columns import exceedances, supports
+from noise_laws import exact_delta, law_of
 from support import refused
 
 mpmath.mp.dps = 50
 pytestmark = pytest.mark.filterwarnings("ignore:delta = 0")  # small examples spend much
 WHOLE = Privacy(1, "1e-6")
 SMALL = KeyNoise.of([1, 4, 12, 30, 44, 30, 12, 4, 1])
-
-
-def law_of(noise: KeyNoise, frequency: int) -> dict[int, Fraction]:
-    """The law of the token, by its definition; 0 if the key is not reported, or does not exist."""
-    law: dict[int, Fraction] = {}
-    for z, n in enumerate(noise.table):
-        token = max(frequency - z, 1) if frequency and frequency - z >= 1 - noise.offset else 0
-        law[token] = law.get(token, Fraction(0)) + Fraction(n, 1 << BITS)
-    return law
-
-
-def exact_delta(pairs: Sequence[tuple[dict[Any, Fraction], dict[Any, Fraction]]], epsilon: str) -> float:
-    """Sum over all outcomes of several keys: max(0, P - exp(epsilon) Q)."""
-    factor, total = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(0)
-    for outcome in product(*(sorted(set(a) | set(b)) for a, b in pairs)):
-        p = math.prod((a.get(x, Fraction(0)) for (a, _), x in zip(pairs, outcome, strict=True)), start=Fraction(1))
-        q = math.prod((b.get(x, Fraction(0)) for (_, b), x in zip(pairs, outcome, strict=True)), start=Fraction(1))
-        excess = mpmath.mpf(p.numerator) / p.denominator - factor * mpmath.mpf(q.numerator) / q.denominator
-        total += max(excess, 0)
-    return float(total)
 
 
 def tokens_of(drawn: tuple[Any, Any], keys: int) -> list[int]:

@@ -8,7 +8,6 @@ import functools
 import itertools
 import json
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +22,10 @@ from dpsample.private.prepare import terms_of
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import certify, certify_keys
 from mutations import Mutations, written
-from test_vectors import register_halves
+from places import VECTORS
+from vectors import register_halves
 
-FOLDER = Path(__file__).with_name("vectors")
+FOLDER = VECTORS
 EACH = 280  # mutations of each kind of release: 10,000 in all
 OUTSIDE = ("file", "checksum")  # fields that are not terms
 register_halves()

@@ -5,7 +5,7 @@ import pytest
 from dpsample import Privacy
 from dpsample.accounting.many_keys import certify_many_keys
 from dpsample.scheme.noise import KeyNoise
-from test_many_keys import exact_delta, law_of
+from noise_laws import exact_delta, law_of
 
 # made by hand: here one new key beside one that exists costs more than two of either kind
 NOISE = KeyNoise.of([1, 5, 13, 38, 13, 5, 1], offset=2)

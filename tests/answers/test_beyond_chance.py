@@ -20,8 +20,8 @@ from dpsample import Privacy, Release
 from dpsample.accounting.totals import Total
 from dpsample.periods.changes import changes
 from dpsample.periods.hypotheses import Hypothesis
+from several import release_of
 from support import refused, run
-from test_periods import release_of
 
 MEANS = np.maximum(4000.0 / np.arange(1, 401), 5.0)
 SWAPPED = {"rose": "fell", "fell": "rose", "new": "vanished", "vanished": "new"}

@@ -27,28 +27,10 @@ from dpsample.presentation.report.changed import changed_section
 from dpsample.questions.result import Estimates
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
-from dpsample.scheme.invert import locate
 from dpsample.scheme.likelihood import likely_frequencies
-from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
+from several import PRIVACY, release_of
 from support import refused, run
-
-PRIVACY = Privacy(1, "1e-6")
-
-
-def release_of(
-    frequencies: Ints, seed: int, privacy: Privacy = PRIVACY, sampling: Sampling | None = None, **terms: Any
-) -> Release:
-    """A release of keys k0, k1, ... of these frequencies, with public coins."""
-    sampling = sampling or KeepAll()
-    reporting, grid = Reporting.of(sampling, privacy), default_grid(privacy)
-    v = np.random.default_rng(seed).random(len(frequencies))
-    seen = (frequencies > 0) & (v < reporting.probabilities(frequencies))
-    cells = locate(frequencies[seen], v[seen], reporting, grid)[0]
-    keys = np.array([f"k{n:05d}" for n in range(len(frequencies))])[seen]
-    return Release(
-        pa.table({"key": keys, "token": cells / grid}), Terms(privacy, sampling, ("key",), grid=grid, **terms)
-    )
 
 
 @pytest.fixture(scope="module")

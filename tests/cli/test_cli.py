@@ -23,6 +23,7 @@ import dpsample
 from dpsample.cli import cli
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
+from places import ROOT
 from support import PROGRAM, run, start
 
 pytestmark = pytest.mark.chance(
@@ -194,7 +195,7 @@ def test_every_command_has_help_with_an_example() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    documented = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    documented = (ROOT / "docs" / "command-line.md").read_text()
     for name in cli.commands:
         assert f"dpsample {name}" in documented
 

@@ -21,6 +21,7 @@ from dpsample.accounting.ledger import release_sha256, reserve_budget
 from dpsample.cli import cli
 from dpsample.cli.ledger import ledger_commands
 from dpsample.release.terms import Terms
+from places import ROOT
 from support import run
 
 pytestmark = pytest.mark.chance("odds 1e-11: one of the few keys that a single user keeps shows, at delta 1e-12")
@@ -245,7 +246,7 @@ def test_certify_is_one_page(tmp_path: Path) -> None:
 
 
 def test_every_ledger_command_has_help_with_an_example_and_is_documented() -> None:
-    documented = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    documented = (ROOT / "docs" / "command-line.md").read_text()
     for name, command in ledger_commands.commands.items():
         done = CliRunner().invoke(cli, ["ledger", name, "--help"])
         assert done.exit_code == 0

@@ -7,9 +7,9 @@ import pytest
 
 from dpsample import InvalidValue, read_release
 from dpsample.cli import demo
+from places import VECTORS
 from support import run
 
-VECTORS = Path(__file__).with_name("vectors")
 OFTEN, TIMES, FILES = [f"often{n}" for n in range(6)], 13, 400
 
 

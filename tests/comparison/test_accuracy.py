@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 import dpsample
 import oracles
-from conftest import true_q_fractions
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling, Source
 from dpsample.comparison.accuracy import Accuracy, Method, Pws, accuracy, coverage
 from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold, StabilityHistogram
@@ -20,6 +19,7 @@ from dpsample.estimators import biased_down, mle
 from dpsample.estimators.measures import Measure
 from dpsample.scheme import default_grid
 from dpsample.scheme.per_key import PerKey
+from references import true_q_fractions
 from support import refused
 
 PAPER = dict.fromkeys(range(1, 201), 1000)  # 1,000 keys of each frequency 1..200

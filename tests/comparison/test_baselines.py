@@ -13,10 +13,10 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 import oracles
-from conftest import decimal
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.comparison.accuracy import Method, accuracy, coverage
 from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold, StabilityHistogram
+from references import decimal
 from support import refused
 
 DIGITS = Context(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)

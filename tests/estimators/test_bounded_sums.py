@@ -3,7 +3,6 @@
 import importlib
 import math
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from dpsample.private.prepare import terms_of
 from dpsample.scheme import frequency_reaching
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.sampling import Floats, Ints
+from places import ROOT
 
 BOUNDS = [("1", 3), ("1", 10), ("1", 30), ("4", 10)]
 LAST = 3000  # frequencies
@@ -65,7 +65,7 @@ def biases(noise: KeyNoise, total: Functional) -> tuple[Floats, Floats]:
 
 @pytest.fixture(scope="module")
 def shapes() -> dict[str, Any]:
-    folder = str(Path(__file__).parent.parent / "benchmarks")
+    folder = str(ROOT / "benchmarks")
     sys.path.insert(0, folder)
     try:
         return {"of": importlib.import_module("answer_coverage").shapes}

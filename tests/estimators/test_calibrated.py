@@ -10,7 +10,6 @@ import sys
 from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from dpsample.scheme import default_grid, frequency_reaching, reporting_probabil
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
 from dpsample.scheme.token_columns import supports
+from places import ROOT
 
 FREQUENCY = Measure.of("frequency")
 MEASURES = ["frequency", "keys", "power:0.5", "capped:9"]
@@ -47,7 +47,7 @@ SCHEMES: list[Sampling] = [KeepAll(), Ppswor("0.05"), Priority("0.04")]
 
 def import_by_path(name: str) -> Any:
     """A benchmark as a module: its folder is no package."""
-    path = Path(__file__).parent.parent / "benchmarks" / f"{name}.py"
+    path = ROOT / "benchmarks" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -176,7 +176,7 @@ def test_the_smallest_defect_is_that_of_the_binomial_law() -> None:
 
 def test_the_docs_have_the_effect_of_each_tuned_number() -> None:
     """docs/tuning.md has the table that benchmarks/tuning.py prints, with the current values."""
-    table = (Path(__file__).parent.parent / "docs" / "tuning.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
     for name, value in asdict(TUNING).items():
         if name != "ranking_margin":
             for factor in ("half", "double"):

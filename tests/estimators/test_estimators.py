@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from conftest import privacies, true_q_fractions
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.comparison.accuracy import Pws
 from dpsample.estimators import biased_down, inverse_probability, mle, unbiased
 from dpsample.estimators.measures import Measure
 from dpsample.scheme import likeliest_frequencies, reporting_probabilities, token_law, token_laws
+from references import true_q_fractions
+from strategies import privacies
 from support import refused
 
 STAIRS = [Fraction(1, 50)] * 8 + [Fraction(1, 3)] * 12 + [Fraction(9, 10)] * 30

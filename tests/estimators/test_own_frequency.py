@@ -17,6 +17,7 @@ from dpsample.scheme import token_laws
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
+from places import ROOT
 from support import refused
 
 SCHEMES: list[tuple[Sampling, PerKey, int]] = [
@@ -54,7 +55,7 @@ def test_numbers_follow_from_the_laws_and_ascend_with_the_token(sampling: Sampli
 
 def test_the_file_is_as_accurate_as_noisy_counts() -> None:
     """Expected values, without chance: for 100,000 keys whose frequencies follow a power law, at (0.5, 1e-6)."""
-    benchmark = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "own_frequency.py"))
+    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "own_frequency.py"))
     found = benchmark["errors"](benchmark["generated"](10**5), KeepAll(), Privacy("0.5", "1e-6"))
     assert found["ours/discrete Laplace"] <= found["discrete Laplace"]
     assert found["ours/truncated"] <= 1.005 * found["truncated"]

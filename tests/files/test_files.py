@@ -28,9 +28,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsample.files
-from conftest import refused
 from dpsample.errors import InvalidValue, SystemFailure
 from dpsample.files import ROWS, check_not_input, check_output, commit_parts, kind_of, rebatch, write_table
+from support import refused
 
 read_table = partial(dpsample.files.read_table, newest=2)
 pytestmark = pytest.mark.chance("certain: the processes that are started write given rows")

@@ -19,10 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from places import HELPERS, VECTORS
+
 pytestmark = pytest.mark.chance("certain: outcomes and costs are looked at, whatever was drawn")
 
-FOLDER = Path(__file__).with_name("vectors")
-PROGRAM = Path(__file__).with_name("hostile.py")
+FOLDER = VECTORS
+PROGRAM = HELPERS / "hostile.py"
 SECONDS, MEGABYTES = 6.0, 500.0
 Form = dict[str, Any]
 LONG = "9" * 4000

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-HERE = Path(__file__).resolve().parent
+from places import HELPERS, ROOT
+
 _PORTS = random.sample(range(20_000, 32_000), 100)
 # each Java here lives for seconds or minutes: nothing is worth compiling twice, nor collecting garbage in parallel
 QUICK = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -149,7 +150,7 @@ def session(made: Cluster, **settings: str) -> Any:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.executor.memory": "700m",
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE)]),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(HELPERS)]),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file:{events}",

@@ -4,7 +4,8 @@
 `watched_noise` notes each call of a function that draws noise: its law, its coins, and what it drew. Both can change
 one thing and leave all others: the coins of one stream, or one number of one noise.
 
-`places` lists each place in the source that asks for coins or draws a noise; `test_draws.py` has a test for each.
+`places` lists each place in the source that asks for coins or draws a noise; `private/test_draws.py` has a test
+for each.
 """
 
 from __future__ import annotations

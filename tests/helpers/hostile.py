@@ -1,6 +1,6 @@
 """Open files that somebody made to keep a reader busy, in a process with limits; say what became of each.
 
-    python tests/hostile.py < LIST        lines of JSON: [kind, path]
+    python tests/helpers/hostile.py < LIST        lines of JSON: [kind, path]
 
 For each file a line of JSON: what happened, the seconds of CPU that it took, and by how many MB memory grew. The limits
 end the process long after a test has failed: seconds of CPU, never the clock, so a busy machine changes nothing.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from counted import made
 from dpsample import KeepAll, Ppswor, Privacy, Release, SampleAndHold, combine
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.known import Known, added_to_known
@@ -14,7 +15,6 @@ from dpsample.accounting.parts import Part
 from dpsample.periods import Combined
 from dpsample.private.prepare import terms_of
 from dpsample.release.terms import Terms
-from test_counted import made
 
 PRIVACY = Privacy(1, "1e-6")
 GRID = 16

@@ -1,10 +1,10 @@
 """Try the planted bugs of `planted.py`: each in a copy of its own, where the tests that are named for it must fail.
 
-    python tests/mutants.py                     all of them, in two processes
-    python tests/mutants.py --processes 16      in as many as the machine has
-    python tests/mutants.py noise spark         those whose name or file has one of these words
-    python tests/mutants.py --no-cluster        without those that need Spark, which take minutes
-    python tests/mutants.py --list              the list
+    python tests/helpers/mutants.py                     all of them, in two processes
+    python tests/helpers/mutants.py --processes 16      in as many as the machine has
+    python tests/helpers/mutants.py noise spark         those whose name or file has one of these words
+    python tests/helpers/mutants.py --no-cluster        without those that need Spark, which take minutes
+    python tests/helpers/mutants.py --list              the list
 
 First all these tests run on a copy without a bug, where they must pass: else nothing can be said. It prints a line for
 each bug as it ends, and the survivors last; the exit status is 1 if there is one. Tests on a cluster need Java.
@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from places import ROOT
 from planted import BUGS, Bug
 
-ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("src", "tests", "docs", "examples", "website", "paper", "benchmarks", "proofs", "pyproject.toml", "README.md")
 LIMIT = 1200  # seconds for the tests of one bug: beyond, nobody knows
 PASSED, FAILED = 0, 1  # exit statuses of pytest; others say that tests could not run
@@ -112,7 +112,7 @@ def chosen(words: list[str], cluster: bool) -> list[Bug]:
         return not words or any(word in text for word in words)
 
     def on_one_machine(bug: Bug) -> bool:
-        return not any(name.startswith("test_spark") for name in bug.tests)
+        return not any("test_spark" in name for name in bug.tests)
 
     return [bug for bug in BUGS if named(bug) and (cluster or on_one_machine(bug))]
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from places import ROOT
+
 ASSETS = {".py", ".css", ".js", ".typed"}
 _OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MYPY"))}
 

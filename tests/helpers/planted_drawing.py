@@ -14,12 +14,12 @@ class Bug:
     tests: tuple[str, ...]
 
 
-DRAWS = "test_draws.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
-REACHES = "test_draws.py::test_each_noise_reaches_the_release"
-NUMBERS = "test_draws.py::test_without_noise_totals_are_the_true_numbers"
-PARTS = "test_parts_of_neighbours.py::test_one_user_changes_each_part_by_at_most_the_length_of_its_noise"
-AMOUNT_PARTS = "test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
-TOTALS = "test_parts_of_neighbours.py::test_one_user_changes_each_total_by_at_most_its_sensitivity"
+DRAWS = "private/test_draws.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
+REACHES = "private/test_draws.py::test_each_noise_reaches_the_release"
+NUMBERS = "private/test_draws.py::test_without_noise_totals_are_the_true_numbers"
+PARTS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_part_by_at_most_the_length_of_its_noise"
+AMOUNT_PARTS = "accounting/test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
+TOTALS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_total_by_at_most_its_sensitivity"
 
 NOISE = [
     Bug(
@@ -98,14 +98,14 @@ NOISE = [
         "accounting/filled.py",
         "        return self.keys / self.epsilon",
         "        return 1 / self.epsilon",
-        ("test_filled.py::test_each_number_has_noise_for_what_a_user_changes",),
+        ("accounting/test_filled.py::test_each_number_has_noise_for_what_a_user_changes",),
     ),
     Bug(
         "totals have noise for one of a user's keys",
         "private/prepare.py",
         "sensitivity * budget.changes, unit)",
         "sensitivity, unit)",
-        (TOTALS, "test_users.py::test_a_users_total_has_noise_for_all_keys"),
+        (TOTALS, "private/test_users.py::test_a_users_total_has_noise_for_all_keys"),
     ),
     Bug(
         "a total of dropped keys has the noise of one that counts each",
@@ -126,21 +126,21 @@ NOISE = [
         "private/prepare.py",
         "size.sampling(noisy_weights), RealizedSize",
         "size.sampling(replace(noisy_weights, value=weights * size.unit)), RealizedSize",
-        ("test_draws.py::test_tau_follows_from_the_noisy_total",),
+        ("private/test_draws.py::test_tau_follows_from_the_noisy_total",),
     ),
     Bug(
         "discrete Laplace noise without its whole part",
         "private/noise.py",
         "            whole += 1",
         "            break",
-        ("test_draws.py::test_discrete_laplace_noise_by_chi_square",),
+        ("private/test_draws.py::test_discrete_laplace_noise_by_chi_square",),
     ),
     Bug(
         "a number of a table is decided by its first 64 bits",
         "private/noise.py",
         "        places[row] = bisect_right(noise.cuts, v) - 1",
         "        pass",
-        ("test_gaussian_vectors.py::test_values_are_drawn_by_comparing_integers",),
+        ("accounting/test_gaussian_vectors.py::test_values_are_drawn_by_comparing_integers",),
     ),
 ]
 
@@ -150,70 +150,70 @@ COINS = [
         "private/derived_coins.py",
         "self._secret, self._person, self._keys = secret, purpose.encode(), keys",
         "self._secret, self._person, self._keys = secret, b'x', keys",
-        ("test_keyed.py",),
+        ("private/test_keyed.py",),
     ),
     Bug(
         "batches with the same elements share coins",
         "private/derived_coins.py",
         'f"{place[0]} {place[1]} {content.hexdigest()}"',
         'f"{content.hexdigest()}"',
-        ("test_keyed.py::test_elements_go_by_place_and_content",),
+        ("private/test_keyed.py::test_elements_go_by_place_and_content",),
     ),
     Bug(
         "noise on a cluster follows from the secret that workers have",
         "private/derived_coins.py",
         "        return SecretCoins()",
         "        return StreamCoins(self._key)",
-        ("test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
+        ("private/test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
     ),
     Bug(
         "a forked process goes on with its parent's coins",
         "private/randomness.py",
         "if os.getpid() != self._process:",
         "if os.getpid() < 0:",
-        ("test_randomness.py::test_a_forked_process_draws_its_own",),
+        ("private/test_randomness.py::test_a_forked_process_draws_its_own",),
     ),
     Bug(
         "a copy of coins repeats them",
         "private/randomness.py",
         "        return SecretCoins, ()",
         "        return StreamCoins, (bytes(32),)  # type: ignore",
-        ("test_randomness.py::test_a_pickled_copy_draws_its_own",),
+        ("private/test_randomness.py::test_a_pickled_copy_draws_its_own",),
     ),
     Bug(
         "further bits of a number are zeros",
         "private/randomness.py",
         '        return int.from_bytes(self.first(-(-bits // 64)).tobytes(), "little") >> (-bits % 64)',
         "        return 0",
-        ("test_randomness.py::test_more_bits_have_the_asked_length_and_differ",),
+        ("private/test_randomness.py::test_more_bits_have_the_asked_length_and_differ",),
     ),
     Bug(
         "the coins of a stream begin anew with each chunk",
         "private/stream/stream.py",
         "words_of(self._secret, start, chunk.num_rows)",
         "words_of(self._secret, 0, chunk.num_rows)",
-        ("test_stream.py",),
+        ("private/stream/test_stream.py",),
     ),
     Bug(
         "all batches of a query share coins",
         "private/stream/queries.py",
         'self._batch[1].to_bytes(8, "little")',
         'int(0).to_bytes(8, "little")',
-        ("test_draws.py::test_batches_of_a_query_have_coins_of_their_own",),
+        ("private/test_draws.py::test_batches_of_a_query_have_coins_of_their_own",),
     ),
     Bug(
         "a sampled key is reported by the coins that sampled it, on a cluster",
         "private/engine/spark/jobs.py",
         'secret.for_keys(kept.select(names), "sanitize")',
         'secret.for_keys(kept.select(names), "sample")',
-        ("test_spark.py::TestLaw::test_reports_and_tokens_follow_the_law_end_to_end",),
+        ("private/engine/test_spark.py::TestLaw::test_reports_and_tokens_follow_the_law_end_to_end",),
     ),
     Bug(
         "releases on a cluster share a secret",
         "private/engine/spark/engine.py",
         "        return Secret()",
         "        return Secret(bytes(32))",
-        ("test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
+        ("private/test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
     ),
 ]
 
@@ -223,42 +223,42 @@ SECRETS = [
         "private/derived_coins.py",
         '        return "Secret()"',
         '        return f"Secret({self._key.hex()})"',
-        ("test_keyed.py::test_the_secret_is_not_shown",),
+        ("private/test_keyed.py::test_the_secret_is_not_shown",),
     ),
     Bug(
         "a row can say what an engine refuses",
         "private/engine/errors.py",
         'f"dpsample-refused-{secrets.token_hex(16)}"',
         '"dpsample-refused"',
-        ("test_imitated_errors.py",),
+        ("private/engine/test_imitated_errors.py",),
     ),
     Bug(
         "a listener is told how many rows there are",
         "private/progress.py",
         "            self.rows[stage] += batch.num_rows\n",
         "            self.rows[stage] += batch.num_rows\n            self.begin(f'{self.rows[stage]:,} {stage}')\n",
-        ("test_progress.py::test_a_listener_is_told_the_same_of_all_data",),
+        ("private/test_progress.py::test_a_listener_is_told_the_same_of_all_data",),
     ),
     Bug(
         "samples can be read by everybody",
         "private/sample.py",
         "MODE: Final = 0o600",
         "MODE: Final = 0o644",
-        ("test_samples.py",),
+        ("private/test_samples.py",),
     ),
     Bug(
         "a key that a public hash chose is reported as one of a secret sample",
         "private/sanitizer.py",
         "        scheme = terms.sampling.sanitized_as",
         "        scheme = terms.sampling",
-        ("test_coordinated.py",),
+        ("scheme/test_coordinated.py",),
     ),
     Bug(
         "which of two equal numbers a user keeps depends on other users",
         "private/bounding.py",
         "        order[start:end] = tied[sorted(range(len(tied)), key=keys.__getitem__)]",
         "        order[start:end] = tied",
-        ("test_bounding.py::test_ties_are_broken_by_the_key_whatever_the_order_of_rows",),
+        ("private/test_bounding.py::test_ties_are_broken_by_the_key_whatever_the_order_of_rows",),
     ),
 ]
 
@@ -268,28 +268,28 @@ USERS = [
         "private/assignment.py",
         "if user != settled and left[place]:",
         "if left[place]:",
-        ("test_assignment.py::test_the_pass_against_two_oracles",),
+        ("private/test_assignment.py::test_the_pass_against_two_oracles",),
     ),
     Bug(
         "a user keeps one key more",
         "private/bounding.py",
         "np.repeat(first, sizes) < limit]",
         "np.repeat(first, sizes) <= limit]",
-        ("test_bounding.py",),
+        ("private/test_bounding.py",),
     ),
     Bug(
         "a user fills one key more",
         "private/engine/duckdb/pairs.py",
         "kept_rows(begins, most, coins",
         "kept_rows(begins, most + 1, coins",
-        ("test_filled.py::test_users_keep_no_more_keys_than_they_may",),
+        ("accounting/test_filled.py::test_users_keep_no_more_keys_than_they_may",),
     ),
     Bug(
         "rows of a user count more than once",
         "private/engine/duckdb/tables.py",
         'f"DISTINCT {self.user} AS u"',
         'f"{self.user} AS u"',
-        ("test_bounding.py::test_rows_that_repeat_are_one_pair",),
+        ("private/test_bounding.py::test_rows_that_repeat_are_one_pair",),
     ),
     Bug(
         "dropped keys of a user are not clipped",
@@ -310,7 +310,7 @@ USERS = [
         "private/user_vectors.py",
         "    factors -= factors * factors * squares > limit",
         "    factors += 1",
-        ("test_user_counts.py::test_factors_are_the_largest_whole_ones",),
+        ("private/test_user_counts.py::test_factors_are_the_largest_whole_ones",),
     ),
     Bug(
         "popular keys come on top of a user's length",
@@ -345,7 +345,7 @@ USERS = [
         "private/user_amounts.py",
         "clipped = np.clip(value, *amount.ends)",
         "clipped = np.clip(value, -amount.ends[1], amount.ends[1])",
-        ("test_amount_vectors.py::test_sums_against_plain_loops",),
+        ("accounting/test_amount_vectors.py::test_sums_against_plain_loops",),
     ),
     Bug(
         "what is beyond a clip counts fully at each key",

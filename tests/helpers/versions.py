@@ -7,13 +7,23 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from places import ROOT
+
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 TESTS = (  # mathematics, files, locks, releases, the command line: what an interpreter could change
-    *(f"tests/test_{name}.py" for name in ("exact", "privacy", "definitions", "tokens", "reporting", "randomness")),
-    *(f"tests/test_{name}.py" for name in ("files", "format", "releases", "periods", "demo", "wording", "portable")),
+    "tests/test_exact.py",
+    "tests/test_privacy.py",
+    "tests/test_definitions.py",
+    "tests/scheme/test_tokens.py",
+    "tests/scheme/test_reporting.py",
+    "tests/private/test_randomness.py",
+    "tests/files",
+    "tests/release",
+    "tests/answers/test_periods.py",
+    "tests/cli/test_demo.py",
+    "tests/house/test_wording.py",
+    "tests/house/test_portable.py",
     "README.md",
     "docs/budget.md",
     "docs/over-time.md",

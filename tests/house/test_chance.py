@@ -10,10 +10,11 @@ import pytest
 
 import chance
 from dpsample.private.derived_coins import Secret
+from places import HELPERS, ROOT
 
 PLUGIN = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(HELPERS)!r})
 import chance
 from chance import fixed_coins
 
@@ -129,7 +130,7 @@ def test_statements() -> None:
 
 def test_examples_state_their_odds() -> None:
     """The table has no examples that are gone, and no odds that are too high."""
-    root = Path(__file__).parent.parent
+    root = ROOT
     pages = {path.name for path in (root / "README.md", *(root / "docs").rglob("*.md"))}
     for name, statement in chance.DOCTESTS.items():
         chance.odds(statement)

@@ -5,11 +5,11 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from places import ROOT
+
 PEERS = ROOT / "benchmarks" / "peers"
 
 

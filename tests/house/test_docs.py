@@ -22,8 +22,8 @@ from dpsample.private.engine.duckdb import engine
 from dpsample.questions.expressions import DEEPEST, LONGEST, MEMORY
 from dpsample.scheme.sampling import MAX_POWER, MAX_SEED, MOST_AT_LEAST
 from dpsample.scheme.tokens import MAX_GRID
+from places import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "examples/pageviews/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAME = re.compile(r"`(dpsample(?:\.\w+)+)[`(]")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import dpsample
+from places import TESTS
 from planted import BUGS, Bug
 
 SOURCE = Path(dpsample.__file__).parent
-TESTS = Path(__file__).parent
 
 
 def test_bugs_have_names_of_their_own() -> None:

@@ -12,8 +12,7 @@ import pytest
 import dpsample
 from dpsample import Privacy, SystemFailure, new_ledger, release
 from dpsample.files import atomic_file, atomic_folder
-
-ROOT = Path(__file__).parents[1]
+from places import ROOT, VECTORS
 
 
 def test_one_version() -> None:
@@ -52,7 +51,7 @@ print(len(release), len(stored), stored.top(1).groups.num_rows, stored.report() 
 @pytest.mark.chance("certain: keys of 4,000 elements are reported")
 def test_without_what_windows_lacks(tmp_path: Path) -> None:
     """All modules are imported, a release is made in memory, and one is read, asked and shown as a page."""
-    example = Path(__file__).with_name("vectors") / "release-1-all.parquet"
+    example = VECTORS / "release-1-all.parquet"
     done = subprocess.run([sys.executable, "-c", _WINDOWS, str(example)], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split()[0] == "2"

@@ -15,7 +15,6 @@ import pytest
 from flint import arb
 
 import dpsample
-from conftest import refused
 from dpsample import Privacy, new_ledger, read_ledger
 from dpsample.accounting.charges import Charge
 from dpsample.accounting.composition import composed_delta, largest_count
@@ -23,6 +22,7 @@ from dpsample.accounting.filters import RenyiBudget
 from dpsample.accounting.ledger import check_ledger, reserve_budget
 from dpsample.accounting.renyi import ORDERS, RenyiCurve
 from dpsample.balls import precision
+from support import refused
 
 BUDGET = Privacy(2, "1e-6")
 DAILY = Charge(Privacy("0.05", "1e-10"), "element", "daily.parquet")

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import groupby, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from dpsample.estimators import unbiased
 from dpsample.scheme import concordance_with_all, reporting_probabilities, steps_to_one, token_law
 from paper import estimated
 from paper.reported import integral, study
+from places import ROOT, TESTS
 
-ROOT = Path(__file__).parent.parent
 ONE = Fraction(1)
 Rows = list[list[Fraction]]
 
@@ -254,10 +253,10 @@ def rows_of(page: str) -> list[list[str]]:
 
 
 def assert_tests_exist(cell: str) -> None:
-    named = re.findall(r"`(test_\w+\.py)::(\w+)`", cell)
+    named = re.findall(r"`([\w/]*test_\w+\.py)::(\w+)`", cell)
     assert named, cell
     for file, function in named:
-        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        text = (TESTS / file).read_text(encoding="utf-8")
         assert f"def {function}(" in text, f"{file}::{function}"
 
 

@@ -20,7 +20,6 @@ from click.testing import CliRunner
 
 import oracles
 import support
-from conftest import true_q_fractions
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.comparison.baselines import StabilityHistogram
@@ -34,11 +33,12 @@ from paper.breakpoints import algorithm_5, delta_spent
 from paper.figures import curve, titles
 from paper.finding import CORRECTED, HOLDS, INTEGRAL, LOOSE, Finding
 from paper.reported import integral
+from places import TESTS
+from references import true_q_fractions
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
 
-TESTS = Path(__file__).parent
 SETS = {"two sizes": {3: 900, 70: 100}, "many sizes": dict.fromkeys(range(1, 400), 5)}
 
 

@@ -31,42 +31,19 @@ from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, SampleSiz
 from dpsample.cli import cli
 from dpsample.cli.explore import ONE_THREAD
 from dpsample.comparison.reporting_curve import curve
-from dpsample.planning.explore import Choices, Explorer, Place, Server
-from dpsample.planning.explore.choices import SAMPLING
+from dpsample.planning.explore import Choices, Place, Server
 from dpsample.planning.explore.page import page
 from dpsample.planning.explore.state import LINES, PARTS
 from dpsample.planning.forecast import forecast
-from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import command, python
+from explorers import ZIPF, explorer, number, placed, serving
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: a plan and a release's terms do not depend on what is drawn")
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
-
-ZIPF = Frequencies.zipf(1, 1000)
-USERS = (None, 2, 200)
 Get = Callable[..., tuple[int, str, http.client.HTTPMessage]]
-
-
-def explorer(private: bool = False, source: Source | None = None) -> Explorer:
-    made = Frequencies(ZIPF.values, ZIPF.keys, private)
-    return Explorer(dict.fromkeys(USERS, made), Choices.of(ZIPF, epsilon=1, delta="1e-6", users=USERS), 0.1, source)
-
-
-@contextmanager
-def serving(made: Any, notice: str | None = None, idle: float = 3600, document: Any = None) -> Iterator[Server]:
-    server = Server(made, document or page(made, "Made up", notice), idle=idle)
-    server.timeout = 0.02
-    thread = threading.Thread(target=server.serve)
-    with server:
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.idle = -1
-            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +72,6 @@ def get(server: Server) -> Get:
 
 def asked(place: Place, **changes: object) -> str:
     return urlencode({**place.texts(), **changes})
-
-
-def placed(choices: Choices, epsilon: int, delta: int, how: int, tau: int, size: int, users: int) -> Place:
-    """The place at these positions of the sliders."""
-    found = choices.epsilon[epsilon], choices.delta[delta], list(SAMPLING)[how], choices.tau[tau], choices.size[size]
-    return choices.relevant(Place(*found, choices.users[users]))
 
 
 # choices
@@ -156,15 +127,6 @@ def test_a_number_that_is_typed_is_used_exactly(typed: str) -> None:
     place = choices.place(**{**choices.start.texts(), "epsilon": typed})
     assert choices.setting(place).privacy.epsilon == Fraction(typed)
     assert choices.place(**place.texts()) == place
-
-
-# answers
-
-
-def number(text: str) -> float:
-    """Read a number that is shown."""
-    plain = text.replace(",", "").removesuffix(" times")
-    return float(plain.removesuffix(" %")) / 100 if plain.endswith(" %") else float(plain)
 
 
 @pytest.mark.parametrize("how", range(5))

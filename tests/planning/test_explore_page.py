@@ -24,7 +24,7 @@ from dpsample.planning.forecast import forecast
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import PRIVATE
 from dpsample.private.count import count_frequencies
-from test_explore import ZIPF, explorer, number, placed, serving
+from explorers import ZIPF, explorer, number, placed, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

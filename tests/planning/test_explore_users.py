@@ -23,8 +23,7 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import PRIVATE
 from dpsample.planning.users import UserNumbers, UsersForecast, Way
-from test_explore import serving
-from test_planner_users import one_key_each
+from explorers import one_key_each, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -22,7 +22,6 @@ from scipy.stats import chi2
 
 import dpsample
 import support
-from conftest import true_pi
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, SampleSize, Sampling
 from dpsample.cli import cli
 from dpsample.comparison.accuracy import Errors, Pws, accuracy, selection_accuracy
@@ -45,6 +44,7 @@ from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
+from references import true_pi
 from support import refused
 
 ZIPF = Frequencies.zipf(1, 1000)

@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 
 import support
-from conftest import true_pi
 from dpsample import KeepAll, Privacy, Source
 from dpsample.accounting.amounts import amounts_of
 from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, FULL, LOOK_SHARE, Look, UserBudget, promising_keys
@@ -29,11 +28,12 @@ from dpsample.private import user_counts
 from dpsample.private.count import CountedUsers
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.scheme.reporting import reporting_probabilities
+from explorers import NUMBERS, one_key_each
+from references import true_pi
 from support import refused
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 PRIVACY = Privacy(EPSILON, DELTA)
-NUMBERS = {"many": 1000, "some": 100, "few": 14, "rare": 1}  # users of each key
 
 drawn_once = pytest.mark.chance(
     "certain: users with one key give it in any order, and so do those who keep all of theirs"
@@ -43,12 +43,6 @@ drawn_once = pytest.mark.chance(
 def exact_sum(numbers: list[int], privacy: Privacy) -> float:
     pi = true_pi(KeepAll(), privacy, max(numbers))  # 120 digits
     return float(sum((pi[n] for n in numbers), Decimal(0)))
-
-
-def one_key_each() -> pa.Table:
-    """Users have one key each, in two rows."""
-    rows = [(f"{key} {n}", key) for key, users in NUMBERS.items() for n in range(users)] * 2
-    return pa.table({"u": [u for u, _ in rows], "k": [k for _, k in rows]})
 
 
 def two_keys_each(users: int = 400) -> pa.Table:

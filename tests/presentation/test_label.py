@@ -15,10 +15,10 @@ from dpsample.accounting.parts import Part
 from dpsample.presentation.label import TODO, label_of
 from dpsample.presentation.report import make_report
 from dpsample.release.terms import Terms
+from places import VECTORS
 from support import run
-from test_vectors import register_halves
+from vectors import register_halves
 
-VECTORS = Path(__file__).with_name("vectors")
 RELEASES = sorted(VECTORS.glob("release-*.parquet"))
 FIELDS = [
     "privacy parameters",

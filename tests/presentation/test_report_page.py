@@ -18,7 +18,7 @@ from dpsample.exact import text
 from dpsample.presentation.report.content import SHARES
 from dpsample.presentation.tables import printable
 from dpsample.scheme import frequency_reaching, reporting_probabilities
-from test_report import HOSTILE, PRIVACY, RELEASES, words
+from reports import HOSTILE, PRIVACY, RELEASES, words
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -15,7 +15,7 @@ from dpsample.accounting.totals import Total
 from dpsample.presentation.report import make_report
 from dpsample.release.terms import Terms
 from kinds import GRID, of_tokens
-from test_report import seen
+from reports import seen
 
 PART = Fraction(1, 20)
 

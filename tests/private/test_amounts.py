@@ -42,11 +42,9 @@ from dpsample.questions.amounts import Sum, fieller
 from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
 from dpsample.release.terms import Terms
+from pairings import Pairing, assigned
 from support import refused, run
-from test_amount_vectors import weighing_of
-from test_pairs import Pairing, assigned, pairing, sorted_once
-
-__all__ = ["pairing", "sorted_once"]  # fixtures
+from weighing import weighing_of
 
 ROWS, PRICE = amounts_of(3, {"price": 100})
 

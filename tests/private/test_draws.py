@@ -34,6 +34,7 @@ from dpsample.private.run import write_release_to
 from dpsample.private.stream.queries import QueryStream
 from dpsample.scheme.sampling import Ints
 from draws import Change, Drawn, WatchedEngine, WatchedSource, certified, places, watched_noise
+from places import TESTS
 
 pytestmark = pytest.mark.usefixtures("fixed_coins")
 
@@ -136,15 +137,15 @@ def published(release: Release) -> tuple[Any, ...]:
 
 # ---- each place in the source
 
-OWN = "test_draws.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
-REACHES = "test_draws.py::test_each_noise_reaches_the_release"
-STREAMS = "test_draws.py::test_each_stream_of_coins_decides_something"
-TABLE = "test_draws.py::test_a_table_is_drawn_by_its_integers"
-LAPLACE = "test_draws.py::test_discrete_laplace_noise_by_chi_square"
-INTEGERS = "test_sanitizer.py::test_every_decision_is_that_of_the_integers"
-SOFT_CAP = "test_soft_cap.py::test_both_strategies_draw_the_same_law"
-ON_SPARK = "test_spark.py::TestLaw::test_reports_and_tokens_follow_the_law_end_to_end"
-SECRET = "test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own"
+OWN = "private/test_draws.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
+REACHES = "private/test_draws.py::test_each_noise_reaches_the_release"
+STREAMS = "private/test_draws.py::test_each_stream_of_coins_decides_something"
+TABLE = "private/test_draws.py::test_a_table_is_drawn_by_its_integers"
+LAPLACE = "private/test_draws.py::test_discrete_laplace_noise_by_chi_square"
+INTEGERS = "private/test_sanitizer.py::test_every_decision_is_that_of_the_integers"
+SOFT_CAP = "scheme/test_soft_cap.py::test_both_strategies_draw_the_same_law"
+ON_SPARK = "private/engine/test_spark.py::TestLaw::test_reports_and_tokens_follow_the_law_end_to_end"
+SECRET = "private/test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own"
 PLAN = "nothing of a plan is released"
 NO_COINS = "a method of samples"
 NAME = "the name of a file or of a sample, which nobody else has"
@@ -164,82 +165,97 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.user_counts._Stage._with_noise: fresh": (1, (OWN, REACHES)),
     "private.user_counts._Stage._with_noise: from_table": (1, (OWN, REACHES, TABLE)),
     # which keys users keep, and which are sampled and reported, with which token
-    "private.engine.duckdb.users.bounded: fresh": (1, (STREAMS, "test_bounding.py::test_the_choice_is_uniform")),
+    "private.engine.duckdb.users.bounded: fresh": (
+        1,
+        (STREAMS, "private/test_bounding.py::test_the_choice_is_uniform"),
+    ),
     "private.engine.duckdb.engine.DuckDB.filled: fresh": (
         1,
-        (STREAMS, "test_filled.py::test_each_key_of_a_user_is_kept_with_the_same_probability"),
+        (STREAMS, "accounting/test_filled.py::test_each_key_of_a_user_is_kept_with_the_same_probability"),
     ),
-    "private.assignment.salts: for_keys": (1, ("test_assignment.py::test_the_salts_decide",)),
+    "private.assignment.salts: for_keys": (1, ("private/test_assignment.py::test_the_salts_decide",)),
     "private.draw.draw_sample: for_keys": (1, (STREAMS, INTEGERS)),
-    "private.draw.draw_sample: for_elements": (1, (STREAMS, "test_sanitizer.py::test_picked_elements_follow_the_law")),
+    "private.draw.draw_sample: for_elements": (
+        1,
+        (STREAMS, "private/test_sanitizer.py::test_picked_elements_follow_the_law"),
+    ),
     "private.draw.draw_sample: Secret": (1, (SOFT_CAP,)),
     "private.sanitizer.picked_elements: for_keys": (1, (SOFT_CAP,)),
     "private.draw.sanitize_batches: for_keys": (
         1,
-        (STREAMS, INTEGERS, "test_held.py::test_noise_is_drawn_from_the_integers"),
+        (STREAMS, INTEGERS, "scheme/test_held.py::test_noise_is_drawn_from_the_integers"),
     ),
     # elements of a stream
-    "private.stream.stream.Stream.__init__: secret_key": (1, ("test_draws.py::test_each_stream_has_a_secret",)),
+    "private.stream.stream.Stream.__init__: secret_key": (1, ("private/test_draws.py::test_each_stream_has_a_secret",)),
     "private.stream.stream.Stream._count_pending.count: words_of": (
         1,
-        ("test_stream.py::test_each_element_has_a_word_of_its_own",),
+        ("private/stream/test_stream.py::test_each_element_has_a_word_of_its_own",),
     ),
-    "private.stream.held.words_of: StreamCoins": (1, ("test_stream.py::test_each_element_has_a_word_of_its_own",)),
-    "private.stream.queries.QueryStream.coins: Secret": (1, ("test_stream.py::test_a_batch_of_a_query_counts_once",)),
+    "private.stream.held.words_of: StreamCoins": (
+        1,
+        ("private/stream/test_stream.py::test_each_element_has_a_word_of_its_own",),
+    ),
+    "private.stream.queries.QueryStream.coins: Secret": (
+        1,
+        ("private/stream/test_stream.py::test_a_batch_of_a_query_counts_once",),
+    ),
     # on a cluster
     "private.engine.spark.jobs.Job._draw.sample_and_sanitize.drawn: for_keys": (2, (ON_SPARK,)),
     "private.engine.spark.jobs.Job._counted.pick_elements: for_elements": (1, (ON_SPARK,)),
     "private.engine.spark.streams._counted.hold_keys: for_keys": (
         1,
-        ("test_stream.py::test_batches_of_counted_keys_have_the_law_of_single_elements",),
+        ("private/stream/test_stream.py::test_batches_of_counted_keys_have_the_law_of_single_elements",),
     ),
     "private.engine.spark.users.bounded.order_keys: for_keys": (
         1,
-        ("test_spark_users.py::TestBounding::test_the_choice_is_uniform",),
+        ("private/engine/test_spark_users.py::TestBounding::test_the_choice_is_uniform",),
     ),
     "private.engine.spark.users.bounded.order_keys: wide": (
         1,
-        ("test_keyed.py::test_purposes_and_secrets_are_independent",),
+        ("private/test_keyed.py::test_purposes_and_secrets_are_independent",),
     ),
     "private.engine.spark.jobs.Job._pivots.choose_parts: KeyedCoins": (
         1,
         "where a part ends is public, as the keys are",
     ),
     # where coins come from
-    "private.randomness.secret_key: urandom": (1, ("test_randomness.py::test_two_secrets_share_no_word",)),
-    "private.randomness.SecretCoins.__init__: secret_key": (1, ("test_randomness.py::test_two_secrets_share_no_word",)),
+    "private.randomness.secret_key: urandom": (1, ("private/test_randomness.py::test_two_secrets_share_no_word",)),
+    "private.randomness.SecretCoins.__init__: secret_key": (
+        1,
+        ("private/test_randomness.py::test_two_secrets_share_no_word",),
+    ),
     "private.derived_coins.Secret.__init__: secret_key": (1, (SECRET,)),
     "private.derived_coins.Secret.for_keys: KeyedCoins": (
         1,
-        ("test_keyed.py::test_purposes_and_secrets_are_independent",),
+        ("private/test_keyed.py::test_purposes_and_secrets_are_independent",),
     ),
     "private.derived_coins.Secret.for_elements: StreamCoins": (
         1,
-        ("test_keyed.py::test_elements_go_by_place_and_content",),
+        ("private/test_keyed.py::test_elements_go_by_place_and_content",),
     ),
     "private.derived_coins.Secret.fresh: SecretCoins": (1, (SECRET,)),
     "private.engine.duckdb.engine.DuckDB.new_coins: SecretCoins": (
         1,
-        ("test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",),
+        ("private/test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",),
     ),
     "private.engine.spark.engine.Spark.new_coins: Secret": (1, (SECRET,)),
     # one source for each release, or each sample
     "private.run.release: new_coins": (1, (OWN,)),
     "private.run.write_release_to: new_coins": (
         1,
-        ("test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",),
+        ("private/test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",),
     ),
-    "private.run.sample: new_coins": (1, ("test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",)),
+    "private.run.sample: new_coins": (1, ("private/test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",)),
     "private.run._sanitized_sample: SecretCoins": (
         1,
-        ("test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",),
+        ("private/test_draws.py::test_on_one_machine_each_run_has_coins_of_its_own",),
     ),
     "private.engine.spark.jobs._paid_job: new_coins": (
         1,
-        ("test_spark.py::TestSecret::test_each_release_has_its_own",),
+        ("private/engine/test_spark.py::TestSecret::test_each_release_has_its_own",),
     ),
-    "spark.sample: new_coins": (1, ("test_spark.py::TestSecret::test_each_release_has_its_own",)),
-    "spark.sanitize: new_coins": (1, ("test_spark.py::TestSecret::test_each_release_has_its_own",)),
+    "spark.sample: new_coins": (1, ("private/engine/test_spark.py::TestSecret::test_each_release_has_its_own",)),
+    "spark.sanitize: new_coins": (1, ("private/engine/test_spark.py::TestSecret::test_each_release_has_its_own",)),
     # nothing is released of these
     "private.count.count_by_bound: new_coins": (1, PLAN),
     "private.count.CountedUsers.__init__: new_coins": (1, PLAN),
@@ -266,7 +282,7 @@ def test_what_is_drawn_there_has_tests(place: str) -> None:
     tests = PLACES[place][1]
     for name in () if isinstance(tests, str) else tests:
         file, *inner = name.split("::")
-        source = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        source = (TESTS / file).read_text(encoding="utf-8")
         assert all(re.search(rf"(def|class) {part}\b", source) for part in inner), name
 
 

@@ -21,7 +21,6 @@ import pytest
 
 import dpsample
 import servers
-from conftest import refused
 from dpsample import KeepAll, Ledger, Ppswor, Privacy, Source, new_ledger, read_ledger, read_release
 from dpsample.accounting.charges import Charge, Entry, Status
 from dpsample.accounting.ledger import reserve_budget, verify_releases
@@ -31,6 +30,7 @@ from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.request import Request
 from neighbours import command, differences, observe
+from support import refused
 
 PRIVACY = Privacy("0.5", "1e-8")
 DAYS = ("2026-11-13", "2026-11-14", "2026-11-15")

@@ -8,30 +8,16 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy import stats
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
 from dpsample.private.request import Strategy, strategy_of
-from dpsample.scheme import reporting_probabilities, token_law
+from dpsample.scheme import reporting_probabilities
+from release_laws import FREQUENCIES, PRIVACY, _tail, assert_law, elements
 
 pytestmark = pytest.mark.chance(
     "odds 4e-9: some 2,000 counts, each refused if a binomial tail is below 1e-12; single elements show with 1e-10"
 )
-PRIVACY = Privacy(0.5, 1e-3)
-FREQUENCIES = (1, 4, 9, 15, 30, 80)
-
-
-def _tail(count: int, n: int, p: float) -> float:
-    """The smaller of the two tails of a binomial at a count."""
-    return float(min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)))
-
-
-def elements(keys: int) -> pa.Table:
-    """`keys` keys of each frequency, as raw elements; the key is frequency * 10**6 + number."""
-    frequency = np.repeat(np.array(FREQUENCIES), keys)
-    number = np.tile(np.arange(keys), len(FREQUENCIES))
-    return pa.table({"key": np.repeat(frequency * 10**6 + number, frequency)})
 
 
 @pytest.mark.parametrize(
@@ -51,23 +37,6 @@ def test_reports_and_tokens_follow_the_law_end_to_end(sampling: Sampling, strate
     duckdb.from_arrow(elements(n)).write_parquet(str(tmp_path / "events.parquet"))
     made = dpsample.release(tmp_path / "events.parquet", "key", privacy=PRIVACY, sampling=sampling, strategy=strategy)
     assert_law(made, n)
-
-
-def assert_law(made: Release, n: int) -> None:
-    """The reports and tokens of `elements(n)` are as likely as not; the odds are those of the test above."""
-    sampling = made.sampling
-    frequency = made.table["key"].to_numpy() // 10**6
-    cells = np.rint(made.table["token"].to_numpy() * made.grid).astype(int)
-    assert set(frequency.tolist()) <= set(FREQUENCIES)
-    for i in FREQUENCIES:
-        drawn = cells[frequency == i]
-        pi = float(reporting_probabilities([i], sampling, PRIVACY)[0])
-        assert _tail(len(drawn), n, pi) > 1e-12
-        law = token_law(i, sampling, PRIVACY, made.grid or 1)
-        seen = Counter(drawn.tolist())
-        assert set(seen) <= set(law.cells.tolist())
-        for cell, p in zip(law.cells.tolist(), law.probabilities.tolist(), strict=True):
-            assert _tail(seen[cell], n, p) > 1e-12
 
 
 @pytest.mark.parametrize("strategy", ["aggregate", "two-pass"])

@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsample
-from conftest import schemes
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.private.sample import WARNING, Sample, read_sample
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
+from strategies import schemes
 from support import refused, refused_alone
 
 SANITIZE = """

@@ -4,7 +4,6 @@ import importlib.util
 import math
 import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,12 @@ from dpsample.accounting.discovery import UserBudget, count_share
 from dpsample.private.user_counts import _Stage, share_lost, with_least
 from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip, few_users, numbers_of_users
 from dpsample.private.user_vectors import UNEVEN, Clip, FewKeys, Lost, Weighing, most_lost, unevenness
+from places import ROOT
 
 
 def benchmark() -> Any:
     """The benchmark of the same intervals: its folder is no package."""
-    path = Path(__file__).parent.parent / "benchmarks" / "user_coverage.py"
+    path = ROOT / "benchmarks" / "user_coverage.py"
     spec = importlib.util.spec_from_file_location("user_coverage", path)
     assert spec is not None
     assert spec.loader is not None

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpsample
-from conftest import decimals
 from dpsample import KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, SampleSize, Source
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.composition import per_key
@@ -31,6 +30,7 @@ from dpsample.private.run import release_to_file
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
+from strategies import decimals
 from support import refused
 
 pytestmark = pytest.mark.chance(

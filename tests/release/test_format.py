@@ -17,9 +17,10 @@ from dpsample import Privacy
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.ledger import release_sha256, reserve_budget
 from dpsample.files import commit_parts
+from places import ROOT
 
 pytestmark = pytest.mark.chance("certain: fields and hashes are compared, whichever rows were drawn")
-PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
 USERS = pa.table({"who": list(range(500)), "k": ["a"] * 500})
 
 

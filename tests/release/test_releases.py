@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsample
-from conftest import privacies, weighted
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Privacy
 from dpsample.files import ROWS, commit_parts
 from dpsample.private.sample import Sample
 from dpsample.release.release import Release, read_release, write_release
 from dpsample.release.terms import Terms
+from strategies import privacies, weighted
 from support import refused_alone
 
 FORMATS = ["parquet", "csv", "arrow"]

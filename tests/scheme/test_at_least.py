@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import dpsample
-from conftest import true_pi
 from dpsample import KeepAll, Ppswor, Privacy, read_release
 from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.proof import prove_release
@@ -27,6 +26,7 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting, frequency_reaching, reporting_probabilities
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import token_law
+from references import true_pi
 from support import refused, run
 
 PRIVACY = Privacy("0.5", "1e-4")

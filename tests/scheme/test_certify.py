@@ -15,18 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from conftest import privacies, slopes, staircases, true_q
-from dpsample import (
-    CustomSampling,
-    KeepAll,
-    Ppswor,
-    Priority,
-    Privacy,
-    PrivacyViolation,
-    Sampling,
-)
+from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, Sampling
 from dpsample.scheme import IntegerLaw, certify, certify_table, default_grid, integer_law, integer_laws
 from dpsample.scheme.reporting import Reporting
+from references import true_q
+from strategies import privacies, slopes, staircases
 from support import refused
 
 

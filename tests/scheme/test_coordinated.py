@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import dpsample
-from conftest import true_pi, true_q
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Release, Sample, read_release, read_sample
 from dpsample.accounting.proof import prove_release
 from dpsample.estimators.estimate import estimate, least_frequency
@@ -35,6 +34,7 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting, frequency_reaching
 from dpsample.scheme.sampling import Ints, Sampling
 from dpsample.scheme.token_columns import supports
+from references import true_pi, true_q
 from support import refused, run
 
 SEED = "2026 public"
@@ -123,7 +123,7 @@ def test_the_first_frequency_is_exact(sampling: Any) -> None:
     """Also where u is one of the two numbers next to q_i: an error of 2**-128 would show."""
     from decimal import localcontext
 
-    from conftest import PRECISE
+    from references import PRECISE
 
     generator = np.random.default_rng(1)
     with localcontext(PRECISE):

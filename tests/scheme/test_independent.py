@@ -19,11 +19,11 @@ from dpsample.exact import exponential_floor
 from dpsample.scheme import certify, integer_laws
 from dpsample.scheme.certificate_text import certificate_lines, repeats
 from dpsample.scheme.reporting import Reporting
+from places import ROOT
 from support import refused, run
 
 pytestmark = pytest.mark.chance("certain: the checker draws nothing, and terms decide what it says of a release")
 
-ROOT = Path(__file__).parent.parent
 Check = Callable[[list[str]], str]
 
 

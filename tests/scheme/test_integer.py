@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from conftest import privacies, schemes, true_q_fractions
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import IntegerLaw, default_grid, integer_law, integer_laws, reporting_probabilities
 from dpsample.scheme.reporting import Reporting
+from references import true_q_fractions
+from strategies import privacies, schemes
 from support import refused
 
 ROWS = 14

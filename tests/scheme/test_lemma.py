@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from conftest import privacies, schemes, slopes, staircases
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, PrivacyViolation, Sampling
 from dpsample.scheme import certify
 from dpsample.scheme.integer import advance
 from dpsample.scheme.lemma import check_steps, delta_bound, support_bound
 from dpsample.scheme.reporting import Reporting
+from strategies import privacies, schemes, slopes, staircases
 
 WIDTH = 3  # units between the bounds of q, in the tests with coarse integers
 

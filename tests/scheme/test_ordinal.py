@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import oracles
-from conftest import privacies, schemes, true_q_fractions
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import concordance, default_grid, kendall_tau
+from references import true_q_fractions
+from strategies import privacies, schemes
 from support import refused
 
 ROWS = 10

@@ -13,26 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from conftest import (
-    FUZZ,
-    PRECISE,
-    decimal,
-    decimals,
-    privacies,
-    relative,
-    schemes,
-    slopes,
-    staircases,
-    true_pi,
-    true_q,
-    true_q_fractions,
-    true_qs,
-    weighted,
-)
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.reporting import Reporting
+from references import FUZZ, PRECISE, decimal, relative, true_pi, true_q, true_q_fractions, true_qs
+from strategies import decimals, privacies, schemes, slopes, staircases, weighted
 from support import refused
 
 

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import FUZZ, PRECISE, decimals, relative, schemes, true_q
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.sampling import as_frequencies
+from references import FUZZ, PRECISE, relative, true_q
+from strategies import decimals, schemes
 from support import refused
 
 TAUS = ["1e-15", "3.7e-9", "1e-6", "0.001", "1/3", "0.9999999", "1", "10"]

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import dpsample
-from conftest import PRECISE, decimal
 from dpsample import Ppswor, Privacy, Source, read_release, read_sample
 from dpsample.private.derived_coins import Secret
 from dpsample.private.randomness import GivenCoins
@@ -21,6 +20,7 @@ from dpsample.private.sanitizer import picked_elements
 from dpsample.scheme import certify
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.soft_cap import SoftCap
+from references import PRECISE, decimal
 from support import refused, run
 
 SCHEMES = [SoftCap("0.01", 20), SoftCap("1e-9", 1000), SoftCap("0.3", 50), SoftCap("0.001", 1), SoftCap("1/3", 2)]

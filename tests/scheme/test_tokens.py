@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import oracles
-from conftest import privacies, schemes, true_q_fractions, weighted
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import TokenLaw, default_grid, integer_law, integer_laws, token_law, token_laws
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.tokens import support_length, tails
+from references import true_q_fractions
+from strategies import privacies, schemes, weighted
 from support import refused
 
 ROWS = 16  # of the oracles

@@ -8,10 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 import traceback
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,7 @@ from scipy import stats
 
 import dpsample.spark
 import faults
-from clusters import HERE, Cluster, heard
+from clusters import Cluster, heard
 from connected import prepared_for_users
 from dpsample import (
     CustomSampling,
@@ -52,16 +49,15 @@ from dpsample.private.engine.spark.engine import received
 from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, terms_of
 from dpsample.private.request import Strategy
-from test_run import FREQUENCIES, assert_law, elements
+from places import HELPERS, ROOT
+from release_laws import FREQUENCIES, assert_law, elements
+from spark_tasks import KEY, PRIVACY, forms, killed
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
     pytest.mark.usefixtures("spark"),
     pytest.mark.chance("odds 4e-9: the laws of test_run; elsewhere a given secret, or keys that are surely reported"),
 ]
-
-PRIVACY = Privacy(0.5, 1e-3)
-KEY = bytes(range(100, 132))
 
 
 def job_of(engine: Spark, source: Source, sampling: Sampling, strategy: Strategy, secret: Secret) -> Job:
@@ -100,38 +96,6 @@ def calm(spark: Any, events: Path) -> Release:
     """A release in two passes when nothing happens."""
     frame = spark.read.parquet(f"file:{events}")
     return drawn(Source(faults.rows_of(frame, faults.same), "k"), Ppswor(0.01), "two-pass")
-
-
-@pytest.fixture
-def phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that tells what Spark is doing."""
-    named = Spark._named
-
-    def noted(self: Spark, what: str, work: Callable[[], Any], rows: int | None) -> Any:
-        (tmp_path / "phase").write_text(what)
-        return named(self, what, work, rows)
-
-    monkeypatch.setattr(Spark, "_named", noted)
-    return tmp_path
-
-
-def killed(cluster: Cluster, folder: Path, work: Callable[[], Any]) -> Any:
-    """Kill the worker that has come half-way, and all that it runs."""
-    cluster.wait()
-
-    def kill() -> None:
-        end = time.monotonic() + 300
-        while not (folder / "here.written").exists() and time.monotonic() < end:
-            time.sleep(0.02)
-        cluster.kill((folder / "here.written").read_text())
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        return work()
-    finally:
-        killer.join()
-        assert (folder / "here.written").exists()
 
 
 class TestFaults:
@@ -259,15 +223,6 @@ class TestLaw:
             assert min(stats.binom.cdf(count, n, p), stats.binom.sf(count - 1, n, p)) > 1e-11
 
 
-def forms(key: bytes = KEY) -> list[bytes]:
-    """A secret as it might be written, whole or cut off."""
-    raw = key[:12]
-    # base64 at each alignment: n bytes before the secret, and from the first sign that is the secret's alone
-    bases = [base64.b64encode(bytes(n) + key)[-(-8 * n // 6) :][:14] for n in range(3)]
-    numbers = ", ".join(map(str, key[:6])).encode()
-    return [raw, raw.hex().encode(), raw.hex().upper().encode(), *bases, repr(raw)[2:-1].encode(), numbers]
-
-
 class TestSecret:
     def test_it_is_nowhere_to_be_found(self, spark: Any, cluster: Cluster, events: Path, tmp_path: Path) -> None:
         frame = spark.read.parquet(f"file:{events}")
@@ -358,9 +313,9 @@ class TestConnect:
         if find_spec("grpc") is None and not os.environ.get("CI"):
             pytest.skip("no grpcio for Spark Connect")
         log = tmp_path / "events"
-        ours, here = [str(HERE.parent / "src"), str(HERE)], os.environ.get("PYTHONPATH", "")
+        ours, here = [str(ROOT / "src"), str(HELPERS)], os.environ.get("PYTHONPATH", "")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*ours, here]), "PYSPARK_PYTHON": sys.executable}
-        arguments = [str(HERE / "connected.py"), str(events), f"{tmp_path}/out", str(log), KEY.hex()]
+        arguments = [str(HELPERS / "connected.py"), str(events), f"{tmp_path}/out", str(log), KEY.hex()]
         done = subprocess.run(
             [sys.executable, "-W", "ignore", *arguments], capture_output=True, check=False, env=environment, timeout=900
         )
@@ -379,7 +334,7 @@ class TestConnect:
 
 class TestExample:
     def test_the_one_in_the_docs(self, spark: Any, tmp_path: Path) -> None:
-        page = (HERE.parent / "docs" / "spark.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
         start = page.index("    import dpsample.spark")
         code = textwrap.dedent(page[start : page.index("\nThe folder opens", start)])
         pq.write_table(pa.table({"query": ["weather"] * 200_000}), tmp_path / "events.parquet")

@@ -13,7 +13,8 @@ import pyspark
 import pytest
 
 import dpsample
-from clusters import HERE, QUICK, java
+from clusters import QUICK, java
+from places import ROOT
 
 pytestmark = pytest.mark.chance("certain: a key of 20,000 elements is reported, and nothing else is drawn")
 
@@ -24,8 +25,8 @@ def test_the_job_for_spark_submit(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": ["weather"] * 20_000 + [""] * 20_000}), tmp_path / "a.parquet")
     program = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-submit")
     settings = ["--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
-    job = [str(HERE.parent / "examples" / "spark_release.py"), f"file:{tmp_path}/a.parquet", f"{tmp_path}/out"]
-    path = os.pathsep.join([str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")])
+    job = [str(ROOT / "examples" / "spark_release.py"), f"file:{tmp_path}/a.parquet", f"{tmp_path}/out"]
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {
         **os.environ,
         **QUICK,

@@ -26,8 +26,8 @@ from dpsample import Privacy, SampleAndHold, read_sample, read_stream, sanitize
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.private.stream.queries import QueryStream
+from spark_tasks import forms
 from support import refused
-from test_spark import forms
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 

@@ -33,8 +33,8 @@ from dpsample.private.prepare import Counting, prepare
 from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request
 from dpsample.scheme.sampling import Ints
+from spark_tasks import KEY, PRIVACY, killed
 from support import refused
-from test_spark import KEY, PRIVACY, killed, phases
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -43,8 +43,6 @@ pytestmark = [
         "odds 2e-9: a chi-square beyond 1e-9, noise beyond 25 scales or 9 deviations; elsewhere a given secret"
     ),
 ]
-
-__all__ = ["phases"]  # a fixture
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from dpsample.private.stream.batches import held_counts
 from dpsample.private.stream.held import HeldKeys, words_of
 from dpsample.private.stream.queries import QueryStream
 from dpsample.release.terms import Terms
+from places import VECTORS
 from support import refused, run
 
 PRIVACY = Privacy(1, "1e-6")
@@ -315,7 +316,7 @@ def test_a_stream_is_sanitized_once(tmp_path: Path) -> None:
 
 @pytest.mark.chance("certain: the state is one that was written")
 def test_a_state_that_was_written_once_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "s.parquet").write_bytes((Path(__file__).parent / "vectors" / "sample-1-stream.parquet").read_bytes())
+    (tmp_path / "s.parquet").write_bytes((VECTORS / "sample-1-stream.parquet").read_bytes())
     made = read_stream(tmp_path / "s.parquet")
     assert (made.elements, made.shard, made.keys) == (420, (0, 2), ("query",))
     made.add(["a"])
