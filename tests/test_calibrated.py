@@ -299,10 +299,7 @@ def test_weights_multiply_values_and_errors() -> None:
     privacy, grid = Privacy(1, "1e-6"), 16
     cells = list(range(100, 900, 3))
     scheme = Scheme(KeepAll(), privacy, grid)
-    once, twice = (
-        estimate_sum(Tally.of(cells, weights=[w] * len(cells)), scheme, FREQUENCY)
-        for w in (1.0, 2.0)
-    )
+    once, twice = (estimate_sum(Tally.of(cells, weights=[w] * len(cells)), scheme, FREQUENCY) for w in (1.0, 2.0))
     assert twice.above == pytest.approx(2 * once.above)
     assert twice.standard_error == pytest.approx(2 * once.standard_error)
     assert twice.extrapolated == pytest.approx(2 * once.extrapolated)
