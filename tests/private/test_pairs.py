@@ -17,7 +17,7 @@ import dpsample
 from dpsample import InvalidValue, Privacy
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from pairings import CLASSES, Pairing, assigned, held, keys_of_users, users_of_keys
 from support import refused
 
