@@ -226,7 +226,7 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     counted_keys = Spectrum(scheme, np.array(SUPPORT), np.array(counts), variance=np.full(6, 10.0))
 
     def counted(tally: Tally, *terms: Any) -> SumEstimate:
-        return SumEstimate(float(counts @ terms[3](SUPPORT)), 1e-9)
+        return SumEstimate(float(counts @ terms[1](SUPPORT)), 1e-9)
 
     monkeypatch.setattr(quantiles, "spectrum", lambda *_: counted_keys)
     monkeypatch.setattr(quantiles, "estimate_sum", counted)
@@ -251,7 +251,7 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def linear(tallies: list[Tally], *terms: Any) -> list[Estimate]:
     """An estimator that is known: each key's share is g of its token, and the number of keys has no error."""
-    of, _, level, least = terms[3:]
+    of, _, level, least = terms[1:]
     values = [float(tally.weights @ of.from_frequency(least)(tally.cells)) for tally in tallies]
     return [Estimate(v, 1.0, v, v, level, keys=t.total, at_least=least) for v, t in zip(values, tallies, strict=True)]
 
@@ -260,7 +260,7 @@ class Squared(Deviations):
     """Its error, with a standard error of a tenth of each deviation from the mean."""
 
     def __init__(self, tallies: list[Tally], *terms: Any) -> None:
-        self.tallies, (self.summed, self.counted) = tallies, terms[3:]
+        self.tallies, (self.summed, self.counted) = tallies, terms[1:]
 
     def at(self, means: Any) -> list[SumEstimate]:
         deviations = [
