@@ -33,7 +33,7 @@ from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.private.users.kernel import FINE, AmountTotals, Totals, all_sums
 from dpsample.private.users.keys_each import KeysPerUser
 from dpsample.private.users.lengths import ClipErrors, Lengths, best_clip, numbers_of_users
@@ -91,14 +91,8 @@ def count_users(
         return _nothing(budget)
     with _pairs_of(engine, source, keys, after) as pairs:
         stage = Stage(engine, pairs, keys.num_rows, float(least), budget, Noisy(coins))
-        weighing = stage.weighing()
-        totals = stage.totals(weighing, budget.amounts)
-        counted = stage.users(weighing, totals)
-        amounts = tuple(
-            stage.amount(amount, weighing, of_amount, counted)
-            for amount, of_amount in zip(budget.amounts, totals.amounts, strict=True)
-        )
-        return _released(counted, amounts, budget)
+        counted, amounts = stage.counted(budget.amounts)
+        return released(counted, amounts, budget)
 
 
 def expected_errors(
@@ -112,13 +106,11 @@ def expected_errors(
     if not keys.num_rows:
         return np.zeros(0), np.zeros(0)
     with _pairs_of(engine, source, keys, after) as pairs:
-        stage = Stage(engine, pairs, keys.num_rows, float(least), budget, Exact())
-        weighing = stage.weighing()
-        counted = stage.users(weighing, stage.totals(weighing))
+        counted, _ = Stage(engine, pairs, keys.num_rows, float(least), budget, Exact()).counted()
         return counted.users.values, counted.users.errors
 
 
-def _released(counted: Counted[Noisy], amounts: tuple[MeasuredAmount, ...], budget: UserBudget) -> MeasuredUsers:
+def released(counted: Counted[Noisy], amounts: tuple[MeasuredAmount, ...], budget: UserBudget) -> MeasuredUsers:
     """Return what a release has of counts. Those without noise are of another type, and are refused by mypy."""
     records = tuple(amount.record for amount in amounts)
     record = Counts(counted.noise.tables(budget), round(counted.clipped, 6), counted.groups, records)
@@ -155,9 +147,21 @@ class Stage(Generic[Noise]):
     budget: UserBudget
     noise: Noise
 
+    def counted(self, amounts: tuple[Amount, ...] = ()) -> tuple[Counted[Noise], tuple[MeasuredAmount, ...]]:
+        """Publish all parts in their order: those that decide how users are weighted, the counts, the amounts."""
+        weighing = self._weighing()
+        summed = self.engine.summed(self.pairs, all_sums(weighing, amounts))
+        totals = Totals.of(summed, weighing, len(amounts))
+        counted = self._users(weighing, totals)
+        measured = [
+            self._amount(amount, weighing, of_amount, counted)
+            for amount, of_amount in zip(amounts, totals.amounts, strict=True)
+        ]
+        return counted, tuple(measured)
+
     # ---- keys per user, first counts, lengths: how users are weighted
 
-    def weighing(self) -> Weighing:
+    def _weighing(self) -> Weighing:
         """Publish the first three parts, from which it follows how users are weighted and scaled down."""
         keys_per_user = self._keys_per_user()
         keys_each = self._clip_of_first_counts(keys_per_user)
@@ -211,12 +215,7 @@ class Stage(Generic[Noise]):
 
     # ---- counts and clipped: the users of each key
 
-    def totals(self, weighing: Weighing, amounts: tuple[Amount, ...] = ()) -> Totals:
-        """Sum users and amounts in one pass; as private as the data."""
-        summed = self.engine.summed(self.pairs, all_sums(weighing, amounts))
-        return Totals.of(summed, weighing, len(amounts))
-
-    def users(self, weighing: Weighing, totals: Totals) -> Counted[Noise]:
+    def _users(self, weighing: Weighing, totals: Totals) -> Counted[Noise]:
         """Publish the counts and what was clipped of them, and put back what was clipped."""
         kept = self._weighted(self._part("counts", weighing.length), totals.users, weighing)
         lost = self._lost("clipped", totals.clipped, weighing.clip, weighing.clip.lost)
@@ -226,7 +225,7 @@ class Stage(Generic[Noise]):
         clipped = float(weighing.each_key(share.values).mean())
         return Counted(users, self.noise, share, clipped, errors_in_common(weighing, share))
 
-    def amount(
+    def _amount(
         self, amount: Amount, weighing: Weighing, totals: AmountTotals, counted: Counted[Noise]
     ) -> MeasuredAmount:
         """Publish the three parts of an amount, and estimate its sums."""

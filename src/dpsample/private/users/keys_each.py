@@ -58,7 +58,8 @@ class KeysPerUser:
     def sizes(self) -> Floats:
         """The number of keys of a user in each row."""
         largest = 2.0 ** np.arange(len(self.users))
-        return np.maximum(_MIDDLE * largest, 1).astype(np.float64)
+        sizes: Floats = np.maximum(_MIDDLE * largest, 1).astype(np.float64)
+        return sizes
 
     @property
     def pairs(self) -> float:
