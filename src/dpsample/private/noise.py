@@ -10,10 +10,12 @@ computed, it is drawn (Canonne, Kamath and Steinke, 2020), from uniform integers
 """
 
 from bisect import bisect_right
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
+from dpsample.accounting.totals import Total
 from dpsample.private.randomness import Coins
 from dpsample.scheme.noise import BITS, KeyNoise
 from dpsample.scheme.sampling import Ints
@@ -56,6 +58,12 @@ def discrete_laplace(scale: Fraction, coins: Coins) -> int:
         negative = _below(2, coins) == 1
         if size or not negative:  # 0 has one sign
             return -size if negative else size
+
+
+def noisy_total(truth: int, stated: Total, coins: Coins) -> Total:
+    """Return a private total as it was stated, with its value: the true one, in units, plus discrete Laplace noise."""
+    value = (truth + discrete_laplace(stated.scale / stated.unit, coins)) * stated.unit
+    return replace(stated, value=int(value) if stated.unit == 1 else value)
 
 
 def _exponential_coin(x: Fraction, coins: Coins) -> bool:
