@@ -428,7 +428,7 @@ def test_nothing_selected() -> None:
         (lambda r: r.sum(level="0.9"), "a level"),
         (lambda r: r.sum(level=True), "a level"),
         (lambda r: r.sum(of="nothing"), "keys can be summed by"),
-        (lambda r: r.sum(of=lambda i: -i), "never decreases"),
+        (lambda r: r.sum(of=lambda i: -i), "never decrease"),
         (lambda r: r.sum(estimator="guess"), "an estimator"),
         (lambda r: r.sum("nothing = 1"), "where is"),
         (lambda r: r.count_keys(at_least=0), "at_least"),
