@@ -161,7 +161,7 @@ def test_keys_only() -> None:
     assert (weighted.value, weighted.low) == (-1, -math.inf)
     for ask in (
         lambda: release.sum(),
-        lambda: release.sum(of=Measure("keys", np.sqrt)),
+        lambda: release.sum(of=Measure.of(np.sqrt)),
         lambda: release.count_keys(at_least=3),
         lambda: release.mean(),
         lambda: release.quantiles([0.5]),
