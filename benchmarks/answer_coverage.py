@@ -39,7 +39,7 @@ from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate, estimates, least_frequency
 from dpsample.estimators.measures import Measure
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from dpsample.questions.sums import mean_answer
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid

@@ -16,7 +16,8 @@ from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.jobs import Job
-from dpsample.private.prepare import Counting, terms_of
+from dpsample.private.drawing import Counting
+from dpsample.private.tokens import terms_of
 from dpsample.private.request import Strategy
 from spark_tasks import KEY, PRIVACY
 

@@ -16,7 +16,7 @@ from dpsample import Privacy, new_ledger, read_ledger
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, verify_releases
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from ledgers import BUDGET, HALF
 from support import refused
 

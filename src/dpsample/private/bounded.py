@@ -1,6 +1,6 @@
 """A release of users with a contribution bound, in the order in which it happens.
 
-    each user keeps a bounded number of keys -> totals are bought -> keys are drawn, by their numbers of users
+each user keeps a bounded number of keys -> totals are bought -> keys are drawn, by their numbers of users
 """
 
 from dpsample.private.checks import rereads

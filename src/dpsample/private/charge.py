@@ -49,4 +49,3 @@ class NoLedger:
 def reserve(ledger: str | PathLike[str] | None, charge: Charge) -> AbstractContextManager[Payment]:
     """Reserve the cost of a release in its ledger, if there is one, for a block that draws and writes it."""
     return NoLedger() if ledger is None else reserve_budget(ledger, charge)
-

@@ -1,6 +1,6 @@
 """Draw: the way to a release, and how its keys are sampled and sanitized in this process.
 
-    key, frequency -> (sample) -> key, token -> in the order of keys; the release has what follows from tokens
+key, frequency -> (sample) -> key, token -> in the order of keys; the release has what follows from tokens
 """
 
 from collections.abc import Iterator
@@ -89,9 +89,7 @@ def _sampled_keys(counting: Counting, engine: Engine, coins: CoinSource, progres
         yield sampled_batch(batch, counting.sampling, coins.for_keys(keys, "sample"))
 
 
-def _keys_of_picked_elements(
-    counting: Counting, engine: Engine, coins: CoinSource, progress: Progress
-) -> pa.Table:
+def _keys_of_picked_elements(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> pa.Table:
     """Sample elements, and return their keys, each once."""
     gate = coins if isinstance(coins, Secret) else Secret()
     parts = []

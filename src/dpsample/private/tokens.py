@@ -24,9 +24,7 @@ def listed_rows(drawing: Drawing) -> Source:
 def draw_tokens(drawing: Drawing, source: Source, sized: Sized, bought: Bought) -> DrawnRelease:
     """Fix the terms, and draw the keys of a source with their tokens."""
     request, setting, known = drawing.request, drawing.request.setting, drawing.known
-    terms = terms_of(
-        setting.budget, sized.sampling, source.key, setting.keys_only, request.grid, bought, request.part
-    )
+    terms = terms_of(setting.budget, sized.sampling, source.key, setting.keys_only, request.grid, bought, request.part)
     if known is not None:
         record = Known(known.num_rows, drawing.only_known, added_to_known(terms.per_key))
         terms = replace(terms, known=record)

@@ -30,7 +30,7 @@ from dpsample.private.charge import NoLedger
 from dpsample.private.checks import usable_strategy
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from places import HELPERS, ROOT
 from spark_events import drawn, job_of, written
 from spark_tasks import KEY, PRIVACY, forms

@@ -5,13 +5,14 @@ number of keys fill is then compared, with noise.
 """
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from dpsample.accounting.discovery import Discovery, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.filled import Filled, fuller
 from dpsample.private.assignment import Assigned
 from dpsample.private.drawing import Drawing
+from dpsample.private.engine import Engine
 from dpsample.private.noise import discrete_laplace
+from dpsample.private.randomness import CoinSource
 from dpsample.private.users.look import look_at
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
@@ -35,7 +36,7 @@ def choose(drawing: Drawing, given: Assigned) -> Choice:
         look = look_at(given.sizes, budget.privacy.share(budget.look), drawing.coins)
         keys = promising_keys(budget, look, sampling)
     if budget.filled:
-        filled = compare_filled(drawing, given, keys)
+        filled = compare_filled(drawing.engine, given, keys, budget, sampling, drawing.coins)
         keys = fuller(filled).keys
     per_key = mechanism(budget, keys)
     if keys > 1:
@@ -54,15 +55,16 @@ def mechanism(budget: UserBudget, keys: int) -> PerKey:
     return many
 
 
-def compare_filled(drawing: Drawing, given: Assigned, keys: int) -> tuple[Filled, ...]:
+def compare_filled(
+    engine: Engine, given: Assigned, keys: int, budget: UserBudget, sampling: Sampling, coins: CoinSource
+) -> tuple[Filled, ...]:
     """Buy what one key of each user fills, and what `keys` keys fill: units, each with noise of its own."""
-    budget, sampling = drawing.request.setting.users, drawing.request.setting.sampling
-    drawn = drawing.coins.fresh()
+    drawn = coins.fresh()
     ways = []
     for number, epsilon in zip((1, keys), budget.filled_epsilons, strict=True):
         full = capacity_cap(mechanism(budget, number), sampling)
         # with one key of each user, no key has more units than it takes, and nobody has given two
-        units = given.units if number == 1 else drawing.engine.filled(given, number, full, drawing.coins)
+        units = given.units if number == 1 else engine.filled(given, number, full, coins)
         way = Filled(number, full, units, epsilon)
         ways.append(replace(way, units=units + discrete_laplace(way.scale, drawn)))
     return tuple(ways)

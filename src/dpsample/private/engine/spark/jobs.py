@@ -85,9 +85,7 @@ def write_release_to(
 
 
 @contextmanager
-def _drawn_and_paid(
-    request: Request, output: str, partitions: int | None
-) -> Iterator[tuple[DrawnRelease, Payment]]:
+def _drawn_and_paid(request: Request, output: str, partitions: int | None) -> Iterator[tuple[DrawnRelease, Payment]]:
     """What is drawn, and the reservation of its cost: workers write tokens as soon as they draw."""
     with Spark(partitions=partitions) as engine:
         keys = check_source(engine, request)
