@@ -26,4 +26,4 @@ def bound_users(drawing: Drawing, source: Source, max_keys: int) -> Source:
     request = drawing.request
     drawing.progress.begin("bounding users")
     again = rereads(request) or request.strategy == "two-pass"
-    return drawing.forget_later(drawing.engine.bounded(source, max_keys, drawing.coins, rereads=again))
+    return drawing.keep(drawing.engine.bounded(source, max_keys, drawing.coins, rereads=again))

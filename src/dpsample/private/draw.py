@@ -30,13 +30,16 @@ from dpsample.scheme.sampling import Sampling
 def drawn_release(drawing: Drawing) -> Iterator[DrawnRelease]:
     """Draw a release for the time of a block, in which it is written; nothing of it has left the run before."""
     max_keys = drawing.request.setting.max_keys_per_user
-    with drawing.temporary:
+    try:
         if drawing.request.discovers:
             yield draw_users(drawing)
         elif max_keys is not None:
             yield draw_bounded_users(drawing, max_keys)
         else:
             yield draw_elements(drawing)
+    finally:
+        for source in [*drawing.kept]:
+            drawing.forget(source)
 
 
 def draw_keys(drawing: Drawing, counting: Counting, terms: Terms) -> DrawnRelease:

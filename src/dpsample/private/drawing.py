@@ -6,7 +6,6 @@ this process, and `engine.spark.jobs` where the rows are.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -100,7 +99,7 @@ DrawKeys = Callable[["Drawing", Counting, Terms], DrawnRelease]
 class Drawing:
     """A release while it is drawn: what was requested, and with which engine and coins it is made.
 
-    What the engine keeps aside for it is forgotten once `temporary` is closed, after the release was written.
+    What the engine keeps aside for it, `kept`, is forgotten after the release was written.
     """
 
     engine: Engine
@@ -109,7 +108,7 @@ class Drawing:
     coins: CoinSource
     progress: Progress
     draw_keys: DrawKeys  # samples and sanitizes keys, in this process or where the rows are
-    temporary: ExitStack = field(default_factory=ExitStack)
+    kept: list[Source] = field(default_factory=list)
 
     @cached_property
     def known(self) -> pa.Table | None:
@@ -121,7 +120,12 @@ class Drawing:
         """Whether there are no keys outside of the list."""
         return self.request.known is not None and self.request.known.only
 
-    def forget_later(self, source: Source) -> Source:
-        """Let the engine keep a source until the release was written."""
-        self.temporary.callback(self.engine.forget, source)
+    def keep(self, source: Source) -> Source:
+        """Let the engine keep a source, such as the keys that users kept, until the release was written."""
+        self.kept.append(source)
         return source
+
+    def forget(self, source: Source) -> None:
+        """Let the engine forget a source, with its temporary files, which is not read again."""
+        self.kept.remove(source)
+        self.engine.forget(source)

@@ -6,7 +6,7 @@ number of keys fill is then compared, with noise.
 
 from dataclasses import dataclass, replace
 
-from dpsample.accounting.discovery import Discovery, Look, UserBudget, capacity_cap, promising_keys
+from dpsample.accounting.discovery import Discovery, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.filled import Filled, fuller
 from dpsample.private.assignment import Assigned
 from dpsample.private.drawing import Drawing

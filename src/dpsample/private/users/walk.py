@@ -27,6 +27,7 @@ from dpsample.private.users.rows import rows_of, wanted_keys
 from dpsample.release.bought import NOTHING, Bought
 from dpsample.release.kinds import Counted, KeysOnly, Kind
 from dpsample.release.terms import Terms
+from dpsample.scheme.reporting import frequency_reaching
 
 
 def draw_users(drawing: Drawing) -> DrawnRelease:
@@ -45,7 +46,7 @@ def draw_users(drawing: Drawing) -> DrawnRelease:
         return reported
     found = reported.table()
     if gave is not given.source:
-        drawing.engine.forget(gave)  # before pairs are read again
+        drawing.forget(gave)  # before pairs are read again
     return count(drawing, found, choice, bought, given)
 
 
@@ -63,7 +64,7 @@ def assign(drawing: Drawing, source: Source) -> Assigned:
     keep = bool(budget.filled) or (bool(budget.counts) and drawing.known is None)
     drawing.progress.begin("assigning users")
     given = drawing.engine.assigned(source, full, drawing.coins, request.prior, keep_pairs=keep)
-    drawing.forget_later(given.source)
+    drawing.keep(given.source)
     return given
 
 
@@ -85,7 +86,7 @@ def give(drawing: Drawing, source: Source, given: Assigned, choice: Choice) -> S
     if choice.discovery.method == "one-key":
         return given.source
     many = drawing.engine.bounded(source, choice.discovery.keys, drawing.coins, rereads=False)
-    return drawing.forget_later(many)
+    return drawing.keep(many)
 
 
 def report(drawing: Drawing, gave: Source, choice: Choice, bought: Bought) -> DrawnRelease:
@@ -103,7 +104,8 @@ def count(
     request, known = drawing.request, drawing.known
     sampling, budget = request.setting.sampling, request.setting.users
     drawing.progress.begin("counting users")
-    wanted = wanted_keys(drawing.engine, reported, known, threshold(choice, sampling), sampling.least)
+    threshold = frequency_reaching(0.5, sampling, choice.per_key) or 1
+    wanted = wanted_keys(drawing.engine, reported, known, threshold, sampling.least)
     keys = wanted.table.select(drawing.keys.names)
     after = given if known is None else None  # the pairs of known keys were not put aside
     measured = count_users(drawing.engine, request.source, keys, wanted.least, budget, drawing.coins, after)
