@@ -40,6 +40,7 @@ from dpsample.questions.counted_keys import CountedKeys, Reached, most_false
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
+from stated_terms import stated_terms
 from support import refused, run
 from test_report import blocks, data, seen
 
@@ -57,7 +58,7 @@ def terms_of(
     each = BUDGET.one_key()
     discovery = Discovery("one-key", 1, capacity_cap(each), LOOK)
     given: dict[str, Any] = {"discovery": discovery, "counts": Counts(NOISE, clipped, groups), "per_key": each, **more}
-    return Terms(BUDGET.privacy, KeepAll(), keys, unit="user", total=total, **given)
+    return stated_terms(BUDGET.privacy, KeepAll(), keys, total=total, **given)
 
 
 def made(values: Any, errors: Any, names: list[str] | None = None, **options: Any) -> Release:
@@ -544,7 +545,7 @@ def test_nothing_is_clipped_if_nothing_was() -> None:
 
 
 def test_numbers_of_kept_keys_say_so() -> None:
-    terms = Terms(Privacy(1, "1e-6"), KeepAll(), ("key",), unit="user", max_keys=2, per_key=Privacy("0.5", "5e-7"))
+    terms = stated_terms(Privacy(1, "1e-6"), KeepAll(), ("key",), max_keys=2, per_key=Privacy("0.5", "5e-7"))
     release = Release(pa.table({"key": ["a"], "token": [31.5]}), terms)
     assert "of the keys that users kept: too low where users have more keys" in repr(release)
     assert "numbers are of the keys that users kept, up to 2 each" in display(release)

@@ -3,7 +3,6 @@
 import json
 import math
 import random
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise, product
@@ -36,6 +35,7 @@ from dpsample.scheme.integer import integer_law
 from dpsample.scheme.noise import BITS, KeyNoise
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import reporting_probabilities
+from stated_terms import restated, stated_terms
 
 ORDERS = [1 + 10**e for e in np.linspace(-4, 3, 60).tolist()]
 BUDGETS = [Privacy.zcdp("0.1", "1e-6"), Privacy.gdp("0.5", "1e-6"), Privacy.zcdp(1, "1e-10"), Privacy.gdp(2, "1e-4")]
@@ -443,17 +443,17 @@ def test_a_release_is_made_written_read_and_proved(whole: Privacy, options: dict
 
 def test_terms_that_do_not_add_up_are_refused() -> None:
     whole = Privacy.zcdp("0.1", "1e-6")
-    good = Terms(whole, KeepAll(), ("query",), per_key=scheme_within(whole, 1))
+    good = stated_terms(whole, KeepAll(), ("query",), per_key=scheme_within(whole, 1))
     assert Terms.from_json(good.to_json(0)) == good
     for each in (whole, Privacy(whole.epsilon, whole.delta), Privacy("0.46", "5e-7"), Privacy("0.45", "6e-7")):
         with pytest.raises(InvalidValue, match="adds up"):
-            replace(good, per_key=each)
+            restated(good, per_key=each)
     noise = noise_within(Privacy.zcdp("0.11", "1e-6"), 1)
     assert noise is not None
     with pytest.raises(PrivacyViolation):
-        prove_release(replace(good, per_key=noise, grid=1))
+        prove_release(restated(good, per_key=noise, grid=1))
     with pytest.raises(InvalidValue, match="adds up"):  # the noise is for users, or for zCDP and GDP
-        Terms(Privacy(1, "1e-6"), KeepAll(), ("query",), per_key=noise, grid=1)
+        stated_terms(Privacy(1, "1e-6"), KeepAll(), ("query",), per_key=noise, grid=1)
 
 
 @pytest.mark.chance("certain: nothing of a sample that is drawn is asserted but its terms")

@@ -44,8 +44,8 @@ from dpsample.presentation.pages import Document, Markup, tag
 from dpsample.presentation.report import Statement, content_of, display, make_report
 from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
-from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
+from stated_terms import stated_terms
 from support import refused
 
 PRIVACY = Privacy(1, "1e-6")
@@ -78,14 +78,16 @@ def made(keys: dict[str, Any], sampling: Any = None, keys_only: bool = False, **
     """A release of these keys, with tokens that fall slowly."""
     n = len(next(iter(keys.values())))
     columns = keys if keys_only else {**keys, "token": pa.array([20.0 + 2.0**m for m in range(n)], pa.float64())}
-    return Release(pa.table(columns), Terms(PRIVACY, sampling or KeepAll(), tuple(keys), keys_only=keys_only, **terms))
+    return Release(
+        pa.table(columns), stated_terms(PRIVACY, sampling or KeepAll(), tuple(keys), keys_only=keys_only, **terms)
+    )
 
 
 def words(n: int = 400) -> Release:
     """A release of n keys of many frequencies."""
     tokens = [1.0 + 0.125 * (m % 30) + (m // 3) + (5000.0 if m % 40 == 0 else 0.0) for m in range(n)]
     table = pa.table({"word": [f"w{m:04d}" for m in range(n)], "token": tokens})
-    return Release(table, Terms(PRIVACY, KeepAll(), ("word",)))
+    return Release(table, stated_terms(PRIVACY, KeepAll(), ("word",)))
 
 
 RELEASES: dict[str, Any] = {
@@ -302,14 +304,14 @@ def test_steps_are_few_and_in_range() -> None:
 
 
 def test_a_release_that_is_less_private_than_it_says_is_shown_as_such() -> None:
-    release = made({"word": ["a"]}, unit="user", max_keys=100, per_key=PRIVACY)
+    release = made({"word": ["a"]}, max_keys=100, per_key=PRIVACY)
     assert isinstance(content_of(release).proof, PrivacyViolation)
     assert "FAILED" in seen(make_report(release).html)
 
 
 def test_the_proof_is_run_at_a_small_epsilon_too() -> None:
     table = pa.table({"word": pa.array([], pa.string())})
-    release = Release(table, Terms(Privacy("0.001", "1e-9"), KeepAll(), ("word",), keys_only=True))
+    release = Release(table, stated_terms(Privacy("0.001", "1e-9"), KeepAll(), ("word",), keys_only=True))
     proof = content_of(release).proof
     assert isinstance(proof, Proof)
     assert proof.complete
@@ -317,7 +319,7 @@ def test_the_proof_is_run_at_a_small_epsilon_too() -> None:
 
 def test_the_proof_is_left_to_the_command_if_it_is_not_wanted() -> None:
     table = pa.table({"word": pa.array([], pa.string())})
-    release = Release(table, Terms(PRIVACY, KeepAll(), ("word",), keys_only=True))
+    release = Release(table, stated_terms(PRIVACY, KeepAll(), ("word",), keys_only=True))
     assert content_of(release, prove=False).proof is None
     assert "not run for this page" in seen(make_report(release, prove=False).html)
 

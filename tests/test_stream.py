@@ -26,7 +26,7 @@ from dpsample.private.stream import elements, held, stream
 from dpsample.private.stream.batches import held_counts
 from dpsample.private.stream.held import HeldKeys, words_of
 from dpsample.private.stream.queries import QueryStream
-from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 from support import refused, run
 
 PRIVACY = Privacy(1, "1e-6")
@@ -429,7 +429,7 @@ def test_answers_of_a_stream_have_their_coverage() -> None:
     words = generator.integers(0, 2**64, len(key), dtype=np.uint64)
     rows, tokens = Sanitizer(sampling, PRIVACY)(count[run, key], GivenCoins(words))
     table = pa.table({"run": run[rows], "key": key[rows], "token": tokens * 1.0})
-    release = Release(table, Terms(PRIVACY, sampling, ("run", "key"), grid=1))
+    release = Release(table, stated_terms(PRIVACY, sampling, ("run", "key"), grid=1))
     capped = release.sum(of="capped:5000", at_least=2000, by="run")
     for answers, g in [
         (release.sum(by="run"), i),
@@ -446,7 +446,9 @@ def test_answers_of_a_stream_have_their_coverage() -> None:
 def test_single_keys_are_those_of_the_table() -> None:
     sampling, generator = SampleAndHold("1e-3"), np.random.default_rng(4)
     tokens = np.sort((300 * (generator.pareto(1, 150) + 1)).astype(np.int64))[::-1]
-    release = Release(pa.table({"key": range(150), "token": tokens * 1.0}), Terms(PRIVACY, sampling, ("key",), grid=1))
+    release = Release(
+        pa.table({"key": range(150), "token": tokens * 1.0}), stated_terms(PRIVACY, sampling, ("key",), grid=1)
+    )
     best = release.top(3)
     assert best.groups["key"].to_pylist() == [0, 1, 2]
     for answers in (best, release.each_key()):
