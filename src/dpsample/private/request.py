@@ -23,7 +23,7 @@ from dpsample.exact import Number
 from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.release import Release, read_release
