@@ -25,16 +25,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from dpsample.planning.explore import Choices, Explorer, Place, Server
+from dpsample.planning.explore.choices import SAMPLING
+from dpsample.planning.explore.page import page
+from dpsample.planning.explore.state import LINES, PARTS
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, SampleSize, Source
 from dpsample.cli import cli
 from dpsample.cli.explore import ONE_THREAD
 from dpsample.comparison.reporting_curve import curve
-from dpsample.planning.explore import Choices, Explorer, Place, Server
-from dpsample.planning.explore.choices import SAMPLING
-from dpsample.planning.explore.page import page
-from dpsample.planning.explore.state import LINES, PARTS
 from dpsample.planning.forecast import forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dpsample.planning.explore import Choices, Explorer, Place, Server
 
 import dpsample
 from browser import PHONE, Tab, accessibility_problems, drawn, opened, scrolls_sideways
 from dpsample import Ppswor, Privacy, Source
 from dpsample.exact import text
-from dpsample.planning.explore import Choices, Explorer, Place, Server
 from dpsample.planning.forecast import forecast
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import PRIVATE

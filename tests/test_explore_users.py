@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from dpsample.planning.explore import Server, UsersExplorer, users
+from dpsample.planning.explore.users_page import users_page
 
 from browser import PHONE, accessibility_problems, opened, scrolls_sideways
 from dpsample import InvalidValue, Privacy, Source
 from dpsample.cli import cli
-from dpsample.planning.explore import Server, UsersExplorer, users
-from dpsample.planning.explore.users_page import users_page
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.planning.text import PRIVATE
