@@ -30,7 +30,7 @@ from dpsample.private.engine.spark.streams import start_query
 from dpsample.private.prepare import Counting, prepare_sample, terms_of
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample, drawn_of_part
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.release import Release
 from dpsample.scheme.sampling import Sampling
 

@@ -10,6 +10,7 @@
     goals        the smallest epsilon that reaches a goal, and which of several forecasts to release by
     text         what `dpsample plan` prints, and the command or the Python that makes the release
     page         `explore`: a plan as one page with sliders
+    content      the JSON values that this page shows
 
 Frequencies of private data (`dpsample.count_frequencies`) are private, and so is a plan of them: do not publish it. The
 privacy guarantee does not cover an epsilon that was chosen by looking at the data. Choose it by public or made-up
@@ -18,7 +19,7 @@ frequencies where you can.
 
 from dpsample.comparison.reporting_curve import Curve, curve
 from dpsample.planning.earlier import estimated_frequencies
-from dpsample.planning.forecast import Expected, Forecast, forecast
+from dpsample.planning.forecast import Expected, Forecast, forecast, most_possible
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.goals import Goal, recommended, smallest_epsilon
 from dpsample.planning.grid import Grid, default_delta
@@ -41,6 +42,7 @@ __all__ = [
     "estimated_frequencies",
     "explore",
     "forecast",
+    "most_possible",
     "recommended",
     "smallest_epsilon",
 ]

@@ -32,7 +32,8 @@ async function show() {
   for (const control of controls) {
     const name = control.dataset.axis, text = position[name];
     control.value = axes[name].indexOf(text);
-    if (at(`value-${name}`)) at(`value-${name}`).textContent = text;
+    if (control.type !== "range") continue; // a list says by itself what is chosen
+    at(`value-${name}`).textContent = text;
     control.setAttribute("aria-valuetext", text);
   }
   const forecast = found(position);

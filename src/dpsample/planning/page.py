@@ -16,7 +16,7 @@ from importlib.resources import files
 from dpsample import __version__
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
-from dpsample.planning.page_content import Axis, Chart, axes, charts, content
+from dpsample.planning.content import Axis, Chart, axes, charts, content
 from dpsample.planning.text import EVENTS, KEY, PRIVATE, UNCOVERED, USER, Plan, columns, legend
 from dpsample.presentation.charts import converter
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
