@@ -14,9 +14,9 @@ class Bug:
     tests: tuple[str, ...]
 
 
-DRAWS = "private/test_draws.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
-REACHES = "private/test_draws.py::test_each_noise_reaches_the_release"
-NUMBERS = "private/test_draws.py::test_without_noise_totals_are_the_true_numbers"
+DRAWS = "private/test_noises.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
+REACHES = "private/test_noises.py::test_each_noise_reaches_the_release"
+NUMBERS = "private/test_noises.py::test_without_noise_totals_are_the_true_numbers"
 PARTS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_part_by_at_most_the_length_of_its_noise"
 AMOUNT_PARTS = "accounting/test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
 TOTALS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_total_by_at_most_its_sensitivity"
@@ -24,38 +24,38 @@ TOTALS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_total_
 NOISE = [
     Bug(
         "noise of all parts from one known stream",
-        "private/user_counts.py",
+        "private/users/parts.py",
         "len(total), self._coins.fresh())",
         "len(total), __import__('dpsample.private.randomness').private.randomness.StreamCoins(b'0' * 32))",
         (DRAWS,),
     ),
     Bug(
         "parts of one release share their noise",
-        "private/user_counts.py",
+        "private/users/parts.py",
         "len(total), self._coins.fresh())",
         "len(total), self.__dict__.setdefault('coins', self._coins.fresh()))",
         (DRAWS,),
     ),
     Bug(
         "no noise on what was clipped",
-        "private/user_counts.py",
-        "noisy = self._with_noise(part, taken // -(-FINE // units), length)",
-        "noisy = taken // -(-FINE // units) + 0 * self._with_noise(part, taken // -(-FINE // units), length)",
+        "private/users/counts.py",
+        "noisy = self.noise.published(part, total // fine_of_unit)",
+        "noisy = total // fine_of_unit + 0 * self.noise.published(part, total // fine_of_unit)",
         (REACHES,),
     ),
     Bug(
         "one number of noise for all keys",
-        "private/user_counts.py",
+        "private/users/parts.py",
         "from_table(noise.noise, len(total), self._coins.fresh())",
         "from_table(noise.noise, 1, self._coins.fresh())",
         (DRAWS,),
     ),
     Bug(
         "noise of a quarter of the variance is drawn, the right one is recorded",
-        "private/user_counts.py",
-        "        self._noise[part] = noise\n",
-        "        self._noise[part] = noise\n"
-        "        noise = VectorNoise.of(4 * self._square(part), self._budget.aside, length)\n",
+        "private/users/parts.py",
+        "        self._tables[part.name] = noise\n",
+        "        self._tables[part.name] = noise\n"
+        "        noise = VectorNoise.of(4 * part.square, part.aside, part.length)\n",
         (DRAWS,),
     ),
     Bug(
@@ -126,14 +126,14 @@ NOISE = [
         "private/prepare.py",
         "size.sampling(noisy_weights), RealizedSize",
         "size.sampling(replace(noisy_weights, value=weights * size.unit)), RealizedSize",
-        ("private/test_draws.py::test_tau_follows_from_the_noisy_total",),
+        ("private/test_noises.py::test_tau_follows_from_the_noisy_total",),
     ),
     Bug(
         "discrete Laplace noise without its whole part",
         "private/noise.py",
         "            whole += 1",
         "            break",
-        ("private/test_draws.py::test_discrete_laplace_noise_by_chi_square",),
+        ("private/test_noises.py::test_discrete_laplace_noise_by_chi_square",),
     ),
     Bug(
         "a number of a table is decided by its first 64 bits",
@@ -164,7 +164,7 @@ COINS = [
         "private/derived_coins.py",
         "        return SecretCoins()",
         "        return StreamCoins(self._key)",
-        ("private/test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
+        ("private/test_noises.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
     ),
     Bug(
         "a forked process goes on with its parent's coins",
@@ -199,7 +199,7 @@ COINS = [
         "private/stream/queries.py",
         'self._batch[1].to_bytes(8, "little")',
         'int(0).to_bytes(8, "little")',
-        ("private/test_draws.py::test_batches_of_a_query_have_coins_of_their_own",),
+        ("private/test_noises.py::test_batches_of_a_query_have_coins_of_their_own",),
     ),
     Bug(
         "a sampled key is reported by the coins that sampled it, on a cluster",
@@ -213,7 +213,7 @@ COINS = [
         "private/engine/spark/engine.py",
         "        return Secret()",
         "        return Secret(bytes(32))",
-        ("private/test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
+        ("private/test_noises.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
     ),
 ]
 
@@ -300,65 +300,65 @@ USERS = [
     ),
     Bug(
         "users are clipped at twice the length",
-        "private/user_vectors.py",
-        "long = np.flatnonzero(squares > most)",
-        "most = 4 * most\n    long = np.flatnonzero(squares > most)",
+        "private/users/vectors.py",
+        "long = np.flatnonzero(sums > most)",
+        "most = 4 * most\n    long = np.flatnonzero(sums > most)",
         (PARTS,),
     ),
     Bug(
         "factors are rounded up",
-        "private/user_vectors.py",
+        "private/users/vectors.py",
         "    factors -= factors * factors * squares > limit",
         "    factors += 1",
         ("private/test_user_counts.py::test_factors_are_the_largest_whole_ones",),
     ),
     Bug(
         "popular keys come on top of a user's length",
-        "private/user_counts.py",
-        "length**2 - own, clip",
-        "length**2, clip",
+        "private/users/weighing.py",
+        "most = length**2 - int(squares[head].sum())",
+        "most = length**2",
         (PARTS,),
     ),
     Bug(
         "first counts are clipped later than their noise allows",
-        "private/user_counts.py",
-        "kernel = weighted_counts(weights, length**2)",
-        "kernel = weighted_counts(weights, 2 * length**2)",
+        "private/users/counts.py",
+        "weighted_counts(weights, length**2)",
+        "weighted_counts(weights, 2 * length**2)",
         (PARTS,),
     ),
     Bug(
         "amounts are clipped eight times later",
-        "private/user_amounts.py",
+        "private/users/kernel.py",
         "clipped = np.clip(value, *amount.ends)",
         "clipped = np.clip(value, *amount.looked_at)",
         (PARTS,),
     ),
     Bug(
         "the high end of a clip is not applied",
-        "private/user_amounts.py",
+        "private/users/kernel.py",
         "clipped = np.clip(value, *amount.ends)",
         "clipped = np.clip(value, amount.ends[0], None)",
         (AMOUNT_PARTS,),
     ),
     Bug(
         "the low end of a clip is that of a clip around 0",
-        "private/user_amounts.py",
+        "private/users/kernel.py",
         "clipped = np.clip(value, *amount.ends)",
         "clipped = np.clip(value, -amount.ends[1], amount.ends[1])",
         ("accounting/test_amount_vectors.py::test_sums_against_plain_loops",),
     ),
     Bug(
         "what is beyond a clip counts fully at each key",
-        "private/user_amounts.py",
-        "return np.minimum(1 / weighing.few.most, 1 / keys)",
-        "return np.minimum(1 / weighing.few.most, 1.0 + 0 * keys)",
+        "private/users/kernel.py",
+        "return np.minimum(1 / self.weighing.few.most, 1 / keys)",
+        "return np.minimum(1 / self.weighing.few.most, 1.0 + 0 * keys)",
         (AMOUNT_PARTS,),
     ),
     Bug(
         "rounded amounts may be longer than the noise allows",
-        "private/user_amounts.py",
-        "    long = np.flatnonzero(np.add.reduceat(added**2, starts) > length**2)",
-        "    long = np.flatnonzero(np.add.reduceat(added**2, starts) > 2 * length**2)",
+        "private/users/kernel.py",
+        "    long = np.flatnonzero(users.summed(added**2) > length**2)",
+        "    long = np.flatnonzero(users.summed(added**2) > 2 * length**2)",
         (AMOUNT_PARTS,),
     ),
 ]

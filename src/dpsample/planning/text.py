@@ -87,7 +87,7 @@ def _columns_of_elements(forecasts: Sequence[Forecast]) -> Iterator[Column]:
         "the expected share of all elements whose key is reported",
         lambda _, method: percent(method.share_of_elements),
     )
-    yield _threshold("the detection threshold: the lowest frequency that")
+    yield _threshold("the lowest frequency that")
     yield Column(
         "total +-",
         "Error of a total",
