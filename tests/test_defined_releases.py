@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from mpmath import mp  # type: ignore[import-untyped]
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, PrivacyViolation, SampleSize
@@ -25,14 +24,6 @@ from dpsample.planning import Frequencies, Setting, forecast, smallest_epsilon
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import reporting_probabilities
 from stated_terms import restated, stated_terms
-
-
-@pytest.fixture(autouse=True)
-def _digits() -> None:
-    mp.dps = 60
-
-
-# --- releases --------------------------------------------------------------------------------------------------------
 
 ELEMENTS = {f"key {i}": 400 for i in range(20)}
 CLICKS = pa.table({"who": [f"user {i}" for i in range(8000)], "key": [f"key {i % 20}" for i in range(8000)]})

@@ -259,9 +259,9 @@ def test_a_plan_chooses_what_finds_more(users: int, mean: int, exponent: float, 
     with DuckDB(threads=1) as engine:
         numbers = CountedUsers(Source(shape(users, mean, exponent), "key", user="user"), engine)
         made = forecast_users(numbers, Setting(Privacy(epsilon, "1e-6"), discover="ask"))
-    ways = [way for way in made.ways if not way.counted]
-    assert max(ways, key=lambda way: way.keys).method == method
-    assert [way.method for way in ways if way.chosen] == [method]
+    ways: dict[float, Any] = {each.keys: each.way for each in made.methods if each.way and not each.way.counted}
+    assert ways[max(ways)].discovery == method
+    assert [way.discovery for way in ways.values() if way.chosen] == [method]
 
 
 @pytest.mark.usefixtures("fixed_coins")

@@ -1,4 +1,4 @@
-"""A release of shops in cities."""
+"""A release of shops in cities, and attributes of both."""
 
 from typing import Any
 

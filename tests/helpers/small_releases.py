@@ -1,4 +1,4 @@
-"""Small releases."""
+"""Releases of a few keys, and their rows."""
 
 from typing import Any
 

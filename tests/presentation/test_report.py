@@ -21,7 +21,7 @@ from dpsample.estimators.notes import claim_of
 from dpsample.presentation.charts import STYLES
 from dpsample.presentation.explain import Strength
 from dpsample.presentation.page_charts import DARK, LIGHT
-from dpsample.presentation.pages import Document, Markup, tag
+from dpsample.presentation.pages import Markup, tag
 from dpsample.presentation.report import Statement, content_of, display, make_report
 from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
@@ -275,11 +275,6 @@ def test_the_policy_names_the_very_scripts_and_styles() -> None:
     body = page.split("</style>")[1].split('<script type="application/json"')[0]
     assert not re.search(r"<[^>]* (style|on[a-z]+)=", body)
     assert not re.search(r"(src|href)=\"(?!#)", body)
-
-
-def test_a_served_page_may_talk_to_its_server_only() -> None:
-    page = Document("x", tag("main"), scripts=["1"], served=True).html()
-    assert "connect-src &#x27;self&#x27;" in page
 
 
 def contrast(a: str, b: str) -> float:
