@@ -75,9 +75,9 @@ def test_a_scheme_has_its_definition_outside_of_half_of_delta(sampling: Sampling
                     loss = np.log(a / b)
                     moment = math.log(float((a * np.exp((order - 1) * (loss - loss.max()))).sum()))
                     divergence = moment / (order - 1) + loss.max()
-                    assert divergence <= float(whole.definition.rho) * order + 1e-10 / (order - 1)
+                    assert divergence <= float(whole.definition.value) * order + 1e-10 / (order - 1)
             else:
-                mu = real(whole.definition.mu)
+                mu = real(whole.definition.value)
                 for epsilon in np.linspace(-1, 2, 31).tolist():
                     excess = np.maximum(a - math.exp(epsilon) * b, 0).sum()
                     assert excess <= float(gaussian_delta(mu, mpf(epsilon))) + 1e-12

@@ -332,7 +332,7 @@ def test_other_measures_are_refused(of: Any, few: Release) -> None:
 def test_bad_questions_are_refused(few: Release) -> None:
     with refused("counted users have one estimator"):
         few.sum(estimator="mle")
-    with refused("a level is above 0"):
+    with refused("level must be between 0 and 1"):
         few.each_key(level=1)
     with refused("k is an integer"):
         few.top(0)

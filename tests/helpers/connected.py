@@ -14,13 +14,12 @@ from dpsample.accounting.budget import Budget
 from dpsample.private.bounded import draw_bounded_users
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
+from dpsample.private.drawing import Counting, Drawing
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.jobs import DrawnByWorkers, Job, draw_keys
-from dpsample.private.drawing import Counting, Drawing
 from dpsample.private.progress import Progress
-from dpsample.private.tokens import terms_of
 from dpsample.private.request import Request
-from dpsample.release.terms import Terms
+from dpsample.private.tokens import terms_of
 
 
 def drawn_for_users(engine: Spark, frame: Any, key: bytes) -> DrawnByWorkers:

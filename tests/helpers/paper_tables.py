@@ -1,4 +1,4 @@
-"""Series and findings of the paper, each computed once."""
+"""The quick series of each figure of the paper, each computed once."""
 
 from collections.abc import Callable
 

@@ -14,7 +14,7 @@ import dpsample
 import servers
 from dpsample import Source
 from dpsample.private.engine.duckdb import DuckDB
-from neighbouring import (
+from neighbour_sources import (
     DAYS,
     NUMBERS,
     PRIVACY,

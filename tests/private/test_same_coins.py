@@ -14,7 +14,7 @@ from dpsample.planning.setting import Setting
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.draw import draw_keys, drawn_release
-from dpsample.private.drawing import DrawKeys, Drawing
+from dpsample.private.drawing import Drawing, DrawKeys
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.known import KnownKeys

@@ -22,11 +22,10 @@ from dpsample.accounting.budget import Budget
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark, jobs
 from dpsample.private.engine.spark.engine import received
-from dpsample.private.tokens import terms_of
 from dpsample.private.request import Strategy
+from dpsample.private.tokens import terms_of
 from release_laws import FREQUENCIES, assert_law, elements
-from spark_events import drawn, job_of, written
-from spark_tasks import KEY, PRIVACY, forms, killed
+from spark_tasks import KEY, PRIVACY, drawn, forms, job_of, killed, written
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),

@@ -26,11 +26,11 @@ from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.cli import cli
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
+from dpsample.private.draw import drawn_release
+from dpsample.private.drawing import Counting, Drawing
 from dpsample.private.engine.spark import Spark, assignment
 from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.engine.spark.jobs import Job, draw_keys
-from dpsample.private.draw import drawn_release
-from dpsample.private.drawing import Counting, Drawing
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request
