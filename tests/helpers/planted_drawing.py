@@ -273,8 +273,8 @@ USERS = [
     Bug(
         "a user keeps one key more",
         "private/bounding.py",
-        "np.repeat(first, sizes) < limit]",
-        "np.repeat(first, sizes) <= limit]",
+        "order[rank < limit]",
+        "order[rank <= limit]",
         ("private/test_bounding.py",),
     ),
     Bug(

@@ -56,8 +56,7 @@ class TestConnect:
         assert dpsample.read_release(tmp_path / "out") == drawn(Source(events, "k"), Ppswor(0.01), "aggregate")
         written = b"".join(path.read_bytes() for path in log.rglob("*") if path.is_file())
         with Spark() as engine:
-            job, terms = drawn_for_users(engine, spark.read.parquet(f"file:{events}"), KEY)
-            made = job.release(terms, NoLedger())
+            made = drawn_for_users(engine, spark.read.parquet(f"file:{events}"), KEY).in_memory(NoLedger())
         assert dpsample.read_release(tmp_path / "out.users") == made
         assert len(made) > 10
         assert b"dpsample-picking-elements" in written  # the name of the work, as a tag

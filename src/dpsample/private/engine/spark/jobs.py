@@ -130,7 +130,8 @@ class Job:
 
     def __init__(self, engine: Spark, counting: Counting, secret: Secret) -> None:
         self.engine, self.counting, self.secret = engine, counting, secret
-        self.source, self.sampling, self.frame = counting.source, counting.sampling, engine.frame(counting.source)
+        self.source, self.sampling = counting.source, counting.sampling
+        self.frame = engine.frame(counting.source)
         self.frequencies = counting.keys.append(pa.field("frequency", pa.int64()))
         if counting.known is not None:
             self.frequencies = self.frequencies.append(pa.field("known", pa.bool_()))
