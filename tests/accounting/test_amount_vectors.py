@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from dpsample.accounting.amounts import LOOKED_AT, Amount, amounts_of
-from dpsample.private.user_amounts import all_sums, rounded, thresholds_of
-from dpsample.private.user_vectors import FINE, SCALE_BITS, Weighing
+from dpsample.private.users.kernel import FINE, all_sums, rounded, thresholds_of
+from dpsample.private.users.vectors import SCALE_BITS, UserRows
+from dpsample.private.users.weighing import Weighing
 from weighing import weighing_of
 
 # clips of one side, of both sides alike, and of two different ends
@@ -132,6 +133,6 @@ def test_roundings_cancel_out() -> None:
     for share in (0.013, -0.013, 0.9):
         clipped = np.full(len(users), round(share * one))
         scaled, ones = np.full(len(users), 1 << SCALE_BITS), np.ones(len(users), int)
-        added = rounded(scaled * clipped, one, thresholds_of(marks, users % 50), users, ones, 8)
+        added = rounded(scaled * clipped, one, thresholds_of(marks, users % 50), UserRows(users, users % 50, ones), 8)
         assert added.sum() == pytest.approx(share * len(users), abs=60)  # one deviation is 16 to 42
         assert set(added.tolist()) <= {math.floor(share), math.floor(share) + 1}

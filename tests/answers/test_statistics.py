@@ -386,7 +386,7 @@ def test_keys_only() -> None:
     assert (weighted.value, weighted.low) == (-1, -math.inf)
     for ask in (
         lambda: release.sum(),
-        lambda: release.sum(of=Measure("keys", np.sqrt)),
+        lambda: release.sum(of=Measure.of(np.sqrt)),
         lambda: release.count_keys(at_least=3),
         lambda: release.mean(),
         lambda: release.quantiles([0.5]),
@@ -427,8 +427,8 @@ def test_nothing_selected() -> None:
         (lambda r: r.sum(level=math.nan), "a level"),
         (lambda r: r.sum(level="0.9"), "a level"),
         (lambda r: r.sum(level=True), "a level"),
-        (lambda r: r.sum(of="nothing"), "what is summed"),
-        (lambda r: r.sum(of=lambda i: -i), "never decreases"),
+        (lambda r: r.sum(of="nothing"), "keys can be summed by"),
+        (lambda r: r.sum(of=lambda i: -i), "never decrease"),
         (lambda r: r.sum(estimator="guess"), "an estimator"),
         (lambda r: r.sum("nothing = 1"), "where is"),
         (lambda r: r.count_keys(at_least=0), "at_least"),

@@ -22,7 +22,7 @@ TESTS = (  # mathematics, files, locks, releases, the command line: what an inte
     "tests/release",
     "tests/answers/test_periods.py",
     "tests/cli/test_demo.py",
-    "tests/house/test_wording.py",
+    "tests/cli/test_wording.py",
     "tests/house/test_portable.py",
     "README.md",
     "docs/budget.md",

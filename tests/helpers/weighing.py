@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsample.private.user_vectors import Clip, FewKeys, Weighing, groups_of, head_of, most_lost
+from dpsample.private.users.keys_each import FewKeys
+from dpsample.private.users.lengths import most_lost
+from dpsample.private.users.weighing import Clip, Weighing, groups_of, head_of
 
 
 def weighing_of(rng: np.random.Generator, keys: int) -> Weighing:

@@ -35,9 +35,10 @@ from dpsample.accounting.discovery import (
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
-from dpsample.private.user_amounts import Parts, estimated_amount
-from dpsample.private.user_counts import count_users
-from dpsample.private.user_vectors import Lost, ShareLost
+from dpsample.private.users.counts import count_users
+from dpsample.private.users.parts import Measured
+from dpsample.private.users.put_back import Lost, ShareLost
+from dpsample.private.users.sums import Parts, estimated_amount
 from dpsample.questions.amounts import Sum, fieller
 from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
@@ -245,7 +246,7 @@ def test_sums_of_ten_billion_pairs_are_finite(sign: int) -> None:
     users, groups = np.full(8, 1.25e9), weighing.clip.groups
     lost, beyond = Lost(np.full(groups, 5.0 * sign), 2.0), Lost(np.array([0.5, 0.5]), 1.0)
     share = ShareLost(*(np.full(groups, value) for value in (0.1, 0.01, 0.0, 0.0)))
-    parts = Parts(sign * users / 3, np.full(8, 100.0), lost, beyond)
+    parts = Parts(Measured(sign * users / 3, np.full(8, 100.0)), lost, beyond)
     with np.errstate(all="raise", under="ignore"):
         found = estimated_amount(PRICE, weighing, parts, share, users)
         low, high, wide_low, wide_high = found.record.intervals(users, found.values, found.errors)

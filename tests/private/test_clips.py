@@ -24,8 +24,8 @@ from dpsample.presentation.explain import explain_amount
 from dpsample.presentation.label import label_of
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
-from dpsample.private.user_counts import Measured, count_users
-from dpsample.private.user_vectors import FewKeys
+from dpsample.private.users.counts import MeasuredUsers, count_users
+from dpsample.private.users.keys_each import FewKeys
 from support import refused, run
 
 PRIVACY = Privacy(1, 1e-6)
@@ -124,7 +124,7 @@ def test_wrong_clips_on_the_command_line(spent: Path) -> None:
 
 def measured(
     table: pa.Table, keys: int, amounts: tuple[Amount, ...], coins: int, privacy: Privacy = PRIVACY
-) -> Measured:
+) -> MeasuredUsers:
     """What one release measures of keys 0, 1, ..., which are taken for discovered, with given coins."""
     budget = UserBudget(privacy, counts=count_share(len(amounts)), amounts=amounts)
     source = Source(table, "key", user="user").with_amounts(amounts)

@@ -162,8 +162,8 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.prepare.look_at: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.prepare.compare_filled: fresh": (1, (OWN, REACHES)),
     "private.prepare.compare_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
-    "private.user_counts._Stage._with_noise: fresh": (1, (OWN, REACHES)),
-    "private.user_counts._Stage._with_noise: from_table": (1, (OWN, REACHES, TABLE)),
+    "private.users.parts.Noisy.published: fresh": (1, (OWN, REACHES)),
+    "private.users.parts.Noisy.published: from_table": (1, (OWN, REACHES, TABLE)),
     # which keys users keep, and which are sampled and reported, with which token
     "private.engine.duckdb.users.bounded: fresh": (
         1,

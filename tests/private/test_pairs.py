@@ -204,7 +204,7 @@ def test_a_release_sorts_pairs_once(discover: Any, planned: str, monkeypatch: py
         release = dpsample.release(as_table(popular), "k", engine=engine, **options)
         assert release.table["k"].to_pylist() == ["key 0", "key 1", "key 2"]
         assert held(engine) == NOTHING
-        for place in (planned, "draw.count_users", "user_counts._Stage"):
+        for place in (planned, "draw.count_users", "users.counts.Stage"):
             with interrupted(monkeypatch, f"dpsample.private.{place}"):
                 dpsample.release(as_table(popular), "k", engine=engine, **options)
             assert held(engine) == NOTHING

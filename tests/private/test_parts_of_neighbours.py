@@ -18,7 +18,7 @@ import pytest
 import dpsample
 from dpsample import Privacy, Release, SampleSize
 from dpsample.accounting.totals import Total
-from dpsample.private.user_counts import _Stage
+from dpsample.private.users import parts
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Ints
 from draws import Change, WatchedEngine, watched_noise
@@ -40,17 +40,17 @@ class Part:
 @contextmanager
 def parts_of_counts(publish: list[Part] | None = None) -> Iterator[list[Part]]:
     """Note the parts of the counts; with `publish`, each publishes the same as the part of another release."""
-    with_noise, found = _Stage._with_noise, list[Part]()
+    with_noise, found = parts.Noisy.published, list[Part]()
 
-    def noted(stage: _Stage, part: str, total: Ints, length: int) -> Ints:
-        published = with_noise(stage, part, total, length)
+    def noted(noise: parts.Noisy, part: parts.Part, total: Ints) -> Ints:
+        published = with_noise(noise, part, total)
         if publish is not None:
             published = publish[len(found)].published
-        found.append(Part(part, total.copy(), published.copy(), stage._noise[part].length))
+        found.append(Part(part.name, total.copy(), published.copy(), noise._tables[part.name].length))
         return published
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Stage, "_with_noise", noted)
+        patch.setattr(parts.Noisy, "published", noted)
         yield found
 
 

@@ -15,22 +15,12 @@ from dpsample.accounting.lengths import _LOST_UNITS
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.sources.source import Source
-from dpsample.private.user_amounts import all_sums
-from dpsample.private.user_counts import count_users
-from dpsample.private.user_vectors import (
-    FINE,
-    SCALE_BITS,
-    Clip,
-    FewKeys,
-    Weighing,
-    factors_of,
-    groups_of,
-    head_of,
-    most_lost,
-    users_by_keys,
-    users_by_length,
-    weighted_counts,
-)
+from dpsample.private.users.counts import count_users
+from dpsample.private.users.kernel import FINE, all_sums
+from dpsample.private.users.keys_each import FewKeys
+from dpsample.private.users.lengths import most_lost
+from dpsample.private.users.vectors import SCALE_BITS, factors_of, users_by_keys, users_by_length, weighted_counts
+from dpsample.private.users.weighing import Clip, Weighing, groups_of, head_of
 
 CASES = 2000
 

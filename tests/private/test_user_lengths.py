@@ -12,9 +12,13 @@ import pytest
 from dpsample import Privacy
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.discovery import UserBudget, count_share
-from dpsample.private.user_counts import _Stage, share_lost, with_least
-from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip, few_users, numbers_of_users
-from dpsample.private.user_vectors import UNEVEN, Clip, FewKeys, Lost, Weighing, most_lost, unevenness
+from dpsample.private.randomness import StreamCoins
+from dpsample.private.users.counts import Stage, with_least
+from dpsample.private.users.keys_each import FewKeys
+from dpsample.private.users.lengths import ClipErrors, Lengths, best_clip, few_users, most_lost, numbers_of_users
+from dpsample.private.users.parts import Measured, Noisy, Part
+from dpsample.private.users.put_back import UNEVEN, Lost, share_lost, unevenness
+from dpsample.private.users.weighing import Clip, Weighing
 from places import ROOT
 
 
@@ -59,7 +63,8 @@ def test_few_users_far_below_the_noise_are_as_many_as_was_thought() -> None:
 def test_rows_beyond_the_noise_are_not_left_out() -> None:
     """Two rows stand out; the others are not seen one by one, and still have users, fewer and fewer, with errors."""
     noisy = np.array([5000, 2000, 60, -10, 12, 5, 0, 0])
-    users, errors = numbers_of_users(noisy, 40.0)
+    found = numbers_of_users(noisy, 40.0)
+    users, errors = found.values, found.errors
     assert users[:2].tolist() == [5000.0, 2000.0]
     assert errors[:2].tolist() == [40.0, 40.0]
     assert (users[2:] > 0).all()
@@ -132,7 +137,7 @@ def test_what_was_not_measured_is_put_back() -> None:
     clip = Clip(0.1, 0.2, 0.05, 2, unseen=20.0, unseen_error=4.0)
     weighing = Weighing(popularity, head, np.full(200, 10), 100, 10_000, clip, groups, FewKeys(1.0, 1.0, 1.0, 1.0))
     lost = Lost(np.array([10.0, 10.0]), 3.0)
-    share = share_lost(weighing, lost, np.full(200, 40.0), np.full(200, 5.0))
+    share = share_lost(weighing, lost, Measured(np.full(200, 40.0), np.full(200, 5.0)))
     # kept: 100 keys of 40 / 50; measured as lost: 10; estimated: half of 20; all: 100
     assert share.values.tolist() == pytest.approx([0.2, 0.2])
     assert share.unseen.tolist() == pytest.approx([10 / 80] * 2)
@@ -144,24 +149,24 @@ def test_what_was_not_measured_is_put_back() -> None:
 
 def test_intervals_of_small_numbers_end_no_lower_than_those_of_keys_just_discovered() -> None:
     values, errors = np.array([-30.0, 10.0, 29.0, 39.0, 400.0]), np.full(5, 10.0)
-    ends = values + 1.959963985 * with_least(values, errors, 20.0)
+    ends = values + 1.959963985 * with_least(Measured(values, errors), 20.0)
     assert ends.tolist() == pytest.approx([59.6, 59.6, 59.6, 59.6, 419.6], abs=0.01)
 
 
 # ---- sensitivity: all parts at once, with anything published before
 
 
-class Recorder(_Stage):
+class Recorder(Noisy):
     """Notes what each part sums, and publishes something else instead, as a noise that is as unlikely as you like."""
 
-    def prepare(self, seed: int) -> "Recorder":
+    def __init__(self, seed: int) -> None:
+        super().__init__(StreamCoins(bytes(32)))
         self.seen: list[tuple[str, Any, int]] = []
         self.generator = np.random.default_rng(seed)
         self.kind = seed % 4
-        return self
 
-    def _with_noise(self, part: str, total: Any, length: int) -> Any:
-        self.seen.append((part, total.copy(), length))
+    def published(self, part: Part, total: Any) -> Any:
+        self.seen.append((part.name, total.copy(), part.length))
         n, rng = len(total), self.generator
         published = [
             rng.integers(-20, 2000, n),
@@ -187,10 +192,10 @@ def test_a_user_changes_no_part_by_more_than_its_length_whatever_was_published(s
         without = int(rng.integers(users))
         parts = []
         for batches in ([batch_of(data)], [batch_of([one]) for n, one in enumerate(data) if n != without]):
-            stage = Recorder(COVERAGE.Arrays(), batches, keys, least, budget, object())  # type: ignore[arg-type]
-            stage.prepare(4 * n + seed)
-            stage._amounts(stage.counted())
-            parts.append(stage.seen)
+            recorder = Recorder(4 * n + seed)
+            stage = Stage(COVERAGE.Arrays(), batches, keys, least, budget, recorder)  # type: ignore[arg-type]
+            stage.counted(amounts)
+            parts.append(recorder.seen)
         assert [(part, length) for part, _, length in parts[0]] == [(part, length) for part, _, length in parts[1]]
         for (part, with_user, length), (_, others, _) in zip(*parts, strict=True):
             changed = sum(int(c) ** 2 for c in with_user - others) / length**2
