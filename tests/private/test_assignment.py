@@ -516,7 +516,7 @@ def test_codes_of_hashes_are_their_ranks(keys: int) -> None:
         assert codes.names(codes.of(hashes)).tolist() == hashes.tolist()
         assert repr(codes) == "Codes()"
         for absent in {0, 2**64 - 1, *(h ^ 1 for h in hashes.tolist()[:9])} - {*hashes.tolist()}:
-            with refused("a source must stay as it is while it is read"):
+            with refused("the source changed while it was read"):
                 codes.of(np.array([hashes[0], absent, hashes[-1]], np.uint64))
     assert HashedCodes.by_hash("keys", "pairs", np.array([5, 9, 5], np.uint64)) is None
 
