@@ -17,6 +17,7 @@ from chance import fixed_coins as fixed_coins
 from support import refused as refused
 
 collect_ignore = ["vectors/make.py"]  # run once, by hand
+collect_ignore_glob = ["*conftest.py"]  # fixtures alone; as modules with examples, several of one name would clash
 
 settings.register_profile(
     "repeatable",

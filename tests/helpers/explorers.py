@@ -1,4 +1,4 @@
-"""An explorer that is served to a test."""
+"""Explorers that are served to a test."""
 
 import threading
 from collections.abc import Iterator

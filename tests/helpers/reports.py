@@ -10,9 +10,30 @@ from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from dpsample import CustomSampling, KeepAll, Ppswor, Privacy, Release
+import dpsample.presentation.report
+from dpsample import CustomSampling, KeepAll, Ppswor, Privacy, Release, SampleSize, new_ledger
 from dpsample.release.terms import Terms
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A release that protects users, of a chosen size, with a total, in a ledger."""
+    ledger = tmp_path_factory.mktemp("budget") / "pages.ledger"
+    new_ledger(ledger, "pages", Privacy(10, "1e-4"), unit="user")
+    rows = pa.table({"page": [f"p{n % 5}" for n in range(6000)], "user": [n // 4 for n in range(6000)]})
+    return dpsample.release(
+        rows,
+        "page",
+        user="user",
+        max_keys_per_user=4,
+        privacy=Privacy(3, "1e-5"),
+        size=SampleSize(1000),
+        total=True,
+        ledger=ledger,
+    )
+
 
 PRIVACY = Privacy(1, "1e-6")
 HOSTILE = sorted(

@@ -1,4 +1,4 @@
-"""Releases that are combined."""
+"""Releases of given tokens, to combine."""
 
 from __future__ import annotations
 

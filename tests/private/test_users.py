@@ -334,7 +334,7 @@ def test_other_needs_a_total_and_tokens() -> None:
         dpsample.release({"a": 100}, privacy=PRIVACY).other()
     with refused("the remainder follows from a total and from tokens"):
         dpsample.release({"a": 100}, privacy=PRIVACY, total=True, keys_only=True).other()
-    with refused("a level is above 0"):
+    with refused("level must be between 0 and 1"):
         dpsample.release({"a": 100}, privacy=PRIVACY, total=True).other(95)
 
 

@@ -1,0 +1,3 @@
+"""Fixtures of these tests."""
+
+from shops import shops as shops

@@ -1,0 +1,3 @@
+"""Fixtures of these tests."""
+
+from paper_tables import tables as tables

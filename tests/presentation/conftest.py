@@ -1,0 +1,3 @@
+"""Fixtures of these tests."""
+
+from reports import users as users
