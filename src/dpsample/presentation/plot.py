@@ -6,9 +6,9 @@ from typing import Any
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.presentation.charts import bar_chart, check_drawing, png, svg
-from dpsample.presentation.explain import frequency_words
 from dpsample.presentation.tables import readable
 from dpsample.questions.selection import Attributes, Where
+from dpsample.release.explain import frequency_words
 from dpsample.release.release import Release
 
 _LONGEST = 60  # characters of a key

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpsample.accounting.discovery import UserBudget
 from dpsample.accounting.known import Known
-from dpsample.accounting.ledger import release_sha256
+from dpsample.files.metadata import release_sha256
 from dpsample.private.assignment import Assigned
 from dpsample.private.charge import Payment
 from dpsample.private.derived_coins import Secret

@@ -13,8 +13,8 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.files import check_not_input, check_output
+from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.checks import check_source

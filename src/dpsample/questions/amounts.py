@@ -18,8 +18,8 @@ from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.normal import margin
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
-from dpsample.presentation.explain import explain_beyond
 from dpsample.questions.counted_keys import CountedKeys, detection_threshold, error_of_sum
+from dpsample.release.explain import explain_beyond
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release

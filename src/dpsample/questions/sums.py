@@ -30,12 +30,12 @@ from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
-from dpsample.presentation.explain import explain_kept
 from dpsample.questions.arguments import check_frequency
 from dpsample.questions.reported import ONE_KEY, reported_sums
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Rows, Selection, Weight, Where
 from dpsample.questions.single_keys import key_frequencies
+from dpsample.release.explain import explain_kept
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
 

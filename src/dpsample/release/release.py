@@ -17,11 +17,11 @@ from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.files import PathLike, read_table, rebatch, write_table
-from dpsample.presentation.explain import explain_amount, explain_choice, explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.questions.selection import Attributes, Selection, Where
 from dpsample.release.answers import Answers
+from dpsample.release.explain import explain_amount, explain_choice, explain_counts, explain_spent
 from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey

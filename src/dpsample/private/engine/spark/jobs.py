@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.discovery import UserBudget
-from dpsample.accounting.ledger import release_sha256
 from dpsample.errors import SystemFailure
 from dpsample.files import (
     PathLike,
@@ -29,6 +28,7 @@ from dpsample.files import (
     rebatch,
     write_table,
 )
+from dpsample.files.metadata import release_sha256
 from dpsample.private.assignment import Assigned
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.checks import check_source
