@@ -40,7 +40,7 @@ from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate, estimates, least_frequency
 from dpsample.estimators.measures import Measure
 from dpsample.private.prepare import terms_of
-from dpsample.questions.sums import mean_answer
+from dpsample.answers.token_sums import mean_answer
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.per_key import PerKey

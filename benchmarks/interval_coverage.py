@@ -33,8 +33,8 @@ from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.questions.quantiles import estimate_quantiles
-from dpsample.questions.ranking import listed
+from dpsample.answers.token_quantiles import estimate_quantiles
+from dpsample.answers.token_order import listed
 from dpsample.scheme import default_grid, frequency_reaching, token_laws
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints

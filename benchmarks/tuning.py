@@ -34,7 +34,7 @@ from dpsample.estimators.estimate import least_frequency
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.planning.errors import clear_caches, predicted
-from dpsample.questions.quantiles import estimate_quantiles
+from dpsample.answers.token_quantiles import estimate_quantiles
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
 

@@ -38,7 +38,7 @@ from dpsample.private.randomness import StreamCoins
 from dpsample.private.user_amounts import Parts, estimated_amount
 from dpsample.private.user_counts import count_users
 from dpsample.private.user_vectors import Lost, ShareLost
-from dpsample.questions.amounts import Sum, fieller
+from dpsample.answers.amounts import Sum, fieller
 from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
 from dpsample.release.terms import Terms

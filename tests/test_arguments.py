@@ -17,9 +17,9 @@ import pytest
 from dpsample import InvalidValue, KeepAll, Ppswor, Release, combine
 from dpsample.periods import Combined
 from dpsample.periods.changes import changes
-from dpsample.questions import coordinated
-from dpsample.questions.ranking import compare as tokens_compare
-from dpsample.release.answers import Answers
+from dpsample.answers import coordinated
+from dpsample.answers.token_order import compare as tokens_compare
+from dpsample.answers.answers import Answers
 from dpsample.release.terms import Terms
 from kinds import KEY, PRIVACY, TOKENS, kinds, of_tokens
 

@@ -25,7 +25,7 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled_batch
-from dpsample.questions.coordinated import difference, in_both
+from dpsample.answers.coordinated import difference, in_both
 from dpsample.release.key_hash import first_frequencies, key_hashes
 from dpsample.release.terms import Terms
 from dpsample.scheme import certify, reporting_probabilities, token_law

@@ -36,7 +36,7 @@ from dpsample.accounting.discovery import (
 from dpsample.accounting.totals import Total
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.presentation.report import display, make_report
-from dpsample.questions.counted_keys import CountedKeys, Reached, most_false
+from dpsample.answers.counted_keys import CountedKeys, Reached, most_false
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities

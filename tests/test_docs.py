@@ -19,7 +19,7 @@ from dpsample.presentation.report import content
 from dpsample.privacy import _LEAST_DELTA
 from dpsample.private import known
 from dpsample.private.engine.duckdb import engine
-from dpsample.questions.expressions import DEEPEST, LONGEST, MEMORY
+from dpsample.answers.expressions import DEEPEST, LONGEST, MEMORY
 from dpsample.scheme.sampling import MAX_POWER, MAX_SEED, MOST_AT_LEAST
 from dpsample.scheme.tokens import MAX_GRID
 

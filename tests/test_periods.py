@@ -24,7 +24,7 @@ from dpsample.periods.keys import cells_of, keys_of
 from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.report.changed import changed_section
-from dpsample.questions.result import Estimates
+from dpsample.answers.estimates import Estimates
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
 from dpsample.scheme.invert import locate

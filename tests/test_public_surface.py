@@ -335,7 +335,7 @@ import dpsample
 assert "numpy" not in sys.modules and "pyarrow" not in sys.modules
 import dpsample.release.terms
 assert callable(dpsample.release) and dpsample.release.__module__ == "dpsample.private.run"
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 assert dpsample.Release is Release
 """
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -24,7 +24,7 @@ from conftest import privacies, weighted
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Privacy
 from dpsample.files import ROWS, commit_parts
 from dpsample.private.sample import Sample
-from dpsample.release.release import Release, read_release, write_release
+from dpsample.answers.release import Release, read_release, write_release
 from dpsample.release.terms import Terms
 from support import refused_alone
 
@@ -473,7 +473,7 @@ def test_everything_can_be_shown() -> None:
 def test_releases_import_nothing_that_sees_private_data() -> None:
     root = Path(dpsample.__file__).parent
     seen: set[str] = set()
-    todo = ["dpsample.release.release"]
+    todo = ["dpsample.answers.release"]
     while todo:
         module = todo.pop()
         seen.add(module)

@@ -24,7 +24,7 @@ import dpsample
 from conftest import schemes
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.private.sample import WARNING, Sample, read_sample
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 from dpsample.release.terms import Terms
 from support import refused, refused_alone
 

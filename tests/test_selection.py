@@ -20,9 +20,9 @@ import pytest
 
 from dpsample import InvalidValue, KeepAll, Privacy, Release
 from dpsample.estimators.tally import Tally
-from dpsample.questions import expressions
-from dpsample.questions.expressions import Bytes, check_expression
-from dpsample.questions.selection import Selection, connect, syntax
+from dpsample.answers import expressions
+from dpsample.answers.expressions import Bytes, check_expression
+from dpsample.answers.selection import Selection, connect, syntax
 from dpsample.release.terms import Terms
 from support import refused
 

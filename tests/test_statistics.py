@@ -25,7 +25,7 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.sum_functionals import sum_functionals
 from dpsample.estimators.tally import Tally
-from dpsample.questions import quantiles, ranking, sums
+from dpsample.answers import quantiles, ranking, sums
 from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
 from support import refused

@@ -28,7 +28,7 @@ from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.request import Request
 from dpsample.private.run import release_to_file
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
 from support import refused

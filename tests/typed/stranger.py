@@ -26,7 +26,7 @@ from dpsample import (
 from dpsample.estimators.estimate import Estimate
 from dpsample.periods.changes import Changes
 from dpsample.periods.combined import Combined
-from dpsample.questions.result import Estimates
+from dpsample.answers.estimates import Estimates
 
 
 def privacy() -> Privacy:

@@ -40,7 +40,7 @@ from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import Number, text
 from dpsample.files.metadata import PARTS, PathLike, failures, resolved, sha256_of, sidecar_of
 from dpsample.privacy import Privacy, StatedPrivacy
-from dpsample.release.release import Release, read_release
+from dpsample.answers.release import Release, read_release
 
 ACCOUNTS: Final = ("epsilon", "renyi")
 

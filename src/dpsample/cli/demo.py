@@ -20,7 +20,7 @@ from dpsample.presentation.charts import check_drawing
 from dpsample.presentation.explain import VOUCHED, explain_spent, sentence
 from dpsample.privacy import Privacy
 from dpsample.private.run import release_to_file
-from dpsample.release.release import Release, read_release
+from dpsample.answers.release import Release, read_release
 
 WORDS, FILES, PAGE = "demo-words.private.parquet", "demo-files.private.parquet", "demo-report.html"
 _SHOWN = (1, 2, 10, 100, 1000, 10_000)  # places of the rows that are shown, by estimate

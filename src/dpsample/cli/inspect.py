@@ -32,7 +32,7 @@ def info(files: tuple[str, ...], registry: bool, form: str) -> None:
     from dpsample.cli.answers import opened
     from dpsample.files import kind_of
     from dpsample.private.sample import read_sample
-    from dpsample.release.release import read_release
+    from dpsample.answers.release import read_release
 
     if len(files) > 1:
         if registry:
@@ -96,7 +96,7 @@ def verify(
     from dpsample.accounting.proof_page import not_proved, proof_page, verdict
     from dpsample.files import check_file, check_not_input, write_file
     from dpsample.presentation.explain import explain_part
-    from dpsample.release.release import read_release
+    from dpsample.answers.release import read_release
 
     if certificate is not None:
         check_not_input(certificate, [release])

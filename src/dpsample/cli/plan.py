@@ -234,7 +234,7 @@ def release_delta(arguments: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _earlier(arguments: dict[str, Any]) -> Any:
-    from dpsample.release.release import read_release
+    from dpsample.answers.release import read_release
 
     return read_release(arguments["release"])
 

@@ -32,7 +32,7 @@ def report(
     """
     from dpsample.files import check_not_input
     from dpsample.presentation.report import Statement, check_report, make_report
-    from dpsample.release.release import read_release
+    from dpsample.answers.release import read_release
 
     statement = Statement(**stated)
     check_report(output, force)
@@ -62,7 +62,7 @@ def plot(release: str, output: str, force: bool, **options: Any) -> None:
     """
     from dpsample.files import check_not_input
     from dpsample.presentation.plot import check_plot, write_plot
-    from dpsample.release.release import read_release
+    from dpsample.answers.release import read_release
 
     check_plot(output, force)
     check_not_input(output, [release])

@@ -20,9 +20,9 @@ from dpsample.periods.hypotheses import Hypothesis, Tested
 from dpsample.periods.keys import keys_of
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.tables import Formats, html_table, table_lines
-from dpsample.questions.arguments import check_arguments
-from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.release.release import Release
+from dpsample.answers.arguments import check_arguments
+from dpsample.answers.selection import Attributes, Selection, Where
+from dpsample.answers.release import Release
 from dpsample.scheme.sampling import Floats
 
 FDR = 0.05

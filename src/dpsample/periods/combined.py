@@ -20,13 +20,13 @@ from dpsample.periods.keys import cells_of, keys_of
 from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.tables import table_lines
-from dpsample.questions.arguments import as_probability, check_arguments, check_keys
-from dpsample.questions.remainder import needs_total
-from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import kept_notes
-from dpsample.questions.unreported import not_reported
-from dpsample.release.release import Release
+from dpsample.answers.arguments import as_probability, check_arguments, check_keys
+from dpsample.answers.remainder import needs_total
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.selection import Attributes, By, Of, Selection, Weight, Where
+from dpsample.answers.token_sums import kept_notes
+from dpsample.answers.unreported import not_reported
+from dpsample.answers.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 

@@ -26,7 +26,7 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling
 
 if TYPE_CHECKING:
     from dpsample.periods.combined import Combined
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _FREQUENCY, _KEYS = Measure.of("frequency"), Measure.of("keys")
 _FACTORS = (1.0, 1e-2, 1e-3)  # of the number of keys that token values are made for; finer steps gain nothing

@@ -18,11 +18,11 @@ from dpsample.estimators.notes import FEW, HIDDEN, Note
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import check_level
 from dpsample.periods.numbers import numbers_of
-from dpsample.questions.arguments import check_k, check_shares
-from dpsample.questions.result import OF_EACH, Estimates
-from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.questions.sums import least_of_keys
-from dpsample.questions.unreported import unreported_law
+from dpsample.answers.arguments import check_k, check_shares
+from dpsample.answers.estimates import OF_EACH, Estimates
+from dpsample.answers.selection import Attributes, Selection, Where
+from dpsample.answers.token_sums import least_of_keys
+from dpsample.answers.unreported import unreported_law
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 

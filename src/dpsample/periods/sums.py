@@ -28,11 +28,11 @@ from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
 from dpsample.periods.numbers import Group, Numbers, nothing, scheme_of
-from dpsample.questions.arguments import check_default_estimator, check_frequency
-from dpsample.questions.reported import ONE_KEY, added_reported, number_between, sum_of_tokens
-from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import (
+from dpsample.answers.arguments import check_default_estimator, check_frequency
+from dpsample.answers.reported import ONE_KEY, added_reported, number_between, sum_of_tokens
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.selection import Attributes, By, Of, Selection, Weight, Where
+from dpsample.answers.token_sums import (
     grouped,
     known_below,
     least_of_keys,

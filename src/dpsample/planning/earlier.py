@@ -6,8 +6,8 @@ from dpsample.comparison.reporting_curve import LIKELY
 from dpsample.errors import InvalidValue
 from dpsample.estimators.spectrum import spectrum
 from dpsample.planning.frequencies import Frequencies
-from dpsample.questions.selection import Selection
-from dpsample.release.release import Release
+from dpsample.answers.selection import Selection
+from dpsample.answers.release import Release
 from dpsample.scheme.reporting import frequency_reaching
 
 

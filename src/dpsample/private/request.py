@@ -24,7 +24,7 @@ from dpsample.planning.setting import Discover, Setting, check_sampling_or_size,
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
 from dpsample.private.source import Source
-from dpsample.release.release import Release, read_release
+from dpsample.answers.release import Release, read_release
 from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap

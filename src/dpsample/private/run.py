@@ -26,7 +26,7 @@ from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample
 from dpsample.private.source import Source
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dpsample.accounting.totals import Total
 from dpsample.privacy import Privacy
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import KeepAll
 

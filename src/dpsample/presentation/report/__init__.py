@@ -26,7 +26,7 @@ from dpsample.presentation.report.content import TOP, Content, content_of
 from dpsample.presentation.report.notebook import display
 from dpsample.presentation.report.page import page
 from dpsample.presentation.report.statement import Statement
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 
 __all__ = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
 

@@ -17,8 +17,8 @@ from dpsample.periods.changes import Changes, changes
 from dpsample.presentation.explain import visibility
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import readable
-from dpsample.questions.result import Estimates
-from dpsample.release.release import Release
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.tokens import support_length

@@ -19,7 +19,7 @@ from dpsample.presentation.explain import (
 )
 from dpsample.presentation.pages.markup import Markup, join, tag
 from dpsample.presentation.tables import html_table
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10

@@ -26,7 +26,7 @@ from dpsample.private.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
 from dpsample.private.stream.held import HeldKeys, words_of
 from dpsample.private.stream.shards import check_shards, checked_shard
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 from dpsample.release.terms import check_keys
 from dpsample.scheme.holding import SampleAndHold
 

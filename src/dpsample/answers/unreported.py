@@ -14,13 +14,13 @@ import numpy as np
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
-from dpsample.questions.counted_keys import normal_probability
-from dpsample.questions.single_keys import scheme_of_key
+from dpsample.answers.counted_keys import normal_probability
+from dpsample.answers.single_keys import scheme_of_key
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 Normal = tuple[float, float]  # the mean and the deviation of a key's law
 _POINTS = 4096  # frequencies at which the law is computed

@@ -18,7 +18,7 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling
 from dpsample.scheme.tokens import token_law
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _LAWS = 64  # token laws that are computed; between them, numbers are interpolated
 _ROUNDS = 20  # each takes away most of the bias that is left

@@ -20,10 +20,10 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import FEW
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.questions.arguments import check_arguments, check_frequency
-from dpsample.questions.selection import Attributes, Selection, Weight, Where
-from dpsample.questions.single_keys import key_batch, key_frequencies
-from dpsample.questions.sums import needs_tokens
+from dpsample.answers.arguments import check_arguments, check_frequency
+from dpsample.answers.selection import Attributes, Selection, Weight, Where
+from dpsample.answers.single_keys import key_batch, key_frequencies
+from dpsample.answers.token_sums import needs_tokens
 from dpsample.release.key_hash import key_hashes
 from dpsample.release.rows import token_cells
 from dpsample.scheme.coordinated import Words, first_kept
@@ -32,7 +32,7 @@ from dpsample.scheme.sampling import Floats, Ints, KeepAll
 from dpsample.scheme.tokens import support_length
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _EMPTY = "a release reports no selected key: what it does not report is not in the interval"
 

@@ -17,16 +17,16 @@ from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.exact import check_level
-from dpsample.questions.arguments import check_shares
-from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Selection, Where
-from dpsample.questions.sums import kept_notes, least_of_keys, needs_tokens
+from dpsample.answers.arguments import check_shares
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.selection import Selection, Where
+from dpsample.answers.token_sums import kept_notes, least_of_keys, needs_tokens
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Sampling
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 
 def quantiles(

@@ -17,12 +17,12 @@ from dpsample.estimators.estimate import Estimate, Estimator, check_estimator
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import blurred_note
 from dpsample.privacy import Privacy
-from dpsample.questions import tokens
-from dpsample.questions.arguments import check_frequency
-from dpsample.questions.ranking import RARE
-from dpsample.questions.result import Estimates
-from dpsample.questions.selection import By, Of, Selection, Weight, Where
-from dpsample.questions.sums import about_named_keys
+from dpsample.answers import tokens
+from dpsample.answers.arguments import check_frequency
+from dpsample.answers.token_order import RARE
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.selection import By, Of, Selection, Weight, Where
+from dpsample.answers.token_sums import about_named_keys
 from dpsample.release.rows import token_cells
 from dpsample.release.terms import Terms
 from dpsample.scheme.held import HeldLaw
@@ -32,7 +32,7 @@ from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, KeepAll
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 SPREAD = "a stream spreads frequencies by what it did not count: these intervals are not guaranteed"
 

@@ -18,10 +18,10 @@ from dpsample.accounting.clipped import Clipped
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.presentation.explain import explain_beyond
-from dpsample.questions.counted_keys import CountedKeys, detection_threshold, error_of_sum, margin
+from dpsample.answers.counted_keys import CountedKeys, detection_threshold, error_of_sum, margin
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.explain import explain_amount, explain_choice, explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.release.answers import Answers
+from dpsample.answers.selection import Attributes, Selection, Where
+from dpsample.answers.answers import Answers
 from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey

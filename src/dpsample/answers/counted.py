@@ -19,18 +19,18 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.reported import Reported
 from dpsample.exact import check_level
-from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
-from dpsample.questions.arguments import check_default_estimator, check_frequency
-from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum, margin
-from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
-from dpsample.questions.remainder import needs_total
-from dpsample.questions.result import Estimates, about_each
-from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import grouped, reported_keys
-from dpsample.questions.unreported import unreported_key
+from dpsample.answers.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
+from dpsample.answers.arguments import check_default_estimator, check_frequency
+from dpsample.answers.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum, margin
+from dpsample.answers.counted_order import compare, listing, quantiles, rank, top
+from dpsample.answers.remainder import needs_total
+from dpsample.answers.estimates import Estimates, about_each
+from dpsample.answers.selection import Attributes, By, Of, Selection, Weight, Where
+from dpsample.answers.token_sums import grouped, reported_keys
+from dpsample.answers.unreported import unreported_key
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _OTHERS = "unknown: a key of many users may have been missed, so how many users other keys have is not estimated"
 

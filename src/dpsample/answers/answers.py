@@ -6,10 +6,10 @@ from typing import Any, overload
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, Estimator
-from dpsample.questions import counted, held, known, tokens
-from dpsample.questions.arguments import as_probability, check_arguments, check_keys
-from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Attributes, By, Of, Rows, Weight, Where
+from dpsample.answers import counted, held, known, tokens
+from dpsample.answers.arguments import as_probability, check_arguments, check_keys
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.selection import Attributes, By, Of, Rows, Weight, Where
 from dpsample.release.terms import Terms
 from dpsample.scheme.holding import SampleAndHold
 

@@ -23,20 +23,20 @@ from dpsample.estimators.notes import NONE_SELECTED
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.exact import check_level
-from dpsample.questions import tokens
-from dpsample.questions.arguments import check_default_estimator, check_frequency, check_k
-from dpsample.questions.counted_order import in_the_top, rank_law
-from dpsample.questions.reported import added_reported
-from dpsample.questions.result import OF_EACH, Estimates, about_each, of_the_top
-from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import grouped
-from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
+from dpsample.answers import tokens
+from dpsample.answers.arguments import check_default_estimator, check_frequency, check_k
+from dpsample.answers.counted_order import in_the_top, rank_law
+from dpsample.answers.reported import added_reported
+from dpsample.answers.estimates import OF_EACH, Estimates, about_each, of_the_top
+from dpsample.answers.selection import Attributes, By, Of, Selection, Weight, Where
+from dpsample.answers.token_sums import grouped
+from dpsample.answers.unreported import probability_above, rank_unreported, unreported_key
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import token_law
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 __all__ = ["compare", "count_keys", "each_key", "mean", "other", "quantiles", "rank", "top", "total", "unreported_key"]
 
@@ -48,7 +48,7 @@ class _Kinds:
     """Both kinds of a release, and the law of the noise of its known keys."""
 
     def __init__(self, release: "Release") -> None:
-        from dpsample.release.release import Release
+        from dpsample.answers.release import Release
 
         terms, table = release.terms, release.table
         assert terms.known is not None

@@ -12,7 +12,7 @@ import numpy as np
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import ESTIMATORS, Estimator, check_estimator
 from dpsample.exact import MAX_FREQUENCY, check_level
-from dpsample.questions.selection import Rows, Selection
+from dpsample.answers.selection import Rows, Selection
 from dpsample.scheme.sampling import Floats
 
 

@@ -31,16 +31,16 @@ from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.presentation.explain import explain_kept
-from dpsample.questions.arguments import check_frequency
-from dpsample.questions.reported import ONE_KEY, reported_sums
-from dpsample.questions.result import Estimates
-from dpsample.questions.selection import By, Rows, Selection, Weight, Where
-from dpsample.questions.single_keys import key_frequencies
+from dpsample.answers.arguments import check_frequency
+from dpsample.answers.reported import ONE_KEY, reported_sums
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.selection import By, Rows, Selection, Weight, Where
+from dpsample.answers.single_keys import key_frequencies
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Sampling
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 
 def total(

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dpsample.questions.selection import Selection
+from dpsample.answers.selection import Selection
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.rows import added_elements, token_cells
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Ints, KeepAll, Sampling
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 
 def key_frequencies(release: "Release", rows: Ints, level: float) -> tuple[Any, Any, Any]:

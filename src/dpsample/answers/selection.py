@@ -17,7 +17,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.files import PathLike, is_text, read_foreign, without_view
-from dpsample.questions.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
+from dpsample.answers.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
 from dpsample.release.rows import token_cells
 from dpsample.release.terms import TOKEN_COLUMNS, Terms
 from dpsample.scheme.sampling import Floats, Ints

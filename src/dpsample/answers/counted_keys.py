@@ -19,11 +19,11 @@ import numpy as np
 from dpsample.accounting.clipped import Clipped
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
-from dpsample.questions.selection import Attributes, Selection, Where
+from dpsample.answers.selection import Attributes, Selection, Where
 from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _REACHES = (1.0, 2.0)  # errors, beside the one at which all intervals hold
 _erfc = np.frompyfunc(math.erfc, 1, 1)

@@ -21,18 +21,18 @@ from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY, check_level
-from dpsample.questions.arguments import check_k
-from dpsample.questions.result import OF_EACH, Estimates, about_each
-from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.questions.single_keys import key_frequencies
-from dpsample.questions.sums import kept_notes, needs_tokens
-from dpsample.questions.unreported import rank_unreported, unreported_law
+from dpsample.answers.arguments import check_k
+from dpsample.answers.estimates import OF_EACH, Estimates, about_each
+from dpsample.answers.selection import Attributes, Selection, Where
+from dpsample.answers.single_keys import key_frequencies
+from dpsample.answers.token_sums import kept_notes, needs_tokens
+from dpsample.answers.unreported import rank_unreported, unreported_law
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import first_frequency, support_length
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 RARE = "the key may be below the detection threshold: its rank is uncertain"
 _WORK = 4_000_000  # draws of a key's frequency

@@ -15,14 +15,14 @@ import pyarrow as pa
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.reported import Bools, Reported, Selected, least_of_tokens, sum_of_reported, token_values
 from dpsample.estimators.tally import Tally
-from dpsample.questions.selection import Selection
-from dpsample.questions.single_keys import key_batch, key_frequencies
+from dpsample.answers.selection import Selection
+from dpsample.answers.single_keys import key_batch, key_frequencies
 from dpsample.release.rows import added_elements, token_cells
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 ONE_KEY = "the same: the question names this key alone"
 

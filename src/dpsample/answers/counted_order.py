@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
-from dpsample.questions.arguments import check_frequency, check_k, check_shares
-from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin, normal_probability
-from dpsample.questions.result import OF_EACH, Estimates, of_the_top
-from dpsample.questions.selection import Attributes, Where
-from dpsample.questions.unreported import probability_above, rank_unreported
+from dpsample.answers.arguments import check_frequency, check_k, check_shares
+from dpsample.answers.counted_keys import CountedKeys, Reached, detection_threshold, margin, normal_probability
+from dpsample.answers.estimates import OF_EACH, Estimates, of_the_top
+from dpsample.answers.selection import Attributes, Where
+from dpsample.answers.unreported import probability_above, rank_unreported
 from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _WORK = 4_000_000  # draws of a number of users
 _DRAWS = 40, 1000  # of all keys together: fewest and most
