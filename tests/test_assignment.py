@@ -24,7 +24,7 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.duckdb import DuckDB, numbering
 from dpsample.private.engine.duckdb.numbering import HashedCodes
 from dpsample.private.randomness import GivenCoins
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.scheme.sampling import Ints
 from support import refused
 

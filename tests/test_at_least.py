@@ -15,7 +15,7 @@ from conftest import true_pi
 from dpsample import KeepAll, Ppswor, Privacy, read_release
 from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.proof import prove_release
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled
@@ -25,6 +25,7 @@ from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting, frequency_reaching, reporting_probabilities
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import token_law
 from support import refused, run
@@ -89,7 +90,7 @@ def test_the_lowest_coin_reports_from_n_on_and_nothing_below(each: PerKey, keys_
 
 @pytest.mark.parametrize("n", [50, 10**6])
 def test_values_of_tokens_are_unbiased_from_the_calibration_threshold_on(n: int) -> None:
-    scheme = calibration(KeepAll(n), Privacy(1, 1e-6), 16)
+    scheme = Calibration.of(Scheme(KeepAll(n), Privacy(1, 1e-6), 16))
     total = Functional(scheme, lambda i: i.astype(float), keys=1000)
     above = scheme.frequencies >= scheme.calibration_threshold
     assert scheme.calibration_threshold == 14 + n - 1

@@ -14,7 +14,7 @@ from dpsample import KeepAll, Privacy, Release
 from dpsample.accounting.budget import Budget
 from dpsample.estimators import Tally
 from dpsample.estimators.calibrated import estimate_sum
-from dpsample.estimators.calibration import calibration, calibration_for
+from dpsample.estimators.calibration import Calibration, calibration_for
 from dpsample.estimators.estimate import least_frequency
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
@@ -24,6 +24,7 @@ from dpsample.private.prepare import terms_of
 from dpsample.scheme import frequency_reaching
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 
 BOUNDS = [("1", 3), ("1", 10), ("1", 30), ("4", 10)]
 LAST = 3000  # frequencies
@@ -43,9 +44,9 @@ def deviation(noise: KeyNoise) -> float:
 
 def sum_of(noise: KeyNoise, of: str) -> tuple[Functional, int]:
     """The values of tokens for a sum over keys from the default least frequency on, and this frequency."""
-    least = least_frequency(KeepAll(), noise, each_key_alike=True)
+    least = least_frequency(Scheme(KeepAll(), noise), each_key_alike=True)
     measure = Measure.of(of).from_frequency(least)
-    scheme = calibration_for(measure, calibration(KeepAll(), noise, 1))
+    scheme = calibration_for(measure, Calibration.of(Scheme(KeepAll(), noise, 1)))
     assert scheme.balanced
     return sum_functionals(scheme, measure, 1000, 1 << 14).total, least
 
@@ -83,7 +84,7 @@ def test_biases_cancel_out_over_keys_by_zipfs_law(epsilon: str, keys: int, of: s
     numbers = 1 / FREQUENCIES[: 3 * least] ** 2
     whole = float(numbers @ total.function(FREQUENCIES[: 3 * least]))
     # a table of every second frequency is interpolated
-    assert abs(float(numbers @ bias[: 3 * least])) < (1e-3 if total.scheme.spacing == 1 else 1e-2) * whole
+    assert abs(float(numbers @ bias[: 3 * least])) < (1e-3 if total.calibration.spacing == 1 else 1e-2) * whole
     assert float(numbers @ np.abs(bias[: 3 * least])) > 0.1 * whole  # there is something to cancel out
 
 
@@ -134,7 +135,7 @@ def test_the_allowance_of_an_estimate_is_that_of_its_keys() -> None:
         np.add.at(expected, np.maximum(difference[reported], 1), number * noise.probabilities[reported])
     cells = np.flatnonzero(np.rint(expected))
     tally = Tally.of(np.repeat(cells, np.rint(expected[cells]).astype(np.int64)))
-    found = estimate_sum(tally, KeepAll(), noise, 1, Measure.of(f"at-least:{least}"))
+    found = estimate_sum(tally, Scheme(KeepAll(), noise, 1), Measure.of(f"at-least:{least}"))
     truth = int(numbers[least - 1 :].sum())
     assert found.above == pytest.approx(truth, rel=0.01)
     threshold = frequency_reaching(0.5, KeepAll(), noise)

@@ -19,7 +19,7 @@ from dpsample import InvalidValue
 from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins, SecretCoins
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: how many keys users keep does not depend on which")

@@ -22,7 +22,7 @@ from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Release
 from dpsample.comparison.accuracy import Pws, accuracy
 from dpsample.estimators import Tally, estimate, mle
 from dpsample.estimators.calibrated import estimate_sum
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.cumulative import cumulative_counts, narrow_quantile_intervals
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import estimates, least_frequency
@@ -36,6 +36,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, frequency_reaching, reporting_probabilities, token_laws
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 
 FREQUENCY = Measure.of("frequency")
@@ -85,7 +86,7 @@ def exact_laws(sampling: Sampling, m: int, grid: int) -> list[list[Fraction]]:
 def test_exact_expectations(sampling: Sampling, of: str, grid: int) -> None:
     """By the exact laws: nearly no bias from the threshold on, never too much below, and the variance that it says."""
     m = 60
-    scheme = calibration(sampling, SMALL, grid)
+    scheme = Calibration.of(Scheme(sampling, SMALL, grid))
     total = Functional(scheme, Measure.of(of), keys=10**5)
     a = total.values(np.arange(1, m * grid + 1, dtype=np.int64))
     spread = total.covariance(total, m)
@@ -129,7 +130,7 @@ def test_a_third_of_the_papers_error_in_the_papers_setting(epsilon: str) -> None
     generator = np.random.default_rng(1)
     for _ in range(3):
         tally = drawn(frequencies, sampling, privacy, generator)
-        total = estimate_sum(tally, sampling, privacy, default_grid(privacy), FREQUENCY)
+        total = estimate_sum(tally, Scheme(sampling, privacy, default_grid(privacy)), FREQUENCY)
         assert abs(total.value / frequencies.sum() - 1) < limit
 
 
@@ -215,7 +216,7 @@ def test_intervals_of_quantiles_hold() -> None:
 def test_cumulative_counts_by_exact_laws(sampling: Sampling) -> None:
     """A key from the least frequency on up to the bound counts as one, any other above the threshold as none."""
     grid = 4
-    scheme = calibration(sampling, SMALL, grid)
+    scheme = Calibration.of(Scheme(sampling, SMALL, grid))
     least = scheme.calibration_threshold + 1
     at, values, bias, _ = cumulative_counts(scheme, least, 10**5)
     assert at[0] == least
@@ -234,16 +235,16 @@ def test_quantiles_of_many_keys_are_narrow() -> None:
     """
     privacy, shares = Privacy(1, "1e-6"), np.array([0.1, 0.9])
     frequencies = np.repeat(np.arange(14, 42), 1800)
-    scheme = calibration(KeepAll(), privacy, default_grid(privacy))
+    scheme = Calibration.of(Scheme(KeepAll(), privacy, default_grid(privacy)))
     _, values, _, _ = cumulative_counts(scheme, 14, 10**5)
     variance = (
         values**2 @ scheme.binned_laws.T - (values @ scheme.binned_laws.T) ** 2
     )  # of each count, at each frequency
     assert 1800 * variance[:28, :28].sum(1).max() < 180**2
     tally = drawn(frequencies, KeepAll(), privacy, np.random.default_rng(4))
-    estimated = spectrum(tally, KeepAll(), privacy, default_grid(privacy))
+    estimated = spectrum(tally, Scheme(KeepAll(), privacy, default_grid(privacy)))
     _, low, high = estimated.quantiles(shares, 14, 0.95)
-    narrow = narrow_quantile_intervals(tally, estimated.scheme, shares, 14, 0.95, 0.0, (low, high))
+    narrow = narrow_quantile_intervals(tally, estimated.calibration, shares, 14, 0.95, 0.0, (low, high))
     truth = frequencies[np.ceil(shares * len(frequencies)).astype(int) - 1]
     assert ((narrow[0] - 1 <= truth) & (truth <= narrow[1] + 1)).all()
     assert (narrow[1] <= narrow[0] + 2).all()
@@ -260,7 +261,7 @@ def test_keys_below_the_threshold_are_not_mistaken_for_those_at_it(sampling: Sam
     """
     privacy = Privacy(epsilon, "1e-6")
     grid, threshold = default_grid(privacy), frequency_reaching(0.5, sampling, privacy) or 0
-    assert threshold == calibration(sampling, privacy, grid).calibration_threshold
+    assert threshold == Calibration.of(Scheme(sampling, privacy, grid)).calibration_threshold
     generator = np.random.default_rng(6)
     frequencies = np.floor(threshold / 3 / generator.random(30_000)).clip(max=100 * threshold).astype(np.int64)
     above = np.sort(frequencies[frequencies >= threshold])
@@ -287,7 +288,7 @@ def test_keys_below_the_threshold_are_not_mistaken_for_those_at_it(sampling: Sam
 
 def test_far_tokens_are_shifts_and_large_ones_work() -> None:
     privacy, grid = Privacy("0.5", "1e-6"), 8
-    near, far = (estimate_sum(Tally.of([grid * i]), KeepAll(), privacy, grid, FREQUENCY) for i in (5000, 10**9))
+    near, far = (estimate_sum(Tally.of([grid * i]), Scheme(KeepAll(), privacy, grid), FREQUENCY) for i in (5000, 10**9))
     assert far.value - near.value == pytest.approx(10**9 - 5000, abs=1e-3)
     assert (
         near.standard_error > far.standard_error > 0.99 * near.standard_error
@@ -297,9 +298,8 @@ def test_far_tokens_are_shifts_and_large_ones_work() -> None:
 def test_weights_multiply_values_and_errors() -> None:
     privacy, grid = Privacy(1, "1e-6"), 16
     cells = list(range(100, 900, 3))
-    once, twice = (
-        estimate_sum(Tally.of(cells, weights=[w] * len(cells)), KeepAll(), privacy, grid, FREQUENCY) for w in (1.0, 2.0)
-    )
+    scheme = Scheme(KeepAll(), privacy, grid)
+    once, twice = (estimate_sum(Tally.of(cells, weights=[w] * len(cells)), scheme, FREQUENCY) for w in (1.0, 2.0))
     assert twice.above == pytest.approx(2 * once.above)
     assert twice.standard_error == pytest.approx(2 * once.standard_error)
     assert twice.extrapolated == pytest.approx(2 * once.extrapolated)
@@ -309,10 +309,10 @@ def test_weights_multiply_values_and_errors() -> None:
 def test_a_spike_at_the_threshold_is_not_extrapolated_below_it() -> None:
     """All keys have one frequency, just above it: the spread of tokens does not count as keys below."""
     privacy = Privacy("0.25", "1e-6")
-    threshold = calibration(KeepAll(), privacy, default_grid(privacy)).calibration_threshold
+    threshold = Calibration.of(Scheme(KeepAll(), privacy, default_grid(privacy))).calibration_threshold
     frequencies = np.full(5000, threshold + 1)
     tally = drawn(frequencies, KeepAll(), privacy, np.random.default_rng(2))
-    total = estimate_sum(tally, KeepAll(), privacy, default_grid(privacy), FREQUENCY)
+    total = estimate_sum(tally, Scheme(KeepAll(), privacy, default_grid(privacy)), FREQUENCY)
     # the standard error is 0.02 of it: odds below 1e-12
     assert abs(total.value / frequencies.sum() - 1) < 0.2
 
@@ -324,7 +324,7 @@ def test_nothing_selected_has_an_upper_bound() -> None:
     """
     privacy = Privacy(1, "1e-6")
     for least in (14, 15, 16):
-        answer = estimate(Tally.of([]), KeepAll(), privacy, 16, FREQUENCY, level=0.95, least=least)
+        answer = estimate(Tally.of([]), Scheme(KeepAll(), privacy, 16), FREQUENCY, level=0.95, least=least)
         i = list(range(least, 30))
         absent = dict(zip(i, reporting_probabilities(i, KeepAll(), privacy, complement=True), strict=True))
         combinations = (c for n in (1, 2, 3) for c in itertools.combinations_with_replacement(i, n))
@@ -338,7 +338,7 @@ def test_other_estimators_have_no_interval() -> None:
     privacy, grid = Privacy("0.5", "1e-6"), 8
     tally = Tally.of(list(range(160, 2400, 5)))
     for name in ("mle", "biased_down"):
-        other = estimate(tally, KeepAll(), privacy, grid, FREQUENCY, name, 0.95)
+        other = estimate(tally, Scheme(KeepAll(), privacy, grid), FREQUENCY, name, 0.95)
         assert (other.low, other.high, other.guaranteed, other.at_least) == (-math.inf, math.inf, False, None)
         assert other.keys == tally.total
 
@@ -349,13 +349,13 @@ def test_other_estimators_have_no_interval() -> None:
 def test_schemes_that_end_or_never_hide_anything(sampling: Sampling) -> None:
     for privacy in (SMALL, Privacy(20, "0.01")):
         tally = Tally.of([4, 9, 30])
-        answer = estimate(tally, sampling, privacy, 2, FREQUENCY, "calibrated", 0.9)
+        answer = estimate(tally, Scheme(sampling, privacy, 2), FREQUENCY, "calibrated", 0.9)
         assert 0 <= answer.low <= answer.value <= answer.high < math.inf
 
 
 def test_a_tiny_epsilon_has_an_estimate_and_no_guarantee() -> None:
     privacy = Privacy("0.001", "1e-6")
-    answer = estimate(Tally.of([50_000, 70_000]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
+    answer = estimate(Tally.of([50_000, 70_000]), Scheme(KeepAll(), privacy, 1), FREQUENCY, "calibrated", 0.95)
     assert answer.value == mle([50_000, 70_000], KeepAll(), privacy).sum()
     assert (answer.low, answer.high, answer.guaranteed) == (-math.inf, math.inf, False)
     assert "too small" in answer.notes[0]
@@ -371,13 +371,13 @@ def test_a_number_of_keys_far_beyond_the_table_has_an_interval(sampling: Samplin
     generator = np.random.default_rng(1)
     frequencies = generator.integers(bound - 60, bound + 61, 3000)
     tally, grid = drawn(frequencies, sampling, privacy, generator), default_grid(privacy)
-    number = estimate(tally, sampling, privacy, grid, Measure.of(f"at-least:{bound}"), "calibrated", 0.95)
+    number = estimate(tally, Scheme(sampling, privacy, grid), Measure.of(f"at-least:{bound}"), "calibrated", 0.95)
     assert number.low < number.value < number.high
 
 
 def test_a_delta_that_is_larger_than_epsilon_has_an_estimate() -> None:
     privacy = Privacy("1e-6", "0.01")
-    answer = estimate(Tally.of([50, 300]), KeepAll(), privacy, 1, FREQUENCY, "calibrated", 0.95)
+    answer = estimate(Tally.of([50, 300]), Scheme(KeepAll(), privacy, 1), FREQUENCY, "calibrated", 0.95)
     assert 0 <= answer.low <= answer.value <= answer.high < math.inf
 
 
@@ -411,16 +411,16 @@ def test_a_mean_of_few_keys_allows_for_one_that_was_not_reported() -> None:
     """
     privacy, generator = Privacy("0.2", "1e-6"), np.random.default_rng(1)
     least, frequencies = 62, np.array([269, 223, 153, 139, 112, 63, 51, 49, 45, 43])
-    assert least == least_frequency(KeepAll(), privacy, each_key_alike=True)
+    assert least == least_frequency(Scheme(KeepAll(), privacy), each_key_alike=True)
     tallies = [drawn(frequencies, KeepAll(), privacy, generator) for _ in range(150)]
     summed, counted = (Measure.of(of).from_frequency(least) for of in ("frequency", "keys"))
     grid = default_grid(privacy)
     values, numbers = (
-        np.array([e.value for e in estimates(tallies, KeepAll(), privacy, grid, of, least=least, keys=6)])
+        np.array([e.value for e in estimates(tallies, Scheme(KeepAll(), privacy, grid), of, least=least, keys=6)])
         for of in (summed, counted)
     )
     numbers = np.maximum(numbers, 1e-9)
-    deviations = Deviations(tallies, KeepAll(), privacy, grid, summed, counted, keys=6)
+    deviations = Deviations(tallies, Scheme(KeepAll(), privacy, grid), summed, counted, keys=6)
     low, high = deviations.intervals(values / numbers, numbers, 0.95)
     truth = frequencies[frequencies >= least].mean()
     held = ((low <= truth) & (truth <= high))[numbers > 1]
@@ -435,7 +435,7 @@ def test_a_mean_of_sampled_keys_allows_for_their_uncertain_number() -> None:
     """
     privacy, sampling, generator = Privacy(1, "1e-6"), Ppswor("0.01"), np.random.default_rng(1)
     frequencies = np.array([1362, 1198, 605, 330, 315, 275, 184, 72, 65, 55, 38, 37, 27, 23, 20, 18])
-    least = least_frequency(sampling, privacy, each_key_alike=True)
+    least = least_frequency(Scheme(sampling, privacy), each_key_alike=True)
     assert least == 72
     truth, held = frequencies[frequencies >= least].mean(), []
     for _ in range(60):

@@ -34,6 +34,7 @@ from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting, frequency_reaching
 from dpsample.scheme.sampling import Ints, Sampling
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from support import refused, run
 
@@ -310,7 +311,7 @@ def test_sums_have_their_error_over_seeds() -> None:
     standard error of one release, or errors that are wrong by a factor of 2, are found with certainty.
     """
     privacy, [frequencies, _] = Privacy(1, "1e-6"), frequencies_of_days()
-    least = least_frequency(Ppswor("0.01", seed=SEED), privacy)
+    least = least_frequency(Scheme(Ppswor("0.01", seed=SEED), privacy))
     truth = frequencies[frequencies >= least].sum()
     generator, errors, stated = np.random.default_rng(6), [], []
     for n in range(30):
@@ -322,7 +323,7 @@ def test_sums_have_their_error_over_seeds() -> None:
         )
         rows, cells = Sanitizer(KeepAll(), privacy, 16)((frequencies - h + 1)[kept], words)
         tally = Tally.of(cells + 16 * (h - 1)[kept][rows])
-        answer = estimate(tally, Ppswor("0.01", seed=SEED), privacy, 16, Measure.of("frequency"), least=least)
+        answer = estimate(tally, Scheme(Ppswor("0.01", seed=SEED), privacy, 16), Measure.of("frequency"), least=least)
         assert answer.guaranteed
         errors.append(answer.value - truth)
         stated.append(answer.standard_error)
@@ -338,7 +339,7 @@ def shifted_value(layers: Layers, by: int, first: Ints, k: Ints) -> Any:
 def test_layers_estimate_without_bias_whatever_the_frequency() -> None:
     """Exactly: over all h and all tokens, values average to i - least + 1, and variances to the variance of values."""
     sampling, privacy, grid = Ppswor("0.02", seed=SEED), Privacy(1, "1e-6"), 2
-    c = least_frequency(KeepAll(), privacy)
+    c = least_frequency(Scheme(KeepAll(), privacy))
     layers = Layers(Measure.of("frequency"), [lambda m: sampling.q(np.maximum(m - c + 1, 0))], c, 2000)
     weights = token_weights(privacy, grid)
     for i in (8, 20, 45, 300):

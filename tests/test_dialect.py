@@ -14,8 +14,8 @@ import pytest
 
 import dpsample
 from dpsample import InvalidValue, Privacy, Source
-from dpsample.private.dialect import Dialect
 from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.sources.dialect import Dialect
 from support import refused, refused_alone, run
 
 CANARY = "canary"

@@ -43,7 +43,7 @@ from dpsample.files import plain_schema
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.rows import check_key_types
 from support import refused_alone
 

@@ -25,7 +25,7 @@ from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.known import KnownKeys
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import certify
 from dpsample.scheme.integer import integer_law

@@ -40,6 +40,7 @@ from dpsample.scheme.noise import BITS, KeyNoise
 from dpsample.scheme.per_key import per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import exceedances, supports
 from support import refused
 
@@ -187,7 +188,7 @@ class TestBoundedNoise:
         for _ in range(200):
             tokens = frequencies - generator.choice(noise.cells, size=len(frequencies), p=noise.probabilities)
             reported = np.maximum(tokens[tokens >= 1 - offset], 1)
-            low, high = estimate_sum(Tally.of(reported), KeepAll(), noise, 1, measure).interval(0.95)
+            low, high = estimate_sum(Tally.of(reported), Scheme(KeepAll(), noise, 1), measure).interval(0.95)
             held += low <= truth <= high
         assert held >= 190
 

@@ -22,7 +22,7 @@ from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.pairs import Kernel
 from dpsample.private.randomness import GivenCoins
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.scheme.sampling import Ints
 from support import refused
 

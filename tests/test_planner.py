@@ -29,7 +29,7 @@ from dpsample.comparison.accuracy import Errors, Pws, accuracy, selection_accura
 from dpsample.comparison.reporting_curve import curve
 from dpsample.estimators import Tally, mle
 from dpsample.estimators.calibrated import estimate_sum
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.sum_functionals import round_up_key_count
@@ -45,6 +45,7 @@ from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.scheme import Scheme
 from support import refused
 
 ZIPF = Frequencies.zipf(1, 1000)
@@ -228,7 +229,7 @@ def test_where_keys_are_seen_it_is_the_exact_error_of_the_tokens_values(sampling
     """Far from the dark nothing is continued, and errors are sums over token laws, here computed by `accuracy`."""
     privacy = Privacy(epsilon, "1e-6")
     grid = default_grid(privacy)
-    scheme = calibration(sampling, privacy, grid)
+    scheme = Calibration.of(Scheme(sampling, privacy, grid))
     i = np.array([8 * scheme.calibration_threshold, 10 * scheme.calibration_threshold, 5000, 40_000, 10**6])
     keys = np.array([3000.0, 2000.0, 100.0, 30.0, 2.0])
     reported = float(keys @ Pws(sampling, privacy).reported(i))
@@ -273,7 +274,7 @@ def simulated(
         owner = release[drawn][rows]
         for n in range(together):
             tally, truth = Tally.of(cells[owner == n]), float(chosen[release == n].sum())
-            yield estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")).value - truth
+            yield estimate_sum(tally, Scheme(sampling, privacy, grid), Measure.of("frequency")).value - truth
 
 
 POPULATIONS = {
@@ -350,7 +351,7 @@ def test_thinned_frequencies_have_as_many_keys_and_elements() -> None:
 
 
 def test_a_tiny_epsilon_falls_back_to_mle_as_answers_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = calibration(KeepAll(), Privacy("0.005", "1e-9"), 1)
+    tiny = Calibration.of(Scheme(KeepAll(), Privacy("0.005", "1e-9"), 1))
     assert not tiny.feasible
     assert not tiny.fits(1)
     monkeypatch.setattr(

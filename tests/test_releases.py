@@ -493,7 +493,7 @@ def test_releases_import_nothing_that_sees_private_data() -> None:
     assert {"dpsample.files", "dpsample.privacy", "dpsample.scheme.sampling"} < seen
     private = (
         "dpsample.private.sample",
-        "dpsample.private.source",
+        "dpsample.private.sources.source",
         "dpsample.private.engine",
         "dpsample.private.sanitizer",
         "dpsample.private.randomness",

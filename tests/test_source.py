@@ -19,9 +19,9 @@ from dpsample import KeepAll
 from dpsample.errors import InvalidValue
 from dpsample.files import check_not_input
 from dpsample.files.tables import named_type
-from dpsample.private.arrow import source_batches, source_table
 from dpsample.private.sample import Sample
-from dpsample.private.source import Source
+from dpsample.private.sources.arrow import source_batches, source_table
+from dpsample.private.sources.source import Source
 from support import refused
 
 CANARY = "SECRET-canary"

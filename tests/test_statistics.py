@@ -17,7 +17,7 @@ import dpsample
 import oracles
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Release, Sampling
 from dpsample.accounting.totals import Total
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Below, Estimate
 from dpsample.estimators.intervals import SumEstimate
@@ -28,6 +28,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.answers import quantiles, ranking, sums
 from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
+from dpsample.scheme.scheme import Scheme
 from support import refused
 
 PRIVACY = Privacy("0.8", "0.01")
@@ -162,7 +163,7 @@ def test_top_and_rank_by_brute_force(sampling: Sampling, keys: list[float], monk
 
 
 def test_the_interval_of_a_key_by_brute_force(sampling: Sampling) -> None:
-    answer = spectrum(Tally.of([3, 12]), sampling, PRIVACY, GRID)
+    answer = spectrum(Tally.of([3, 12]), Scheme(sampling, PRIVACY, GRID))
     for level in (0.5, 0.8, 0.94):  # at 0.95 one of the shares is just the tail
         for cell in (1, 2, 3, 7, 12, 19):
             [low], [high] = answer.interval([cell], level)
@@ -221,7 +222,7 @@ def test_far_from_each_other_all_is_certain() -> None:
 
 def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [5.0, 40, 30, 20, 4, 1]
-    scheme = calibration(KeepAll(), PRIVACY, GRID)
+    scheme = Calibration.of(Scheme(KeepAll(), PRIVACY, GRID))
     counted_keys = Spectrum(scheme, np.array(SUPPORT), np.array(counts), variance=np.full(6, 10.0))
 
     def counted(tally: Tally, *terms: Any) -> SumEstimate:
@@ -296,12 +297,12 @@ def test_the_variance_of_deviations_is_that_of_their_token_values() -> None:
 
     Far above the threshold token values are S(token) - v N(token), and the variance of a key's is known exactly.
     """
-    scheme = calibration(KeepAll(), PRIVACY, GRID)
+    scheme = Calibration.of(Scheme(KeepAll(), PRIVACY, GRID))
     keys, summed = Measure.of("keys").from_frequency(8), Measure.of("frequency").from_frequency(8)
     law = next(iter(scheme.laws_beyond(np.array([60]))))
     keys_ = np.rint(law.probabilities * 1e6).astype(np.int64)
     tally = Tally(law.cells, keys_, *[keys_.astype(float)] * 2)
-    [found] = Deviations([tally], KeepAll(), PRIVACY, GRID, summed, keys).at(np.array([35.0]))
+    [found] = Deviations([tally], Scheme(KeepAll(), PRIVACY, GRID), summed, keys).at(np.array([35.0]))
     mean = law.probabilities @ law.cells
     variance = law.probabilities @ (law.cells - mean) ** 2 / GRID**2
     assert found.above == pytest.approx((60 - 35) * 1e6, rel=1e-3)
@@ -551,7 +552,9 @@ def test_keys_of_a_release_and_those_that_are_not() -> None:
     assert rank.high == math.inf
     likely = np.array(unreported) / sum(unreported)
     for name, cell in CELLS.items():
-        frequencies, p = (part[0] for part in spectrum(Tally.of([cell]), KeepAll(), PRIVACY, GRID).posterior([cell]))
+        frequencies, p = (
+            part[0] for part in spectrum(Tally.of([cell]), Scheme(KeepAll(), PRIVACY, GRID)).posterior([cell])
+        )
         chance = sum(q * likely[:i].sum() for i, q in zip(frequencies.tolist(), p.tolist(), strict=True))
         assert release.compare(name, "nobody") == pytest.approx(chance, abs=1e-6)
     pairs = pa.table({"a": [1, 2], "b": ["x", "y"], "token": [30.0, 40.0]})

@@ -26,6 +26,7 @@ from dpsample.private.prepare import terms_of
 from dpsample.release.terms import Terms
 from dpsample.scheme import token_law
 from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.scheme import Scheme
 from kinds import KEY, PRIVACY, kinds, of_tokens
 from support import refused, run
 
@@ -168,7 +169,7 @@ def test_values_of_tokens_are_right_above_the_threshold_and_never_too_low_a_boun
     """By the law of each frequency: b averages to g where laws differ, and to no less below; b - e to no more."""
     sampling, privacy, grid = SCHEMES[name]
     measure = Measure.of(of)
-    values = token_values(sampling, privacy, grid, measure, 1 << 12)
+    values = token_values(Scheme(sampling, privacy, grid), measure, 1 << 12)
     reach = 60 if of == "log1p" else 150
     for i in [*range(1, reach, 3), 400, 2000]:
         law = token_law(i, sampling, privacy, grid)
@@ -197,13 +198,15 @@ def test_intervals_of_reported_keys_hold_whatever_made_them_reported(name: str, 
     Of 1,000 draws, an interval of 95 % misses in 50, with a deviation of 7; 85 are 5 deviations more. Seeds are fixed.
     """
     scheme = SCHEMES[name]
-    values = token_values(*scheme, Measure.of("frequency"), 1 << 12)
+    values = token_values(Scheme(*scheme), Measure.of("frequency"), 1 << 12)
     c = round(float(values.knots[0] + values.distance[0]))
     for i in (1, 2, c // 4 + 1, c // 2, c - 1, c, c + 1, c + 3, round(1.5 * c), 3 * c, 700):
         cells = drawn(i, scheme, (1000, keys))
         ends = [
             sum_of_reported(
-                Selected.of(row / scheme[2], np.ones(keys), least_of_tokens(row, *scheme).astype(float)), values, 0.95
+                Selected.of(row / scheme[2], np.ones(keys), least_of_tokens(row, Scheme(*scheme)).astype(float)),
+                values,
+                0.95,
             )
             for row in cells
         ]
@@ -212,9 +215,9 @@ def test_intervals_of_reported_keys_hold_whatever_made_them_reported(name: str, 
 
 
 def test_keys_that_stand_together_by_token_have_the_sum_of_keys_one_by_one() -> None:
-    values = token_values(*SCHEMES["all keys"], Measure.of("frequency"), 1 << 12)
+    values = token_values(Scheme(*SCHEMES["all keys"]), Measure.of("frequency"), 1 << 12)
     cells = np.array([17, 17, 40, 900, 900, 900])
-    certain = least_of_tokens(cells, *SCHEMES["all keys"]).astype(float)
+    certain = least_of_tokens(cells, Scheme(*SCHEMES["all keys"])).astype(float)
     apart = sum_of_reported(Selected.of(cells / 16, np.ones(6), certain), values, 0.9)
     distinct, number = np.unique(cells, return_counts=True)
     n = number.astype(float)

@@ -14,7 +14,7 @@ from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, Discovery, U
 from dpsample.accounting.lengths import _LOST_UNITS
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.private.user_amounts import all_sums
 from dpsample.private.user_counts import count_users
 from dpsample.private.user_vectors import (

@@ -238,7 +238,7 @@ output_format = click.option(
 
 def source_of(given: dict[str, Any]) -> Any:
     """Where the elements are."""
-    from dpsample.private.source import Source
+    from dpsample.private.sources.source import Source
 
     paths = given["source"]
     return Source(
@@ -261,7 +261,7 @@ def source_of(given: dict[str, Any]) -> Any:
 def spark_source_of(session: Any, given: dict[str, Any]) -> Any:
     """Where the elements are, as Spark reads them."""
     from dpsample import spark
-    from dpsample.private.source import Source
+    from dpsample.private.sources.source import Source
 
     frame = spark.read_parquet(session, list(given["source"]), given["input_format"])
     columns = {"user": given["user"], "key_as": given["key_as"] or None}

@@ -1,13 +1,6 @@
 """EVERYTHING here may see private data or secret coins. Nothing that follows a release imports it (tested).
 
-source          where elements live, and which columns are the key
-kinds           kinds of source, and what goes together in one
-arrow           objects of a source as Arrow
-formats         file formats: their names, endings, and how files are checked and read
-dialect         how CSV and TSV are written: delimiter, encoding, header, NULL
-inputs          which files a source names, and which names are one file
-iterables       what only looks like an iterable of keys, and is refused
-python_objects  Python objects as Arrow
+sources         where elements live, and how their rows are read
 randomness      the only door to randomness
 derived_coins   coins for work that may be done twice
 bounding        each user keeps a bounded number of keys

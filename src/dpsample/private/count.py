@@ -25,7 +25,7 @@ from dpsample.private.prepare import true_look
 from dpsample.private.progress import Listener, no_listener
 from dpsample.private.request import check_users
 from dpsample.private.run import engine_or_own
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.private.user_counts import expected_errors
 from dpsample.scheme.sampling import Floats
 

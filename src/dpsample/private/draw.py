@@ -23,7 +23,7 @@ from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.private.user_counts import count_users
 from dpsample.answers.release import Release, write_release
 from dpsample.release.rows import counted, drawn_columns, summed

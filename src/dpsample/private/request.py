@@ -23,8 +23,13 @@ from dpsample.exact import Number
 from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
+<<<<<<< HEAD
 from dpsample.private.source import Source
 from dpsample.answers.release import Release, read_release
+=======
+from dpsample.private.sources.source import Source
+from dpsample.answers.release import Release, read_release
+>>>>>>> main
 from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap

@@ -25,8 +25,13 @@ from dpsample.private.progress import Listener, Progress
 from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample
+<<<<<<< HEAD
 from dpsample.private.source import Source
 from dpsample.answers.release import Release
+=======
+from dpsample.private.sources.source import Source
+from dpsample.answers.release import Release
+>>>>>>> main
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 

@@ -37,7 +37,7 @@ from dpsample.private.engine import Engine
 from dpsample.private.noise import from_table
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.private.user_amounts import MeasuredAmount, Parts, all_sums, estimated_amount
 from dpsample.private.user_lengths import ClipErrors, Lengths, best_clip, numbers_of_users
 from dpsample.private.user_vectors import (

@@ -41,8 +41,13 @@ from dpsample.private.prepare import Counting, Written, prepare
 from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
+<<<<<<< HEAD
 from dpsample.private.source import Source
 from dpsample.answers.release import Release
+=======
+from dpsample.private.sources.source import Source
+from dpsample.answers.release import Release
+>>>>>>> main
 from dpsample.release.rows import ascends, checked_rows, drawn_columns, release_schema
 from dpsample.release.terms import Terms
 

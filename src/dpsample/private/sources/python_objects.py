@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 
 from dpsample.errors import InvalidValue, attempt
-from dpsample.private.iterables import one_key
+from dpsample.private.sources.iterables import one_key
 
 if TYPE_CHECKING:
     import pyarrow as pa

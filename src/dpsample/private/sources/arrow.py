@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from dpsample.errors import InvalidValue
 from dpsample.files import without_view
 from dpsample.private.engine.errors import type_refusal
-from dpsample.private.kinds import declared_types
-from dpsample.private.python_objects import CHUNK, batches, frame_table
-from dpsample.private.source import Source
+from dpsample.private.sources.kinds import declared_types
+from dpsample.private.sources.python_objects import CHUNK, batches, frame_table
+from dpsample.private.sources.source import Source
 from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:

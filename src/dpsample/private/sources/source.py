@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
-from dpsample.private.dialect import Dialect
-from dpsample.private.formats import FORMATS, format_of
-from dpsample.private.inputs import expanded, identity, local_path, require_distinct
-from dpsample.private.iterables import COUNT_NAMES
-from dpsample.private.kinds import Kind, check_stated, key_names, no_text_files, public_names, source_kind
+from dpsample.private.sources.dialect import Dialect
+from dpsample.private.sources.formats import FORMATS, format_of
+from dpsample.private.sources.inputs import expanded, identity, local_path, require_distinct
+from dpsample.private.sources.iterables import COUNT_NAMES
+from dpsample.private.sources.kinds import Kind, check_stated, key_names, no_text_files, public_names, source_kind
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from dpsample.errors import InvalidValue
-from dpsample.private.dialect import SEPARATORS, decoded
+from dpsample.private.sources.dialect import SEPARATORS, decoded
 from dpsample.sql import quoted_name, quoted_paths, quoted_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpsample.private.source import Source
+    from dpsample.private.sources.source import Source
 
 Form = Literal["typed", "text", "json"]  # columns have types of their own, or are text, or are JSON values
 Objects = Mapping[str, Callable[[], Any]]  # names in a statement -> what returns the Arrow object behind it

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpsample.errors import InvalidValue
-from dpsample.private.formats import FORMATS
-from dpsample.private.iterables import check_iterable
-from dpsample.private.python_objects import accepted_classes
+from dpsample.private.sources.formats import FORMATS
+from dpsample.private.sources.iterables import check_iterable
+from dpsample.private.sources.python_objects import accepted_classes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpsample.private.source import Source
+    from dpsample.private.sources.source import Source
 
 Kind = Literal["files", "database", "table", "stream", "mapping", "keys", "frame"]
 
