@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpsample.accounting.balance import Ledger
     from dpsample.accounting.ledger import new_ledger, read_ledger
     from dpsample.accounting.totals import SampleSize
+    from dpsample.answers.release import Release, read_release
     from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
     from dpsample.periods.changes import changes
     from dpsample.periods.combined import combine
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from dpsample.private.sample import Sample, read_sample
     from dpsample.private.sources.source import Source
     from dpsample.private.stream.stream import Stream, read_stream
-    from dpsample.answers.release import Release, read_release
     from dpsample.scheme.custom import CustomSampling
     from dpsample.scheme.holding import SampleAndHold
     from dpsample.scheme.registered import register_sampling

@@ -5,7 +5,7 @@ A kind of release may refuse more, such as an estimator that it has no use for. 
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -67,7 +67,7 @@ class Question:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", check_level(self.level))
-        object.__setattr__(self, "estimator", check_estimator(self.estimator))
+        check_estimator(self.estimator)
         if self.at_least is not None:
             object.__setattr__(self, "at_least", check_frequency(self.at_least))
         if not isinstance(self.extrapolate, bool):
@@ -79,9 +79,14 @@ class Question:
         return Measure.of(self.of)
 
     @property
+    def chosen_estimator(self) -> Estimator:
+        """The estimator, by default the calibrated one."""
+        return check_estimator(self.estimator)
+
+    @property
     def is_default_estimator(self) -> bool:
         """Whether the answer is by the default estimator, the only one with an interval."""
-        return self.estimator == ESTIMATORS[0]
+        return self.chosen_estimator == ESTIMATORS[0]
 
     @property
     def selects_everything(self) -> bool:
@@ -92,6 +97,21 @@ class Question:
     def is_plain_sum(self) -> bool:
         """Whether the answer is a number of elements: a part of the private total, if there is one."""
         return self.weight is None and not self.by and self.measure == FREQUENCY
+
+    @property
+    def counts_keys_from(self) -> int | None:
+        """The frequency from which on keys are counted, if the sum is a number of keys; None if it is another one."""
+        if self.measure == KEYS:
+            return 1
+        return self.measure.kink if self.measure.name.startswith("at-least:") else None
+
+    def as_number(self) -> "Question":
+        """Return the same question, with `at_least` as a part of the measure if it is a number of keys."""
+        if self.at_least is None or self.of == "frequency":
+            return self
+        if self.of != "keys":
+            raise InvalidValue("at_least can only be used with sums of frequency and keys", "leave it out")
+        return replace(self, of=f"at-least:{self.at_least}", at_least=None)
 
     def require_default_estimator(self, what: str) -> None:
         """Refuse another estimator, by name or a function, where there is only one."""

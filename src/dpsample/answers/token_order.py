@@ -1,4 +1,4 @@
-"""Questions about single keys: their frequencies, the top k, the rank of a key, which of two is more frequent.
+"""Single keys by their tokens: their frequencies, the top k, the rank of a key, which of two is more frequent.
 
 The frequency of a key has a law, given its token. Ranks also depend on the other keys, reported or not: the frequencies
 of those that may be above or below are drawn from their laws. The generator has a fixed seed, so that equal questions
@@ -6,175 +6,152 @@ have equal answers. Nothing here needs to be secret: it sees the release alone.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from dpsample.errors import InvalidValue
+from dpsample.answers.evidence import KeyEstimates, Keys
+from dpsample.answers.tokens import TokenView
 from dpsample.estimators.estimate import Estimate, estimate
 from dpsample.estimators.measures import Measure
-from dpsample.estimators.notes import Note
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.exact import MAX_FREQUENCY, check_level
-from dpsample.answers.arguments import check_k
-from dpsample.answers.estimates import OF_EACH, Estimates, about_each
-from dpsample.answers.selection import Attributes, Selection, Where
-from dpsample.answers.single_keys import key_frequencies
-from dpsample.answers.token_sums import kept_notes, needs_tokens
-from dpsample.answers.unreported import rank_unreported, unreported_law
-from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import first_frequency, support_length
 
-if TYPE_CHECKING:
-    from dpsample.answers.release import Release
-
 RARE = "the key may be below the detection threshold: its rank is uncertain"
-_WORK = 4_000_000  # draws of a key's frequency
-_DRAWS = 40, 1000  # of all keys together: fewest and most
+WORK = 4_000_000  # draws of a key's frequency: about a second of work
+DRAWS = 40, 1000  # of all keys together: fewest and most
 _CROWD = 20  # keys that may be above or below: if more, they may all have the same frequency
 
-
-def top(
-    release: "Release", k: int, where: Where = None, level: float = 0.95, attributes: Attributes = None
-) -> Estimates:
-    """List the k keys with the largest estimates, and for each the probability that it is in the top k.
-
-    A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Estimates are those
-    of the release's table. Among many keys of about the same frequency, those with the largest tokens are listed, and
-    their estimates are too high. Each interval is that of the key by itself, as elsewhere; a note states the higher
-    level at which the listed keys have the nominal coverage on average (Benjamini and Yekutieli, 2005).
-    """
-    level, k = check_level(level), check_k(k)
-    selected = _SelectedKeys(release, where, attributes)
-    if not len(selected.cells):
-        return selected.listing(np.zeros(0, np.int64), [np.zeros(0)] * 5, level, "no reported key is selected")
-    # k keys reach the first frequency of the k-th largest token, so that no key below it matters
-    kth = np.sort(selected.cells)[-min(k, len(selected.cells))]
-    competitors = selected.competitors(first_frequency(int(kth), selected.scheme.grid), None)
-    place = np.searchsorted(competitors.cells, selected.cells).clip(max=len(competitors.cells) - 1)
-    inside = competitors.cells[place] == selected.cells
-    rows, place = selected.rows[inside], place[inside]
-    order = np.lexsort((rows, -place))[:k]  # as estimates, and finer
-    rows, place = rows[order], place[order]
-    tokens, back = np.unique(place, return_inverse=True)
-    _, _, rivals = listed(selected.spectrum, competitors.cells, competitors.counts, place, level)
-    value, low, high = key_frequencies(release, rows, level)
-    columns = value, competitors.law.deviation[place], low, high, competitors.top(k, tokens)[back]
-    fewer = ", fewer than k," if len(rows) < k else ""
-    claim, advice = f"top {k:,} among {len(selected.cells):,} reported keys{fewer} and those that were not reported", ""
-    if rivals > len(rows):
-        claim += f"; {rivals:,} compete for the list, and those on it may be estimated too high"
-        advice = f"to allow for it, ask for the level {1 - (1 - level) * len(rows) / rivals:.6g}"
-    return selected.listing(rows, columns, level, Note(claim, advice))
+Law = tuple[Ints, Floats]  # frequencies of a key, and their probabilities
 
 
-def each_key(release: "Release", where: Where = None, level: float = 0.95, attributes: Attributes = None) -> Estimates:
-    """Estimate the frequency of each selected key that was reported, in the order of the release, from its token alone.
-
-    Values and, at the level 0.95, intervals are those of the release's own table. Standard errors are deviations of the
-    keys' laws. Keys of equal tokens have equal estimates, so that many keys cost no more than their distinct tokens.
-    """
-    level = check_level(level)
-    selected = _SelectedKeys(release, where, attributes)
-    cells = selected.tally.cells
-    deviation = np.zeros(len(cells))
-    size = max(1, _WORK // (support_length(release.per_key) + TUNING.ranking_margin))
-    for start in range(0, len(cells), size):
-        part = slice(start, start + size)
-        deviation[part] = _Law(*selected.spectrum.posterior(cells[part])).deviation
-    value, low, high = key_frequencies(release, selected.rows, level)
-    columns = value, deviation[np.searchsorted(cells, selected.cells)], low, high
-    return selected.listing(selected.rows, columns, level, about_each(len(selected.cells)))
+def probability_larger(a: Law, b: Law) -> float:
+    """Return the probability that a key of one law is more frequent than an independent key of another."""
+    frequencies_a, p = a
+    frequencies_b, q = b
+    order = np.argsort(frequencies_b)
+    upto = np.append(0, np.cumsum(q[order]))
+    number_below = np.searchsorted(frequencies_b[order], frequencies_a, side="left")
+    return float(p @ upto[number_below])
 
 
-def rank(
-    release: "Release", key: Any, where: Where = None, level: float = 0.95, attributes: Attributes = None
-) -> Estimate:
-    """Estimate a key's rank: one more than the number of selected keys, reported or not, that are more frequent."""
-    level = check_level(level)
-    selected = _SelectedKeys(release, where, attributes)
-    if selected.row_of(key) is None:
-        return selected.rank_unreported(key, level)
-    cell = selected.cell_of(key)
-    frequencies, probabilities = (part[0] for part in selected.spectrum.posterior([cell]))
-    held = frequencies[probabilities > 0]
-    competitors = selected.competitors(int(held[0]) + 1, int(held[-1]), without=cell)
-    ranks, weights = [], []
-    for values, counts, _ in competitors.draws():
-        order = np.argsort(values)
-        upto = np.append(0, np.cumsum(counts[order]))
-        above = upto[-1] - upto[np.searchsorted(values[order], frequencies, side="right")]
-        ranks.append(1 + competitors.above + above)
-        weights.append(probabilities)
-    drawn, weight = np.concatenate(ranks), np.concatenate(weights)
-    weight = weight / weight.sum()
-    value = float(drawn[0] + (drawn - drawn[0]) @ weight)
-    error = float(np.sqrt(((drawn - value) ** 2) @ weight))
-    order = np.argsort(drawn)
-    tail = (1 - level) / 2
-    ends = np.searchsorted(np.cumsum(weight[order]), [tail, 1 - tail]).clip(max=len(drawn) - 1)
-    low, high = drawn[order][ends].tolist()
-    if competitors.counts.sum() > _CROWD:
-        fewest, most = selected.ranks_of_interval(cell, 1 - tail)
-        low, high = min(low, fewest), max(high, most)
-    guaranteed = selected.detection_threshold is not None and bool(
-        frequencies @ probabilities >= selected.detection_threshold
-    )
-    notes = () if guaranteed else (RARE,)
-    return Estimate(
-        value,
-        error,
-        float(low),
-        float(high),
-        level,
-        0.0,
-        len(selected.cells),
-        selected.detection_threshold,
-        guaranteed,
-        notes,
-    )
+class TokenKeys(Keys):
+    """Selected keys with tokens, and the laws of their frequencies."""
+
+    others = " and those that were not reported"
+
+    def __init__(self, view: TokenView, rows: Ints) -> None:
+        self.view, self.rows = view, rows
+        self.cells = view.cells[rows]
+        self.tally = Tally.of(self.cells)
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """How many of these keys have each frequency, and the law of each token's frequency."""
+        return spectrum(self.tally, self.view.scheme)
+
+    def law(self, place: int) -> Law:
+        """Return the law of a key's frequency."""
+        frequencies, probabilities = self.spectrum.posterior([self.cells[place]])
+        return frequencies[0], probabilities[0]
+
+    def estimates(self, places: Ints, level: float) -> KeyEstimates:
+        """Estimate each key from its token alone: values and intervals of the release's table, deviations of the laws.
+
+        Keys of equal tokens have equal estimates, so that many keys cost no more than their distinct tokens.
+        """
+        distinct, back = np.unique(self.cells[places], return_inverse=True)
+        deviations = np.zeros(len(distinct))
+        at_once = max(1, WORK // (support_length(self.view.scheme.per_key) + TUNING.ranking_margin))
+        for start in range(0, len(distinct), at_once):
+            part = slice(start, start + at_once)
+            deviations[part] = KeyLaws(*self.spectrum.posterior(distinct[part])).deviation
+        value, low, high = self.view.frequencies(self.rows[places], level)
+        return KeyEstimates(value, deviations[back], low, high)
+
+    def ordered(self) -> Ints:
+        """Return the places of all keys in the order of their tokens: as estimates, and finer."""
+        return np.lexsort((self.rows, -self.cells))
+
+    def competing(self, listed: Ints, level: float) -> int:
+        """Return how many keys have an interval that reaches the lowest one of the listed keys.
+
+        The larger a token, the further its interval reaches: the first token that reaches is found by bisection.
+        """
+
+        def reach(token: int) -> int:
+            return int(self.spectrum.interval([token], level)[1][0])
+
+        low, _ = self.spectrum.interval(self.cells[listed], level)
+        least_listed = int(np.searchsorted(self.tally.cells, self.cells[listed].min()))
+        first = bisect_left(self.tally.cells, low.min(), hi=least_listed, key=reach)
+        return int(self.tally.keys[first:].sum())
+
+    def in_the_top(self, k: int, listed: Ints) -> Floats:
+        # k keys reach the first frequency of the k-th largest token, so that no key below it matters
+        kth = self.cells[listed].min()
+        competitors = self._competitors(first_frequency(int(kth), self.view.scheme.grid), None)
+        tokens, back = np.unique(np.searchsorted(competitors.cells, self.cells[listed]), return_inverse=True)
+        return competitors.in_the_top(k, tokens)[back]
+
+    def rank(self, place: int, level: float) -> Estimate:
+        cell = int(self.cells[place])
+        frequencies, probabilities = self.law(place)
+        possible = frequencies[probabilities > 0]
+        competitors = self._competitors(int(possible[0]) + 1, int(possible[-1]), without=cell)
+        drawn = competitors.ranks(frequencies, probabilities)
+        tail = (1 - level) / 2
+        low, high = drawn.quantile(tail), drawn.quantile(1 - tail)
+        if competitors.counts.sum() > _CROWD:
+            fewest, most = self._ranks_of_interval(cell, 1 - tail)
+            low, high = min(low, fewest), max(high, most)
+        threshold = self.view.detection_threshold
+        certain = threshold is not None and bool(frequencies @ probabilities >= threshold)
+        return Estimate(
+            drawn.mean,
+            drawn.deviation,
+            float(low),
+            float(high),
+            level,
+            keys=len(self),
+            detection_threshold=threshold,
+            guaranteed=certain,
+            notes=() if certain else (RARE,),
+        )
+
+    def fewest(self, frequency: int, level: float) -> float:
+        return self._number_reaching(frequency, level).low
+
+    def _number_reaching(self, frequency: int, level: float) -> Estimate:
+        """Estimate how many keys have a frequency or more."""
+        return estimate(self.tally, self.view.scheme, Measure.of(f"at-least:{frequency}"), level=level)
+
+    def _ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
+        """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
+        low, high = (int(end[0]) for end in self.spectrum.interval([cell], level))
+        return 1 + self._number_reaching(high + 1, level).low, 1 + self._number_reaching(low + 1, level).high
+
+    def _competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
+        """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
+        first = first_frequency(self.tally.cells, self.view.scheme.grid)
+        last = first + support_length(self.view.scheme.per_key) + TUNING.ranking_margin
+        certainly_above = np.zeros(len(first), bool) if high is None else first > high
+        counts = self.tally.keys - (self.tally.cells == without)
+        near = (last >= low) & ~certainly_above & (counts > 0)
+        above = int(counts[certainly_above].sum())
+        missed = _Missed.of(self.spectrum, low, high)
+        laws = KeyLaws(*self.spectrum.posterior(self.tally.cells[near]))
+        return _Competitors(self.tally.cells[near], counts[near], laws, missed, above)
 
 
-def compare(release: "Release", a: Any, b: Any) -> float:
-    """Return the probability that key a is more frequent than key b; either may be unreported."""
-    if a == b:
-        return 0.0
-    selected = _SelectedKeys(release, None, None)
-    (i, p), (j, q) = (selected.law_of(key) for key in (a, b))
-    order = np.argsort(j)
-    below = np.append(0, np.cumsum(q[order]))
-    return float(p @ below[np.searchsorted(j[order], i, side="left")])
-
-
-def listed(spectrum: Spectrum, cells: Ints, counts: Ints, place: Ints, level: float) -> tuple[Ints, Ints, int]:
-    """Return the intervals of listed keys, by the places of their tokens, and the number of keys that compete.
-
-    A key competes if its interval reaches those of the listed ones. The more keys compete, the longer intervals are,
-    and the more keys reach.
-    """
-    rivals, before = len(place), 0
-    while rivals > before:
-        part = 1 - (1 - level) * len(place) / rivals
-        low, high = spectrum.interval(cells[place], part)
-        # the larger a token, the further its interval reaches
-        first = bisect_left(cells, low.min(), hi=int(place.min()), key=partial(_reach, spectrum, part))
-        before, rivals = rivals, max(int(counts[first:].sum()), rivals)
-    return low, high, rivals
-
-
-def _reach(spectrum: Spectrum, level: float, token: int) -> int:
-    """The upper end of the interval of a token's key."""
-    return int(spectrum.interval([token], level)[1][0])
-
-
-class _Law:
+class KeyLaws:
     """The laws of the frequencies of keys, by token: [token, frequency], frequencies ascending."""
 
     def __init__(self, frequencies: Ints, probabilities: Floats) -> None:
@@ -183,9 +160,13 @@ class _Law:
         p = np.take_along_axis(probabilities, order, 1)
         self.p = p / p.sum(1, keepdims=True)
         self.upto = np.cumsum(self.p, axis=1)
-        base = self.frequencies[:, :1]  # frequencies may be large, and their differences small
-        mean = ((self.frequencies - base) * self.p).sum(1, keepdims=True)
-        self.deviation = np.sqrt((((self.frequencies - base) - mean) ** 2 * self.p).sum(1))
+
+    @property
+    def deviation(self) -> Floats:
+        """The standard deviation of each law."""
+        above_lowest = self.frequencies - self.frequencies[:, :1]  # frequencies may be large, their differences small
+        mean = (above_lowest * self.p).sum(1, keepdims=True)
+        return np.asarray(np.sqrt(((above_lowest - mean) ** 2 * self.p).sum(1)))
 
     def reaching(self, frequency: int, tokens: Ints) -> Floats:
         """Return the probability that a key of each token has at least this frequency."""
@@ -194,136 +175,134 @@ class _Law:
         return reached.clip(0, 1)
 
 
-class _SelectedKeys:
-    """The selected keys of a release, with their tokens and the laws of their frequencies."""
+class _DrawnRanks(NamedTuple):
+    """Draws of a rank, and the weight of each."""
 
-    def __init__(self, release: "Release", where: Where, attributes: Attributes) -> None:
-        if release.keys_only:
-            raise needs_tokens("an order of keys")
-        assert release.grid is not None
-        self.release, self.scheme = release, Scheme(release.sampling, release.per_key, release.grid)
-        self.rows, self.cells = Selection(release, where, attributes=attributes).rows()
-        self.tally = Tally.of(self.cells)
-        self.detection_threshold = frequency_reaching(0.5, release.sampling, release.per_key)
+    ranks: Ints
+    weights: Floats
 
-    @cached_property
-    def spectrum(self) -> Spectrum:
-        return spectrum(self.tally, self.scheme)
+    @property
+    def mean(self) -> float:
+        return float(self.ranks[0] + (self.ranks - self.ranks[0]) @ self.weights)
 
-    def row_of(self, key: Any) -> int | None:
-        """Find a key's row in the release; None if it was not reported."""
-        rows, _ = Selection(self.release, [key]).rows()
-        return int(rows[0]) if len(rows) else None
+    @property
+    def deviation(self) -> float:
+        return float(np.sqrt(((self.ranks - self.mean) ** 2) @ self.weights))
 
-    def cell_of(self, key: Any) -> int:
-        """Find the token of a selected key."""
-        place = np.flatnonzero(self.rows == self.row_of(key))
-        if not len(place):
-            raise InvalidValue("the key is among the selected ones", "one that is not", "change where")
-        return int(self.cells[place[0]])
+    def quantile(self, share: float) -> float:
+        order = np.argsort(self.ranks)
+        place = np.searchsorted(np.cumsum(self.weights[order]), share)
+        return float(self.ranks[order][min(place, len(order) - 1)])
 
-    def law_of(self, key: Any) -> tuple[Ints, Floats]:
-        """Return frequencies and their probabilities, for a key that was reported, or was not."""
-        if self.row_of(key) is None:
-            return unreported_law(self.release, key)
-        frequencies, probabilities = self.spectrum.posterior([self.cell_of(key)])
-        return frequencies[0], probabilities[0]
 
-    def count_keys(self, at_least: int, level: float) -> Estimate:
-        """Estimate how many selected keys have a frequency or more."""
-        return estimate(self.tally, self.scheme, Measure.of(f"at-least:{at_least}"), level=level)
+class _Missed(NamedTuple):
+    """Keys that were not reported, by frequency.
 
-    def ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
-        """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
-        low, high = (int(end[0]) for end in self.spectrum.interval([cell], level))
-        return 1 + self.count_keys(high + 1, level).low, 1 + self.count_keys(low + 1, level).high
+    If each key is reported with probability pi, and r of them were, the number that was missed is negative binomial.
+    """
 
-    def rank_unreported(self, key: Any, level: float) -> Estimate:
-        """The rank of a key that was not reported."""
-        return rank_unreported(
-            self.release, level, self.tally.total, lambda reached: self.count_keys(reached, level).low, key
+    frequencies: Ints
+    pi: Floats
+    reported: Floats  # expected number of reported keys
+
+    @staticmethod
+    def of(spectrum: Spectrum, low: int, high: int | None) -> "_Missed":
+        """Return the keys from a frequency on. Those above `high` stand together at one frequency.
+
+        Of these only the number matters: it has the mean and the variance of the sum of their numbers.
+        """
+        pi = reporting_probabilities(
+            spectrum.frequencies, spectrum.calibration.scheme.sampling, spectrum.calibration.scheme.per_key
+        )
+        missable = (spectrum.frequencies >= low) & (pi < 1) & (spectrum.keys > 0)
+        frequencies, keys = spectrum.frequencies[missable], spectrum.keys[missable]
+        pi = np.maximum(pi[missable], 1e-9)
+        near = frequencies <= (MAX_FREQUENCY if high is None else high)
+        found = _Missed(frequencies[near], pi[near], keys[near] * pi[near])
+        if near.all():
+            return found
+        missed = keys[~near] * (1 - pi[~near])
+        variance = (missed / pi[~near]).sum()
+        p = missed.sum() / variance
+        reported = missed.sum() * p / (1 - p)
+        return _Missed(
+            np.append(found.frequencies, frequencies[-1]),
+            np.append(found.pi, p),
+            np.append(found.reported, reported),
         )
 
-    def listing(self, rows: Ints, columns: Iterable[Any], level: float, note: str) -> Estimates:
-        """Return the answer for some keys: value, deviation and interval of each, and in a top list a probability."""
-        names = ("value", "standard_error", "low", "high", "probability")
-        numbers = {name: column.astype(np.float64) for name, column in zip(names, columns, strict=False)}
-        keys = self.release.table.select(list(self.release.keys)).take(pa.array(rows))
-        notes = (note, *kept_notes(self.release))
-        return Estimates(keys, pa.table(numbers), level, self.detection_threshold, notes, intervals=OF_EACH)
-
-    def competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
-        """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
-        first = first_frequency(self.tally.cells, self.scheme.grid)
-        near = first + support_length(self.release.per_key) + TUNING.ranking_margin >= low
-        above = np.zeros_like(near) if high is None else first > high
-        counts = self.tally.keys - (self.tally.cells == without)
-        near &= ~above & (counts > 0)
-        return _Competitors(self, self.tally.cells[near], counts[near], int(counts[above].sum()), int(low), high)
+    def draw(self, generator: np.random.Generator) -> Ints:
+        """Draw the number of missed keys of each frequency."""
+        return generator.negative_binomial(np.maximum(self.reported, 1e-12), self.pi)
 
 
-class _Competitors:
-    """Keys whose order is uncertain: reported ones, by token, and unreported ones. `above` keys are certainly above."""
+class _Competitors(NamedTuple):
+    """Keys whose order is uncertain: reported ones, by token, and missed ones. `above` more are certainly above."""
 
-    def __init__(
-        self, selected: _SelectedKeys, cells: Ints, counts: Ints, above: int, low: int, high: int | None
-    ) -> None:
-        self.selected, self.cells, self.counts, self.above = selected, cells, counts, above
-        self.law = _Law(*selected.spectrum.posterior(cells))
-        spectrum, release = selected.spectrum, selected.release
-        pi = reporting_probabilities(spectrum.frequencies, release.sampling, release.per_key)
-        missable = (spectrum.frequencies >= low) & (pi < 1) & (spectrum.keys > 0)
-        i, pi, keys = spectrum.frequencies[missable], np.maximum(pi[missable], 1e-9), spectrum.keys[missable]
-        near = i <= (MAX_FREQUENCY if high is None else high)
-        self.frequencies, self.pi, self.reported = i[near], pi[near], keys[near] * pi[near]  # expected to be reported
-        if not near.all():  # of those above, only the number matters: as one frequency of equal mean and variance
-            missed = keys[~near] * (1 - pi[~near])
-            p = missed.sum() / (missed / pi[~near]).sum()
-            self.frequencies = np.append(self.frequencies, i[-1])
-            self.pi = np.append(self.pi, p)
-            self.reported = np.append(self.reported, missed.sum() * p / (1 - p))
+    cells: Ints
+    counts: Ints  # keys of each token
+    laws: KeyLaws
+    missed: _Missed
+    above: int
 
     def draws(self) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Yield draws of all frequencies: values, numbers of keys of each, places of their tokens (-1 for none)."""
+        """Yield draws of all frequencies: values, numbers of keys of each, places of their tokens (-1 for none).
+
+        Keys of a token are drawn one by one if they are fewer than its frequencies; otherwise the numbers of keys by
+        frequency are drawn.
+        """
         generator = np.random.default_rng(0)
-        D, m = self.law.p.shape
-        few = self.counts <= m  # drawn key by key; of the others the numbers by frequency are drawn
-        owner = np.repeat(np.arange(D)[few], self.counts[few])
-        flat = (self.law.upto / self.law.upto[:, -1:] + np.arange(D)[:, None]).ravel()
+        tokens, support = self.laws.p.shape
+        few = self.counts <= support
+        owner = np.repeat(np.flatnonzero(few), self.counts[few])
         many = np.flatnonzero(~few)
-        n = int(np.clip(_WORK // max(len(owner) + len(many) * m + len(self.pi), 1), *_DRAWS))
-        place = np.concatenate([owner, np.repeat(many, m), np.full(len(self.pi), -1)])
-        ones = np.ones(len(owner), np.int64)
-        shared = np.zeros(0, np.int64)
-        for _ in range(n):
-            at = np.searchsorted(flat, owner + generator.random(len(owner)), side="right")
-            single = self.law.frequencies.ravel()[np.clip(at, owner * m, owner * m + m - 1)]
+        # the laws one after the other: that of token t has the numbers from t to t + 1
+        ends = (self.laws.upto / self.laws.upto[:, -1:] + np.arange(tokens)[:, None]).ravel()
+        work = len(owner) + len(many) * support + len(self.missed.pi)
+        place = np.concatenate([owner, np.repeat(many, support), np.full(len(self.missed.pi), -1)])
+        ones, shared = np.ones(len(owner), np.int64), np.zeros(0, np.int64)
+        for _ in range(int(np.clip(WORK // max(work, 1), *DRAWS))):
+            at = np.searchsorted(ends, owner + generator.random(len(owner)), side="right")
+            single = self.laws.frequencies.ravel()[np.clip(at, owner * support, owner * support + support - 1)]
             if len(many):
-                shared = generator.multinomial(self.counts[many], self.law.p[many]).ravel()
-            # the number of keys missed, each with probability 1 - pi, before `reported` ones were reported
-            missed = generator.negative_binomial(np.maximum(self.reported, 1e-12), self.pi)
-            values = np.concatenate([single, self.law.frequencies[many].ravel(), self.frequencies])
+                shared = generator.multinomial(self.counts[many], self.laws.p[many]).ravel()
+            missed = self.missed.draw(generator)
+            values = np.concatenate([single, self.laws.frequencies[many].ravel(), self.missed.frequencies])
             yield values, np.concatenate([ones, shared, missed]), place
 
-    def top(self, k: int, tokens: Ints) -> Floats:
+    def ranks(self, frequencies: Ints, probabilities: Floats) -> _DrawnRanks:
+        """Return draws of the rank of one more key, at each of its frequencies with their probabilities."""
+        ranks, weights = [], []
+        for values, counts, _ in self.draws():
+            order = np.argsort(values)
+            upto = np.append(0, np.cumsum(counts[order]))
+            not_above = upto[np.searchsorted(values[order], frequencies, side="right")]
+            ranks.append(1 + self.above + upto[-1] - not_above)
+            weights.append(probabilities)
+        together = np.concatenate(weights)
+        return _DrawnRanks(np.concatenate(ranks), together / together.sum())
+
+    def in_the_top(self, k: int, tokens: Ints) -> Floats:
         """Return, for a key of each of some tokens, the probability that fewer than k keys are more frequent.
 
         Given the others, that is the probability of reaching the k-th largest frequency of the others: the k-th of
         all, or the next one if the key is itself among the k.
         """
         probabilities = np.zeros(len(tokens))
-        n = 0
+        draws = 0
         for values, counts, place in self.draws():
-            order = np.argsort(values)[::-1]
-            upto = np.cumsum(counts[order])
-            kth, next_ = (
-                int(values[order][at]) if (at := int(np.searchsorted(upto, rank))) < len(order) else 0
-                for rank in (k, k + 1)
-            )
+            kth, following = _largest(values, counts, k), _largest(values, counts, k + 1)
             ours = place >= 0
             inside = np.bincount(place[ours], (counts * (values >= kth))[ours], len(self.cells)) / self.counts
-            reach = self.law.reaching(kth, tokens)
-            further = reach if next_ == kth else self.law.reaching(next_, tokens)
+            reach = self.laws.reaching(kth, tokens)
+            further = reach if following == kth else self.laws.reaching(following, tokens)
             probabilities += reach + inside[tokens] * (further - reach)
-            n += 1
-        return (probabilities / n).clip(0, 1)
+            draws += 1
+        return (probabilities / draws).clip(0, 1)
+
+
+def _largest(values: Ints, counts: Ints, n: int) -> int:
+    """Return the n-th largest of values that occur these numbers of times; 0 if they are fewer."""
+    order = np.argsort(values)[::-1]
+    place = int(np.searchsorted(np.cumsum(counts[order]), n))
+    return int(values[order][place]) if place < len(order) else 0

@@ -1,14 +1,12 @@
-"""Quantiles of the frequencies of keys, with intervals."""
+"""Quantiles of the frequencies of keys, from their tokens, with intervals."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
+from dpsample.answers.evidence import KeyEstimates, Quantiles
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.cumulative import narrow_quantile_intervals
 from dpsample.estimators.measures import Measure
@@ -16,62 +14,28 @@ from dpsample.estimators.notes import FEW, HIDDEN, Note, blurred_note
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.exact import check_level
-<<<<<<< HEAD:src/dpsample/answers/token_quantiles.py
-from dpsample.answers.arguments import check_shares
-from dpsample.answers.estimates import Estimates
-from dpsample.answers.selection import Selection, Where
-from dpsample.answers.token_sums import kept_notes, least_of_keys, needs_tokens
-from dpsample.scheme.per_key import PerKey
-=======
-from dpsample.answers.arguments import check_shares
-from dpsample.answers.estimates import Estimates
-from dpsample.answers.selection import Selection, Where
-from dpsample.answers.token_sums import kept_notes, least_of_keys, needs_tokens
->>>>>>> main:src/dpsample/questions/quantiles.py
-from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
 
-if TYPE_CHECKING:
-    from dpsample.answers.release import Release
+CONSERVATIVE = "these intervals are conservative: how much of the spread is noise of tokens is not known"
+NO_KEY = Note("no selected key is that frequent", advice="at_least (--at-least) takes in rarer ones")
 
 
-def quantiles(
-    release: "Release",
-    shares: Sequence[float],
-    where: Where = None,
-    level: float = 0.95,
-    attributes: Any = None,
-    at_least: int | None = None,
-) -> Estimates:
-    """Estimate quantiles of the frequencies of the selected keys that have frequency `at_least` or more.
+def quantiles(tally: Tally, scheme: Scheme, shares: Floats, least: int, level: float, detectable: bool) -> Quantiles:
+    """Return the quantiles of the keys from the least frequency on: an answer with errors and notes.
 
-    The quantile of share p is the smallest frequency that a share p or more of these keys do not exceed. `at_least` is
-    as for `mean`.
+    `detectable` says whether most keys at the least frequency are reported.
     """
-    level = check_level(level)
-    p = check_shares(shares)
-    if release.keys_only:
-        raise needs_tokens("a quantile of frequencies")
-    assert release.grid is not None
-    least, detectable = least_of_keys(release, at_least)
-    _, [tally] = Selection(release, where, attributes=attributes).tallies()
-    scheme = Scheme(release.sampling, release.per_key, release.grid)
-    estimates = estimate_quantiles(tally, scheme, p, least, level, detectable)
-    notes = (estimates.note(least) if detectable else HIDDEN, *kept_notes(release))
-    error = (estimates.high - estimates.low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
-    columns = {
-        "value": estimates.values,
-        "standard_error": np.where(np.isnan(estimates.values), math.nan, error),
-        "low": estimates.low,
-        "high": estimates.high,
-    }
-    numbers = {name: column.astype(np.float64) for name, column in columns.items()}
-    guaranteed = np.full(len(p), detectable and estimates.guaranteed)
-    table = pa.table({**numbers, "keys": np.full(len(p), tally.total), "guaranteed": guaranteed})
-    threshold = frequency_reaching(0.5, release.sampling, release.per_key)
-    return Estimates(pa.table({"quantile": p}), table, level, threshold, notes, least)
+    found = estimate_quantiles(tally, scheme, shares, least, level, detectable)
+    error = (found.high - found.low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
+    error = np.where(np.isnan(found.values), math.nan, error)
+    return Quantiles(
+        KeyEstimates(found.values, error, found.low, found.high),
+        keys=tally.total,
+        guaranteed=detectable and found.guaranteed,
+        notes=(found.note(least) if detectable else HIDDEN,),
+        at_least=least,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +57,10 @@ class QuantileEstimates:
     def note(self, least: int) -> str:
         """Return why the intervals are, or are not, guaranteed."""
         if self.keys <= 0:
-            return Note("no selected key is that frequent", advice="at_least (--at-least) takes in rarer ones")
+            return NO_KEY
         if self.blurred:
             return blurred_note(least)
-        if self.few:
-            return FEW
-        return "these intervals are conservative: how much of the spread is noise of tokens is not known"
+        return FEW if self.few else CONSERVATIVE
 
 
 def estimate_quantiles(
@@ -119,13 +81,17 @@ def estimate_quantiles(
     if keys <= 0:
         unknown, low, high = (np.full(len(shares), value) for value in (math.nan, 0.0, math.inf))
         return QuantileEstimates(unknown, low, high, keys, blurred=False, few=True)
+
     few = keys < tuning.least_quantile_keys
     if not (detectable and estimated.calibration.feasible):
         values, low, high = estimated.quantiles(shares, least, level)
         return QuantileEstimates(values.clip(low, high), low, high, keys, blurred=False, few=few)
+
     number = estimate_sum(tally, scheme, Measure.of(f"at-least:{least}"), tuning)
-    values, low, high = estimated.quantiles(shares, least, level, (number.value, *number.interval(level)))
+    number_with_bounds = (number.value, *number.interval(level))
+    values, low, high = estimated.quantiles(shares, least, level, number_with_bounds)
     overcount = number.overcount(level)[1]
-    low, high = narrow_quantile_intervals(tally, estimated.calibration, shares, least, level, overcount, (low, high))
+    ends = narrow_quantile_intervals(tally, estimated.calibration, shares, least, level, overcount, (low, high))
+    low, high = ends
     blurred = not number.extrapolation_is_negligible
     return QuantileEstimates(values.clip(low, high), low, high, keys, blurred, few)

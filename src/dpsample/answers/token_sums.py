@@ -1,208 +1,254 @@
-"""Sums over the selected keys of a release, numbers of keys and means, each with its error.
+"""The evidence of tokens: sums over the selected keys, numbers of keys and means, each with its error.
 
 All of it is post-processing: it sees the release alone.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dpsample.accounting.dropped import Kept
+from dpsample.accounting.totals import Total
+from dpsample.answers.evidence import Evidence, Groups, Keys, Quantiles
+from dpsample.answers.question import FREQUENCY, KEYS, Question
+from dpsample.answers.remainder import needs_total, remainder
+from dpsample.answers.reported import ONE_KEY, ReportedSums
+from dpsample.answers.selection import Rows, Selection
+from dpsample.answers.token_order import TokenKeys, probability_larger
+from dpsample.answers.token_quantiles import quantiles
+from dpsample.answers.tokens import TokenView, key_batch
+from dpsample.answers.unreported import Silence
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
-from dpsample.estimators.estimate import (
-    ESTIMATORS,
-    Below,
-    Estimate,
-    Estimator,
-    check_estimator,
-    estimate,
-    estimates,
-    least_frequency,
-)
+from dpsample.estimators.estimate import Below, Estimate, estimate, estimates, least_frequency
 from dpsample.estimators.intervals import SumEstimate
-from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
-from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
-from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.presentation.explain import explain_kept
-<<<<<<< HEAD:src/dpsample/answers/token_sums.py
-from dpsample.answers.arguments import check_frequency
-from dpsample.answers.reported import ONE_KEY, reported_sums
-from dpsample.answers.estimates import Estimates
-from dpsample.answers.selection import By, Rows, Selection, Weight, Where
-from dpsample.answers.single_keys import key_frequencies
-from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Sampling
-=======
-from dpsample.answers.arguments import check_frequency
-from dpsample.answers.reported import ONE_KEY, reported_sums
-from dpsample.answers.estimates import Estimates
-from dpsample.answers.selection import By, Rows, Selection, Weight, Where
-from dpsample.answers.single_keys import key_frequencies
+from dpsample.release.key_hash import first_frequencies
+from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
->>>>>>> main:src/dpsample/questions/sums.py
 
-if TYPE_CHECKING:
-    from dpsample.answers.release import Release
+_NEEDS_A_TOTAL = "; a private total would tell: release with total=True (--with-total)"
 
 
-def total(
-    release: "Release",
-    where: Where = None,
-    weight: Weight = None,
-    of: Measure | str | Callable[[Floats], Any] = "frequency",
-    by: By = None,
-    estimator: Estimator | None = None,
-    level: float = 0.95,
-    attributes: Any = None,
-    at_least: int | None = None,
-    extrapolate: bool = False,
-) -> Any:
-    """Estimate the sum of ``L(x) g(frequency of x)`` over the selected keys x of frequency `at_least` or more.
+class TokenEvidence(Evidence):
+    """What a release says whose keys have tokens."""
 
-    Keys count whether they were reported or not; `Estimate.reported` is the sum over those that were. Returns an
-    `Estimate`, or with `by` an `Estimates` of one for each group. If the question names one key, and it was reported,
-    the answer is about this key, whatever its frequency. What rarer keys hold is extrapolated if that is asked.
-    """
-    measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
-    if release.keys_only and (at_least is not None or (measure([1, MAX_FREQUENCY]) != 1).any()):
-        raise needs_tokens("what depends on frequencies")
-    least = 1 if release.keys_only else _least(release, measure, at_least)
-    selection = Selection(release, where, weight, by, attributes)
+    def __init__(self, view: TokenView, silence: Silence, total: Total | None = None, bound: "Bound | None" = None):
+        self.view, self.silence, self.total, self.bound = view, silence, total, bound
+        self.rows: Rows = view.rows
 
-    shares = weight is None and measure == Measure.of("frequency")
-    whole = shares and where is None and not by and release.total is None
+    @staticmethod
+    def of(table: pa.Table, terms: Terms) -> "TokenEvidence":
+        """Return the evidence of a release."""
+        bound = None if terms.max_keys is None else Bound(terms.max_keys, terms.kept)
+        return TokenEvidence(TokenView.of(table, terms), Silence.of(terms), terms.total, bound)
 
-    def answered(tallies: list[Tally]) -> list[Estimate]:
-        if release.keys_only:
-            return [reported_keys(release, tally.total, float(tally.weights.sum()), level) for tally in tallies]
-        together = reported_sums(release, selection, tallies, measure, level)
-        if about_named_keys(selection, tallies, at_least, estimator):
-            named = _named_keys(release, selection, measure, level)
-            parts = [replace(own, others=ONE_KEY) for own in together]
-            return [replace(one, reported=own) for one, own in zip(named, parts, strict=True)]
-        found = estimates(tallies, _scheme(release), measure, estimator, level, least)
-        found = found if extrapolate else [without_extrapolation(one, whole) for one in found]
-        return [replace(one, reported=own) for one, own in zip(found, together, strict=True)]
+    @property
+    def detection_threshold(self) -> int | None:
+        return self.view.detection_threshold
 
-    answers = _answers(selection, by, level, answered, everything=shares and where is None and not by)
-    if by or not shares or release.total is None or release.total.value <= 0:
-        return answers
-    answer = replace(answers, share=answers.value / float(release.total.value))
-    if where is None and answer.guaranteed and answer.below is not None:
-        answer = replace(answer, below=known_below(release, selection, least, level))
-    return answer
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return () if self.bound is None else (self.bound.note(),)
 
+    # ---- sums
 
-def without_extrapolation(estimate: Estimate, whole: bool) -> Estimate:
-    """Return an answer that says of rarer keys what the release knows: nothing.
+    def sums(self, question: Question) -> Groups:
+        measure = question.measure
+        selection = Selection.of(self.rows, question)
+        groups, tallies = selection.tallies()
+        in_reported_keys = ReportedSums(self.view, measure, question.level).of_groups(selection, tallies)
+        if names_reported_keys(question, selection, tallies):
+            in_all_keys = self._of_named_keys(question, selection)
+            in_reported_keys = [replace(own, others=ONE_KEY) for own in in_reported_keys]
+        else:
+            in_all_keys = self._sums(question, tallies)
+        found = [replace(one, reported=own) for one, own in zip(in_all_keys, in_reported_keys, strict=True)]
+        if question.is_plain_sum:
+            found = [self._with_total(question, selection, one) for one in found]
+        everything = question.is_plain_sum and question.where is None
+        return Groups(groups, found, () if self.bound is None else (self.bound.note(everything),))
 
-    A private total would tell, if the question is about the `whole` data.
-    """
-    if estimate.below is None:
-        return estimate
-    remedy = "; a private total would tell: release with total=True (--with-total)" if whole else ""
-    return replace(estimate, below=Below(remedy=remedy))
+    def _sums(self, question: Question, tallies: Sequence[Tally]) -> list[Estimate]:
+        """The sums over the keys from the least frequency on, reported or not."""
+        measure = question.measure
+        least = least_summed(self.view.scheme, question)
+        found = estimates(tallies, self.view.scheme, measure, question.chosen_estimator, question.level, least)
+        if question.extrapolate:
+            return found
+        may_need_total = self.total is None and question.is_plain_sum and question.where is None
+        return [without_extrapolation(one, may_need_total) for one in found]
 
+    def _of_named_keys(self, question: Question, selection: Selection, weighted: bool = True) -> list[Estimate]:
+        """The frequency of each named key, as in the release's table, or what a measure makes of it."""
+        groups = selection.weighted_rows()[1]
+        rows = np.concatenate([places for places, _ in groups])
+        weights = np.concatenate([w for _, w in groups]) if weighted else np.ones(len(rows))
+        ends = [weights * question.measure(i) for i in self.view.frequencies(rows, question.level)]
+        return estimates_of_named_keys(ends, question.level, self.detection_threshold)
 
-def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Any:
-    """Estimate the number of selected keys of frequency `at_least` or more, reported or not.
+    def _with_total(self, question: Question, selection: Selection, found: Estimate) -> Estimate:
+        """The same number of elements as a share of the private total, and what the total says of rarer keys."""
+        if self.total is None or self.total.value <= 0:
+            return found
+        found = replace(found, share=found.value / float(self.total.value))
+        if question.where is not None or not found.guaranteed or found.below is None:
+            return found
+        return replace(found, below=self.known_below(selection, least_summed(self.view.scheme, question), found.level))
 
-    The other arguments are those of `total`. With a weight it is the sum of the weights of these keys.
-    """
-    return total(release, of="keys", at_least=at_least, **options)
+    def known_below(self, selection: Selection, least: int, level: float) -> Below:
+        """Return what keys below the least frequency hold: the private total minus the sum over the others.
 
+        Of the probability that the interval misses, half goes to each of the two.
+        """
+        assert self.total is not None
+        half = (1 + level) / 2
+        elements = self.total.estimate(half)
+        [tally] = selection.tallies()[1]
+        above = estimate(tally, self.view.scheme, FREQUENCY, level=half, least=least)
+        ends = (elements.value - above.value, elements.low - above.high, elements.high - above.low)
+        value, low, high = (max(end, 0.0) for end in ends)
+        return Below("known", value, low, high)
 
-def mean(
-    release: "Release",
-    where: Where = None,
-    weight: Weight = None,
-    of: Measure | str | Callable[[Floats], Any] = "frequency",
-    by: By = None,
-    estimator: Estimator | None = None,
-    level: float = 0.95,
-    attributes: Any = None,
-    at_least: int | None = None,
-) -> Any:
-    """Estimate the mean of g(frequency) over the selected keys of frequency `at_least` or more, weighted by L(x).
+    # ---- means
 
-    The number of rarer keys cannot be known, so neither can their mean.
-    """
-    measure, level, estimator = Measure.of(of), check_level(level), check_estimator(estimator)
-    if release.keys_only:
-        raise needs_tokens("a mean over keys")
-    least, detectable = least_of_keys(release, at_least)
-    selection = Selection(release, where, weight, by, attributes)
+    def means(self, question: Question) -> Groups:
+        selection = Selection.of(self.rows, question)
+        groups, tallies = selection.tallies()
+        if names_reported_keys(question, selection, tallies):
+            found = self._of_named_keys(question, selection, weighted=False)
+        else:
+            found = self._means(question, tallies)
+        return Groups(groups, found, self.remarks)
 
-    def answered(tallies: list[Tally]) -> list[Estimate]:
-        if about_named_keys(selection, tallies, at_least, estimator):
-            return _named_keys(release, selection, measure, level, weighted=False)
-        summed, counted = measure.from_frequency(least), Measure.of("keys").from_frequency(least)
-        sums, numbers = (estimates(tallies, _scheme(release), g, estimator, level, least) for g in (summed, counted))
-        means = [s.value / n.value if n.value > 0 else math.nan for s, n in zip(sums, numbers, strict=True)]
+    def _means(self, question: Question, tallies: Sequence[Tally]) -> list[Estimate]:
+        """The means over the keys from the least frequency on, reported or not."""
+        if not tallies:
+            return []
+        scheme, level = self.view.scheme, question.level
+        least, detectable = least_of_keys(self.view, question.at_least)
+        summed, counted = question.measure.from_frequency(least), KEYS.from_frequency(least)
+        options = (question.chosen_estimator, level, least)
+        sums = estimates(tallies, scheme, summed, *options)
+        numbers = estimates(tallies, scheme, counted, *options)
+        values = [s.value / n.value if n.value > 0 else math.nan for s, n in zip(sums, numbers, strict=True)]
         if any(math.isnan(n.standard_error) for n in numbers):
-            return [unknown_mean(value, n, least) for value, n in zip(means, numbers, strict=True)]
-        deviations = Deviations(tallies, _scheme(release), summed, counted)
-        centres, keys = np.nan_to_num(means), np.array([max(n.value, 1e-9) for n in numbers])
-        ends = zip(*(bounds.tolist() for bounds in deviations.intervals(centres, keys, level)), strict=True)
-        overcounts = [number.overcount(level) for number in estimate_sums(tallies, _scheme(release), counted)]
-        rises = [max(value - float(measure([least])[0]), 0.0) for value in means]
-        return [
-            unknown_mean(v, n, least) if math.isnan(v) else mean_answer(v, s, n, d, end, detectable, rise, overcount)
-            for v, s, n, d, end, rise, overcount in zip(
-                means, sums, numbers, deviations.at(centres), ends, rises, overcounts, strict=True
-            )
-        ]
+            return [unknown_mean(value, n, least) for value, n in zip(values, numbers, strict=True)]
 
-    return _answers(selection, by, level, answered)
+        deviations = Deviations(tallies, scheme, summed, counted)
+        centres = np.nan_to_num(values)
+        keys = np.array([max(n.value, 1e-9) for n in numbers])
+        lows, highs = deviations.intervals(centres, keys, level)
+        overcounts = [number.overcount(level) for number in estimate_sums(tallies, scheme, counted)]
+        lowest = float(question.measure.from_frequency(least)([least])[0])
+        found = []
+        for n, (value, error) in enumerate(zip(values, deviations.at(centres), strict=True)):
+            if math.isnan(value):
+                found.append(unknown_mean(value, numbers[n], least))
+                continue
+            rise = max(value - lowest, 0.0)
+            parts = MeanParts(sums[n], numbers[n], error, overcounts[n], rise, detectable)
+            found.append(parts.mean(value, float(lows[n]), float(highs[n])))
+        return found
+
+    # ---- single keys
+
+    def quantiles(self, question: Question, shares: Floats) -> Quantiles:
+        least, detectable = least_of_keys(self.view, question.at_least)
+        _, [tally] = Selection.of(self.rows, question).tallies()
+        return quantiles(tally, self.view.scheme, shares, least, question.level, detectable)
+
+    def keys(self, question: Question) -> Keys:
+        return self.token_keys(question)
+
+    def token_keys(self, question: Question) -> TokenKeys:
+        """Return the selected keys."""
+        rows, _ = Selection.of(self.rows, question).rows()
+        return TokenKeys(self.view, rows)
+
+    def unreported(self, level: float, key: Any = None) -> Estimate:
+        return self._silence_of(key).unreported(level)
+
+    def probability_above(self, a: Any, b: Any) -> float:
+        keys = self.token_keys(Question())
+        laws = []
+        for key in (a, b):
+            place = self.place_of(key, keys)
+            laws.append(self._silence_of(key).law() if place is None else keys.law(place))
+        return probability_larger(*laws)
+
+    def _silence_of(self, key: Any) -> Silence:
+        """What silence says of a key; in a coordinated sample, its hash is known, and with it its first frequency."""
+        if key is None or not self.view.is_coordinated:
+            return self.silence
+        chosen = key_batch(Selection(self.rows, [key]).chosen_keys)
+        [first] = first_frequencies(chosen, self.view.scheme.sampling)
+        return self.silence.from_frequency(int(first))
+
+    def remainder(self, level: float) -> Estimate:
+        if self.total is None:
+            raise needs_total(self.total, tokens=True)
+        return remainder(self.view.cells, self.view.scheme, self.total, level)
 
 
-def mean_answer(
-    value: float,
-    sums: Estimate,
-    keys: Estimate,
-    deviations: SumEstimate,
-    ends: tuple[float, float],
-    detectable: bool,
-    rise: float,
-    overcount: tuple[float, float],
-) -> Estimate:
-    """Return the mean of a group, with the error of its deviations; keys at the least frequency are below by `rise`.
+@dataclass(frozen=True)
+class Bound:
+    """The contribution bound of a release: numbers are those of the keys that users kept."""
 
-    `overcount` is how many keys from below were counted, and an upper bound: they lower the mean. If it is rare keys
-    whose number is uncertain, the mean is as far above theirs as the interval of that number says, which is in whole
-    keys. The law of the deviations is then far from normal, and `ends` alone would be too close.
-    """
-    assert keys.at_least is not None
-    low, high = ends
-    if keys.high > 0:
-        low = min(low, value - rise * (1 - keys.value / keys.high))
-    if keys.low > 0:
-        high = max(high, value + rise * (keys.value / keys.low - 1))
-    high += overcount[1] * rise / keys.value
-    low, high = max(min(low, value), min(value, 0.0)), max(high, value)
-    clear = overcount[0] * rise <= deviations.tuning.negligible_extrapolation * deviations.standard_error
-    guaranteed = detectable and sums.guaranteed and keys.guaranteed and clear
-    notes = [] if guaranteed else [blurred_note(keys.at_least) if detectable else HIDDEN]
-    if guaranteed and not deviations.rests_on_enough_keys:
-        notes.append(FEW)
-    return replace(
-        keys,
-        value=value,
-        standard_error=deviations.standard_error / keys.value,
-        low=low,
-        high=high,
-        guaranteed=guaranteed,
-        notes=tuple(notes),
-        below=None,
-    )
+    max_keys: int
+    kept: Kept | None
+
+    def note(self, everything: bool = False) -> str:
+        """Return the note that says so; for a sum over everything, with how much was kept."""
+        return explain_kept(self.max_keys, self.kept if everything else None)
+
+
+@dataclass(frozen=True)
+class MeanParts:
+    """What the mean of a group follows from."""
+
+    sums: Estimate
+    keys: Estimate  # their number
+    deviations: SumEstimate  # the sum of the keys' deviations from the mean
+    overcount: tuple[float, float]  # how many keys from below the least frequency were counted, and an upper bound
+    rise: float  # by how much the mean is above keys at the least frequency
+    detectable: bool  # whether most keys at the least frequency are reported
+
+    def mean(self, value: float, low: float, high: float) -> Estimate:
+        """Return the mean, from the interval by its deviations.
+
+        If the number of rare keys is uncertain, the mean is as far above theirs as the interval of that number allows,
+        which is in whole keys. The law of the deviations is then far from normal, and its interval alone too short.
+        Keys that were counted though they are below the least frequency lower the mean.
+        """
+        keys, deviations, rise = self.keys, self.deviations, self.rise
+        assert keys.at_least is not None
+        if keys.high > 0:
+            low = min(low, value - rise * (1 - keys.value / keys.high))
+        if keys.low > 0:
+            high = max(high, value + rise * (keys.value / keys.low - 1))
+        counted, counted_at_most = self.overcount
+        high = max(high + counted_at_most * rise / keys.value, value)
+        low = max(min(low, value), min(value, 0.0))
+
+        negligible = deviations.tuning.negligible_extrapolation * deviations.standard_error
+        guaranteed = self.detectable and self.sums.guaranteed and keys.guaranteed and counted * rise <= negligible
+        notes: tuple[str, ...] = ()
+        if not guaranteed:
+            notes = (blurred_note(keys.at_least) if self.detectable else HIDDEN,)
+        elif not deviations.rests_on_enough_keys:
+            notes = (FEW,)
+        error = deviations.standard_error / keys.value
+        interval = {"value": value, "standard_error": error, "low": low, "high": high}
+        return replace(keys, **interval, guaranteed=guaranteed, notes=notes, below=None)
 
 
 def unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:
@@ -211,129 +257,44 @@ def unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:
     return replace(unknown, at_least=least, below=None)
 
 
-def needs_tokens(what: str) -> InvalidValue:
-    """Refuse a question that a release of keys only cannot answer."""
-    return InvalidValue(f"{what} needs tokens", "a release of keys only", "ask count_keys, or release with tokens")
+def without_extrapolation(found: Estimate, may_need_total: bool) -> Estimate:
+    """Return an answer that says of rarer keys what the release knows: nothing; perhaps a total would."""
+    if found.below is None:
+        return found
+    return replace(found, below=Below(remedy=_NEEDS_A_TOTAL if may_need_total else ""))
 
 
-def kept_notes(release: Rows, everything: bool = False) -> tuple[str, ...]:
-    """Return the note that numbers are of keys that users kept; for a sum over everything, with how much that is."""
-    terms = release.terms
-    if terms.max_keys is None or terms.keys_only:
-        return ()
-    return (explain_kept(terms.max_keys, terms.kept if everything else None),)
-
-
-def _answers(
-    selection: Selection,
-    by: By,
-    level: float,
-    answered: Callable[[list[Tally]], list[Estimate]],
-    everything: bool = False,
-) -> Any:
-    groups, tallies = selection.tallies()
-    kept = kept_notes(selection.release, everything)
-    answers = [replace(answer, notes=(*answer.notes, *kept)) for answer in (answered(tallies) if tallies else [])]
-    return grouped(selection.release, groups, answers, level) if by else answers[0]
-
-
-def grouped(release: Rows, groups: pa.Table, answers: list[Estimate], level: float) -> Estimates:
-    """Return the answers of groups as one."""
-    columns = _reported_columns(answers)
-    for name in ("value", "standard_error", "low", "high"):
-        columns[name] = pa.array([getattr(e, name) for e in answers], pa.float64())
-    columns["keys"] = pa.array([e.keys for e in answers], pa.int64())
-    if any(e.below and e.below.kind == "extrapolated" for e in answers):
-        columns["below"] = pa.array([e.below.value if e.below else 0.0 for e in answers], pa.float64())
-    columns["guaranteed"] = pa.array([e.guaranteed for e in answers], pa.bool_())
-    threshold = release.terms.detection_threshold
-    notes = dict.fromkeys(note for e in answers for note in e.notes)
-    least = answers[0].at_least if answers else None
-    others = dict.fromkeys(e.reported.others for e in answers if e.reported is not None)
-    same = next(iter(others)) if len(others) == 1 else ""
-    return Estimates(groups, pa.table(columns), level, threshold, tuple(notes), least, others=same)
-
-
-def _reported_columns(answers: list[Estimate]) -> dict[str, pa.Array]:
-    """Return the columns of what is in reported keys, if the answers are totals."""
-    parts = [e.reported for e in answers]
-    if not parts or any(part is None for part in parts):
-        return {}
-    names = {"reported": "value", "reported_low": "low", "reported_high": "high"}
-    return {name: pa.array([getattr(part, of) for part in parts], pa.float64()) for name, of in names.items()}
-
-
-def _scheme(release: "Release") -> Scheme:
-    return Scheme(release.sampling, release.per_key, release.grid or 1)
-
-
-def about_named_keys(selection: Selection, tallies: list[Tally], at_least: int | None, estimator: Estimator) -> bool:
+def names_reported_keys(question: Question, selection: Selection, tallies: Sequence[Tally]) -> bool:
     """Whether each group is one key that the question names, and that was reported."""
-    plain = at_least is None and estimator == ESTIMATORS[0]
+    plain = question.at_least is None and question.is_default_estimator and bool(tallies)
     return plain and selection.names_keys and all(tally.total == 1 for tally in tallies)
 
 
-def _named_keys(
-    release: "Release", selection: Selection, measure: Measure, level: float, weighted: bool = True
-) -> list[Estimate]:
-    """The frequency of each named key, as in the release's table, or what a measure makes of it."""
-    groups = selection.weighted_rows()[1]
-    rows = np.concatenate([places for places, _ in groups])
-    weights = np.concatenate([w for _, w in groups]) if weighted else np.ones(len(rows))
-    value, low, high = (weights * measure(i) for i in key_frequencies(release, rows, level))
-    low, high = np.minimum(low, high), np.maximum(low, high)
-    threshold = release.terms.detection_threshold
-    ends = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=threshold) for v, a, b in ends]
+def estimates_of_named_keys(ends: Sequence[Floats], level: float, threshold: int | None) -> list[Estimate]:
+    """Return the estimates of single keys: from values, and the ends of intervals in any order."""
+    value, one_end, other_end = ends
+    low, high = np.minimum(one_end, other_end), np.maximum(one_end, other_end)
+    rows = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=threshold) for v, a, b in rows]
 
 
-def known_below(release: "Release", selection: Selection, least: int, level: float) -> Below:
-    """Return what keys below the least frequency hold: the private total minus the sum over the others.
-
-    Of the probability that the interval misses, half goes to each of the two.
-    """
-    assert release.total is not None
-    half = (1 + level) / 2
-    elements = release.total.estimate(half)
-    [tally] = selection.tallies()[1]
-    above = estimate(tally, _scheme(release), Measure.of("frequency"), level=half, least=least)
-    ends = (elements.value - above.value, elements.low - above.high, elements.high - above.low)
-    value, low, high = (max(end, 0.0) for end in ends)
-    return Below("known", value, low, high)
-
-
-def reported_keys(release: "Release", keys: int, weight: float, level: float) -> Estimate:
-    """Return the number of reported keys, or the sum of their weights: a lower bound, if each has weight 1."""
-    low = weight if keys == weight else -math.inf
-    threshold = release.terms.detection_threshold
-    note = "this counts the reported keys; how many others there are is unknown"
-    if release.keys_only:
-        note = f"a release of keys only: {note}"
-    number = Reported(weight, 0.0, weight, weight)
-    return Estimate(weight, math.nan, low, math.inf, level, math.nan, keys, threshold, False, (note,), reported=number)
-
-
-def _least(release: "Release", measure: Measure, at_least: int | None) -> int:
-    """The frequency from which on keys are summed."""
-    if at_least is not None:
-        least = check_frequency(at_least)
-    else:
-        least = least_frequency(_scheme(release), each_key_alike=measure == Measure.of("keys"))
+def least_summed(scheme: Scheme, question: Question) -> int:
+    """Return the frequency from which on keys are summed; rarer ones may count 0."""
+    measure = question.measure
+    least = question.at_least or least_frequency(scheme, each_key_alike=measure == KEYS)
     if measure.kink is not None and not measure([measure.kink - 1]).any():
-        least = max(least, measure.kink)  # rarer keys count 0
+        least = max(least, measure.kink)
     return least
 
 
-def least_of_keys(release: "Release", at_least: int | None) -> tuple[int, bool]:
+def least_of_keys(view: TokenView, at_least: int | None) -> tuple[int, bool]:
     """Return the frequency from which on keys are averaged, and whether most of these keys are reported."""
-    threshold = release.terms.detection_threshold
+    threshold = view.detection_threshold
     if at_least is not None:
-        least = check_frequency(at_least)
-        return least, threshold is not None and least >= threshold
+        return at_least, threshold is not None and at_least >= threshold
     if threshold is None:
         raise InvalidValue(
-            "some frequency has keys that are reported with probability 0.5",
-            "none in this release",
-            "state at_least; no interval can be guaranteed then",
+            "no frequency in this release is reported with probability 0.5",
+            "give at_least; the interval is then not guaranteed",
         )
-    return least_frequency(_scheme(release), each_key_alike=True), True
+    return least_frequency(view.scheme, each_key_alike=True), True

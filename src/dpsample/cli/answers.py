@@ -11,8 +11,8 @@ import click
 
 def opened(files: tuple[str, ...]) -> Any:
     """Read a release, or several that are combined."""
-    from dpsample.periods import combine
     from dpsample.answers.release import read_release
+    from dpsample.periods import combine
 
     return combine(*map(read_release, files)) if len(files) > 1 else read_release(files[0])
 

@@ -5,8 +5,8 @@ from fractions import Fraction
 import pyarrow as pa
 
 from dpsample.accounting.totals import Total
-from dpsample.privacy import Privacy
 from dpsample.answers.release import Release
+from dpsample.privacy import Privacy
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import KeepAll
 
