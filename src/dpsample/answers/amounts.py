@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.normal import margin
 from dpsample.answers.counted_keys import CountedKeys
 from dpsample.answers.counted_sums import Bounded
-from dpsample.answers.normal_order import margin
 from dpsample.errors import InvalidValue
 from dpsample.presentation.explain import explain_beyond
 

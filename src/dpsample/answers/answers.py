@@ -34,7 +34,7 @@ class Answers:
 
     @property
     @abstractmethod
-    def _evidence(self) -> Evidence:
+    def evidence(self) -> Evidence:
         """What the answers follow from."""
 
     @overload
@@ -107,7 +107,7 @@ class Answers:
         """
         check_options(options, SumOptions)
         question = Question(where=where, weight=weight, of=of, by=by, **options)
-        return self._answer(question, self._evidence.sums(question))
+        return self._answer(question, self.evidence.sums(question))
 
     @overload
     def ratio(
@@ -154,7 +154,7 @@ class Answers:
         clipped amounts. The other arguments are those of `sum`.
         """
         question = Question(where=where, weight=weight, of=of, by=by, level=level, attributes=attributes)
-        return self._answer(question, self._evidence.ratios(question, per))
+        return self._answer(question, self.evidence.ratios(question, per))
 
     @overload
     def count_keys(
@@ -213,7 +213,7 @@ class Answers:
             estimator=estimator,
             attributes=attributes,
         )
-        return self._answer(question, self._evidence.sums(question))
+        return self._answer(question, self.evidence.sums(question))
 
     @overload
     def mean(
@@ -257,7 +257,7 @@ class Answers:
         """
         check_options(options, MeanOptions)
         question = Question(where=where, weight=weight, of=of, by=by, **options)
-        return self._answer(question, self._evidence.means(question))
+        return self._answer(question, self.evidence.means(question))
 
     def quantiles(
         self,
@@ -279,11 +279,11 @@ class Answers:
         """
         p = check_shares(shares)
         question = Question(where=where, level=level, attributes=attributes, at_least=at_least)
-        found = self._evidence.quantiles(question, p)
+        found = self.evidence.quantiles(question, p)
         columns = {name: column.astype(np.float64) for name, column in found.estimates._asdict().items()}
         columns["keys"] = np.full(len(p), found.keys)
         columns["guaranteed"] = np.full(len(p), found.guaranteed)
-        threshold, notes = self._evidence.detection_threshold, (*found.notes, *self._evidence.remarks)
+        threshold, notes = self.evidence.detection_threshold, (*found.notes, *self.evidence.remarks)
         return Estimates(pa.table({"quantile": p}), pa.table(columns), question.level, threshold, notes, found.at_least)
 
     def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
@@ -301,7 +301,7 @@ class Answers:
         """
         k = check_k(k)
         question = Question(where=where, level=level, attributes=attributes)
-        keys = self._evidence.keys(question)
+        keys = self.evidence.keys(question)
         listed = keys.ordered()[:k]
         intervals = of_the_top(k) if keys.widens_top else OF_EACH
         if not len(listed):
@@ -326,7 +326,7 @@ class Answers:
         True
         """
         question = Question(where=where, level=level, attributes=attributes)
-        keys = self._evidence.keys(question)
+        keys = self.evidence.keys(question)
         estimates = keys.estimates(np.arange(len(keys)), question.level)
         return self._listing(keys.rows, estimates, question.level, about_each(len(keys), keys.called))
 
@@ -341,7 +341,7 @@ class Answers:
         3.0
         """
         question = Question(where=where, level=level, attributes=attributes)
-        evidence = self._evidence
+        evidence = self.evidence
         keys = evidence.keys(question)
         place = evidence.place_of(key, keys)
         if place is None:
@@ -357,10 +357,10 @@ class Answers:
         >>> 0.5 < release.compare("dogma", "eel") < 1
         True
         """
-        Selection(self._evidence.rows, [a, b])  # refuses what cannot be a key
+        Selection(self.evidence.rows, [a, b])  # refuses what cannot be a key
         if a == b:
             return 0.0
-        probability = self._evidence.probability_above(a, b)
+        probability = self.evidence.probability_above(a, b)
         return min(max(float(probability), 0.0), 1.0)  # sums of many terms may exceed 1, by rounding
 
     def other(self, level: float = 0.95) -> Estimate:
@@ -373,19 +373,19 @@ class Answers:
         >>> 500 < other.low < other.value < other.high < 700
         True
         """
-        return self._evidence.remainder(Question(level=level).level)
+        return self.evidence.remainder(Question(level=level).level)
 
     def __len__(self) -> int:
-        return len(self._evidence.rows.keys)
+        return len(self.evidence.rows.keys)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield each reported key, a tuple if there are several key columns."""
-        columns = [column.to_pylist() for column in self._evidence.rows.keys.columns]
+        columns = [column.to_pylist() for column in self.evidence.rows.keys.columns]
         return iter(columns[0] if len(columns) == 1 else zip(*columns, strict=True))
 
     def __contains__(self, key: Any) -> bool:
         """Whether a key was reported; a tuple if there are several key columns."""
-        return self._evidence.row_of(key) is not None
+        return self.evidence.row_of(key) is not None
 
     def __getitem__(self, key: Any) -> Estimate:
         """Estimate the frequency of a key, which need not be reported; a tuple if there are several key columns.
@@ -396,12 +396,12 @@ class Answers:
         """
         for _, estimate in self.each_key([key]):
             return estimate
-        return self._evidence.unreported(0.95, key)
+        return self.evidence.unreported(0.95, key)
 
     def _answer(self, question: Question, found: Groups) -> Estimate | Estimates:
         """Return the answer for all groups, or without `by` for the only one."""
         if question.by:
-            return together(found, self._evidence.detection_threshold, question.level)
+            return together(found, self.evidence.detection_threshold, question.level)
         [estimate] = found.estimates
         return replace(estimate, notes=(*estimate.notes, *found.remarks))
 
@@ -418,7 +418,7 @@ class Answers:
         numbers = {name: np.asarray(column, np.float64) for name, column in estimates._asdict().items()}
         if probability is not None:
             numbers["probability"] = probability
-        evidence = self._evidence
+        evidence = self.evidence
         keys = evidence.rows.keys.take(pa.array(rows, pa.int64()))
         notes = (note, *evidence.remarks)
         return Estimates(keys, pa.table(numbers), level, evidence.detection_threshold, notes, intervals=intervals)

@@ -19,7 +19,7 @@ from dpsample.estimators.calibrated import functionals_of
 from dpsample.estimators.estimate import Estimate, least_frequency
 from dpsample.estimators.intervals import student_quantile
 from dpsample.estimators.layers import Layers, TokenWeights, token_weights
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import Form, Measure
 from dpsample.estimators.notes import FEW
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
@@ -73,7 +73,7 @@ def difference(
     """
     question = Question(where=where, weight=weight, of=of, level=level, attributes=attributes, at_least=at_least)
     measure = question.measure
-    if (measure.kink is not None and not measure.name.startswith("capped")) or measure == Measure.of("keys"):
+    if measure.counts_keys or (measure.kink is not None and measure.form is not Form.CAPPED):
         raise InvalidValue(
             f"a difference cannot be of {measure}, which jumps",
             "ask in_both for numbers of keys, or count_keys of each release",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpsample.accounting.normal import margin
 from dpsample.answers.amounts import Ratio, amount_of, sum_of_amount
 from dpsample.answers.counted_keys import CountedKeys, Reached
 from dpsample.answers.counted_sums import (
@@ -24,13 +25,14 @@ from dpsample.answers.counted_sums import (
 )
 from dpsample.answers.evidence import Evidence, Groups, KeyEstimates, Quantiles, answered
 from dpsample.answers.keys_only import reported_keys
-from dpsample.answers.normal_order import margin, probability_above
-from dpsample.answers.question import FREQUENCY, KEYS, Question
+from dpsample.answers.normal_order import probability_above
+from dpsample.answers.question import Question
 from dpsample.answers.remainder import needs_total
 from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.unreported import Silence
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.measures import FREQUENCY, KEYS
 from dpsample.estimators.reported import Reported
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
@@ -201,7 +203,7 @@ class CountedEvidence(Evidence):
     def remainder(self, level: float) -> Estimate:
         """Estimate how many keys of users were not reported: the total less the users of all reported keys.
 
-        Of the probability that the interval misses, half goes to the noise of the total, and half to that of the counts.
+        Of the probability that the interval misses, half goes to the noise of the total and half to that of counts.
         """
         bought = self.terms.total
         if bought is None:

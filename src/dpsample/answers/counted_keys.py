@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.normal import margin
 from dpsample.answers.evidence import KeyEstimates
-from dpsample.answers.normal_order import NormalKeys, margin, normal_probability
+from dpsample.answers.normal_order import NormalKeys, normal_probability
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsample.accounting.normal import margin
 from dpsample.answers.counted_keys import CountedKeys, Reached
-from dpsample.answers.normal_order import margin
 from dpsample.errors import InvalidValue
 from dpsample.estimators.reported import Bools
 from dpsample.scheme.sampling import Floats

@@ -185,7 +185,7 @@ def rank_of_unreported(unreported: Estimate, keys: Keys) -> Estimate:
     return replace(unreported, low=1.0 + before, high=math.inf, keys=len(keys))
 
 
-def answered(question: Question, selection: Selection, of_group: Callable[[Ints, Floats], Estimate]) -> Groups:
+def answered(selection: Selection, of_group: Callable[[Ints, Floats], Estimate]) -> Groups:
     """Answer for each group by the rows of its keys and their weights."""
     groups, selected = selection.weighted_rows()
     return Groups(groups, [of_group(rows, weights) for rows, weights in selected])

@@ -46,7 +46,8 @@ class StepView(TokenView):
         law = HeldLaw.of(sampling, per_key)
         cells = -(-elements.cells // law.every)
         rows = Rows(elements.rows.keys, cells, elements.rows.taken)
-        return StepView(rows, Scheme(KeepAll(), law, 1), elements, law.every)
+        scheme = Scheme(KeepAll(), law, 1)  # type: ignore[arg-type] # it has what estimators ask of a per-key law
+        return StepView(rows, scheme, elements, law.every)
 
     def frequencies(self, rows: Ints, level: float) -> Ends:
         """Return the frequencies of the release's table, and their intervals, in steps that need not be whole."""

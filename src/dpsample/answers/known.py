@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dpsample.accounting.totals import Total
 from dpsample.answers.evidence import Evidence, Groups, KeyEstimates
 from dpsample.answers.normal_order import NormalKeys, probability_above
-from dpsample.answers.question import FREQUENCY, Question
+from dpsample.answers.question import Question
 from dpsample.answers.reported import added_reported
 from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.token_order import TokenKeys
@@ -27,7 +27,7 @@ from dpsample.answers.tokens import TokenView
 from dpsample.answers.unreported import Silence
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, estimate
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.release.terms import Terms
@@ -113,8 +113,7 @@ class KnownKeys:
         """Estimate the sum of the frequencies of the keys of a frequency or more."""
         if not tally.total:
             return _nothing(level)
-        kink = self.added + least
-        measure = Measure(f"known from {least}", _Lowered(self.added, kink), kink, checked=True, whole=True)
+        measure = FREQUENCY.beyond(self.added).from_frequency(self.added + least)
         found = estimate(tally, self.view.scheme, measure, level=level)
         return replace(found, detection_threshold=0, at_least=None, below=None)
 
@@ -122,7 +121,7 @@ class KnownKeys:
         """Estimate the number of keys of a frequency or more, or the sum of their weights."""
         if not tally.total:
             return _nothing(level)
-        found = estimate(tally, self.view.scheme, Measure.of(f"at-least:{self.added + least}"), level=level)
+        found = estimate(tally, self.view.scheme, Measure.at_least(self.added + least), level=level)
         if not (tally.weights == tally.keys).all():
             return found
         value, low, high = (min(max(n, 0.0), float(tally.total)) for n in (found.value, found.low, found.high))
@@ -133,17 +132,6 @@ class KnownKeys:
         """The same number, stated to be that of the reported keys and of all."""
         ends = found.value, found.standard_error, found.low, found.high
         return replace(found, reported=Reported(*ends, others=_ALL_KNOWN))
-
-
-@dataclass(frozen=True)
-class _Lowered:
-    """The frequency of a known key, from the one that has the elements that were added; 0 below a kink."""
-
-    added: int
-    kink: int
-
-    def __call__(self, i: Floats) -> Floats:
-        return (i - self.added) * (i >= self.kink)
 
 
 @dataclass(frozen=True, eq=False)

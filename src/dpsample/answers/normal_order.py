@@ -6,11 +6,11 @@ seed, so that equal questions have equal answers. Nothing here needs to be secre
 
 import math
 from abc import abstractmethod
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsample.accounting.normal import margin
 from dpsample.answers.evidence import Keys
 from dpsample.answers.token_order import DRAWS, WORK, probability_larger
 from dpsample.answers.unreported import Silence
@@ -31,15 +31,6 @@ def normal_probability(deviations: Floats) -> Floats:
     array([0.5  , 0.975, 0.   ])
     """
     return np.asarray(_erfc(-deviations / math.sqrt(2)), np.float64) / 2
-
-
-def margin(level: float, keys: int = 1) -> float:
-    """Return by how many errors the intervals of these keys extend, to hold all at once with this level.
-
-    >>> round(margin(0.95), 3), round(margin(0.95, keys=100), 3)
-    (1.96, 3.481)
-    """
-    return -NormalDist().inv_cdf((1 - level) / (2 * keys))
 
 
 class NormalLaw(NamedTuple):

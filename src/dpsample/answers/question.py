@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import ESTIMATORS, Estimator, check_estimator
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
 from dpsample.exact import MAX_FREQUENCY, check_level
 from dpsample.scheme.sampling import Floats
 
@@ -22,8 +22,6 @@ Weight = str | Callable[[Table], Any] | Mapping[Any, float] | None
 By = str | Sequence[str] | None
 Of = Measure | str | Callable[[Floats], Any]
 Attributes = Any  # an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file
-
-FREQUENCY, KEYS = Measure.of("frequency"), Measure.of("keys")
 
 
 class MeanOptions(TypedDict, total=False):
@@ -103,7 +101,7 @@ class Question:
         """The frequency from which on keys are counted, if the sum is a number of keys; None if it is another one."""
         if self.measure == KEYS:
             return 1
-        return self.measure.kink if self.measure.name.startswith("at-least:") else None
+        return self.measure.kink if self.measure.counts_keys else None
 
     def as_number(self) -> "Question":
         """Return the same question, with `at_least` as a part of the measure if it is a number of keys."""
@@ -111,7 +109,7 @@ class Question:
             return self
         if self.of != "keys":
             raise InvalidValue("at_least can only be used with sums of frequency and keys", "leave it out")
-        return replace(self, of=f"at-least:{self.at_least}", at_least=None)
+        return replace(self, of=Measure.at_least(self.at_least), at_least=None)
 
     def require_default_estimator(self, what: str) -> None:
         """Refuse another estimator, by name or a function, where there is only one."""

@@ -219,7 +219,7 @@ class Release(Answers):
         return registry_entry(self)
 
     @cached_property
-    def _evidence(self) -> Evidence:
+    def evidence(self) -> Evidence:
         return evidence_of(self._table, self._terms)
 
     def __eq__(self, other: object) -> bool:

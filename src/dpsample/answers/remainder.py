@@ -105,7 +105,7 @@ class _TokenEstimates:
         """Return the bias of the estimate of a reported key of each frequency."""
         estimates = self._estimates(distances)
         means = [share @ estimates[places] for share, places in zip(self._shares, self._places, strict=True)]
-        return np.array(means) - self.at
+        return np.asarray(np.array(means) - self.at)
 
     def variances(self, distances: Floats) -> Floats:
         """Return the variance of the estimate of a reported key of each frequency."""
@@ -115,4 +115,4 @@ class _TokenEstimates:
         return np.asarray(squares - self.biases(distances) ** 2)
 
     def _estimates(self, distances: Floats) -> Floats:
-        return self._tokens + np.interp(self._likeliest, self.at, distances)
+        return np.asarray(self._tokens + np.interp(self._likeliest, self.at, distances))

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpsample.answers.question import FREQUENCY, KEYS
 from dpsample.answers.selection import Selection
 from dpsample.answers.tokens import TokenView
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, KEYS, Form, Measure
 from dpsample.estimators.reported import Bools, Reported, Selected, least_of_tokens, sum_of_reported, token_values
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.likelihood import likely_frequencies
@@ -58,7 +57,7 @@ class ReportedSums:
         """Return what the reported keys of each group have."""
         if self.measure == KEYS:
             return [known_number(float(tally.weights.sum())) for tally in tallies]
-        if self.measure.name.startswith("at-least:"):
+        if self.measure.form is Form.AT_LEAST:
             return [self.number_reaching(rows, weights) for rows, weights in selection.weighted_rows()[1]]
         if not any(tally.total for tally in tallies):
             return [NOTHING for _ in tallies]

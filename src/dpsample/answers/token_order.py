@@ -22,6 +22,7 @@ from dpsample.estimators.tuning import TUNING
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import first_frequency, support_length
 
 RARE = "the key may be below the detection threshold: its rank is uncertain"
@@ -131,7 +132,7 @@ class TokenKeys(Keys):
 
     def _number_reaching(self, frequency: int, level: float) -> Estimate:
         """Estimate how many keys have a frequency or more."""
-        return estimate(self.tally, self.view.scheme, Measure.of(f"at-least:{frequency}"), level=level)
+        return estimate(self.tally, self.view.scheme, Measure.at_least(frequency), level=level)
 
     def _ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
         """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
@@ -146,7 +147,7 @@ class TokenKeys(Keys):
         counts = self.tally.keys - (self.tally.cells == without)
         near = (last >= low) & ~certainly_above & (counts > 0)
         above = int(counts[certainly_above].sum())
-        missed = _Missed.of(self.spectrum, low, high)
+        missed = _Missed.of(self.spectrum, self.view.scheme, low, high)
         laws = KeyLaws(*self.spectrum.posterior(self.tally.cells[near]))
         return _Competitors(self.tally.cells[near], counts[near], laws, missed, above)
 
@@ -191,7 +192,7 @@ class _DrawnRanks(NamedTuple):
 
     def quantile(self, share: float) -> float:
         order = np.argsort(self.ranks)
-        place = np.searchsorted(np.cumsum(self.weights[order]), share)
+        place = int(np.searchsorted(np.cumsum(self.weights[order]), share))
         return float(self.ranks[order][min(place, len(order) - 1)])
 
 
@@ -206,14 +207,12 @@ class _Missed(NamedTuple):
     reported: Floats  # expected number of reported keys
 
     @staticmethod
-    def of(spectrum: Spectrum, low: int, high: int | None) -> "_Missed":
+    def of(spectrum: Spectrum, scheme: Scheme, low: int, high: int | None) -> "_Missed":
         """Return the keys from a frequency on. Those above `high` stand together at one frequency.
 
         Of these only the number matters: it has the mean and the variance of the sum of their numbers.
         """
-        pi = reporting_probabilities(
-            spectrum.frequencies, spectrum.calibration.scheme.sampling, spectrum.calibration.scheme.per_key
-        )
+        pi = reporting_probabilities(spectrum.frequencies, scheme.sampling, scheme.per_key)
         missable = (spectrum.frequencies >= low) & (pi < 1) & (spectrum.keys > 0)
         frequencies, keys = spectrum.frequencies[missable], spectrum.keys[missable]
         pi = np.maximum(pi[missable], 1e-9)

@@ -87,7 +87,7 @@ def estimate_quantiles(
         values, low, high = estimated.quantiles(shares, least, level)
         return QuantileEstimates(values.clip(low, high), low, high, keys, blurred=False, few=few)
 
-    number = estimate_sum(tally, scheme, Measure.of(f"at-least:{least}"), tuning)
+    number = estimate_sum(tally, scheme, Measure.at_least(least), tuning)
     number_with_bounds = (number.value, *number.interval(level))
     values, low, high = estimated.quantiles(shares, least, level, number_with_bounds)
     overcount = number.overcount(level)[1]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.totals import Total
 from dpsample.answers.evidence import Evidence, Groups, Keys, Quantiles
-from dpsample.answers.question import FREQUENCY, KEYS, Question
+from dpsample.answers.question import Question
 from dpsample.answers.remainder import needs_total, remainder
 from dpsample.answers.reported import ONE_KEY, ReportedSums
 from dpsample.answers.selection import Rows, Selection
@@ -27,6 +27,7 @@ from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Below, Estimate, estimate, estimates, least_frequency
 from dpsample.estimators.intervals import SumEstimate
+from dpsample.estimators.measures import FREQUENCY, KEYS
 from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
 from dpsample.estimators.tally import Tally
 from dpsample.presentation.explain import explain_kept
@@ -247,8 +248,8 @@ class MeanParts:
         elif not deviations.rests_on_enough_keys:
             notes = (FEW,)
         error = deviations.standard_error / keys.value
-        interval = {"value": value, "standard_error": error, "low": low, "high": high}
-        return replace(keys, **interval, guaranteed=guaranteed, notes=notes, below=None)
+        mean = replace(keys, value=value, standard_error=error, low=low, high=high)
+        return replace(mean, guaranteed=guaranteed, notes=notes, below=None)
 
 
 def unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:

@@ -57,7 +57,7 @@ class Combined(Answers):
         self.releases = tuple(releases)
 
     @cached_property
-    def _evidence(self) -> SeveralEvidence:
+    def evidence(self) -> SeveralEvidence:
         return SeveralEvidence(self.releases)
 
     @property
@@ -88,7 +88,7 @@ class Combined(Answers):
     @property
     def cautions(self) -> tuple[str, ...]:
         """What every answer says."""
-        return self._evidence.remarks
+        return self.evidence.remarks
 
     @cached_property
     def table(self) -> pa.Table:
@@ -97,30 +97,30 @@ class Combined(Answers):
 
     def _listed(self, keys: Ints) -> pa.Table:
         """Some keys, by their places, with estimates, and the number of releases that report each."""
-        value, _, low, high = self._evidence.estimates_of(keys, 0.95)
-        table = self._evidence.rows.keys.take(pa.array(keys))
-        columns = {"estimate": value, "low": low, "high": high, "releases": self._evidence.reports(keys)}
+        value, _, low, high = self.evidence.estimates_of(keys, 0.95)
+        table = self.evidence.rows.keys.take(pa.array(keys))
+        columns = {"estimate": value, "low": low, "high": high, "releases": self.evidence.reports(keys)}
         for name, column in columns.items():
             table = table.append_column(name, pa.array(column))
         return table
 
     def unreported(self, level: float = 0.95) -> Estimate:
         """Bound the frequency over all releases of a key that none of them reports."""
-        return self._evidence.unreported(Question(level=level).level)
+        return self.evidence.unreported(Question(level=level).level)
 
     def __getitem__(self, key: Any) -> Estimate:
         """Estimate the frequency of a key over all releases, which need not be reported."""
         estimate = super().__getitem__(key)
-        row = self._evidence.row_of(key)
+        row = self.evidence.row_of(key)
         if row is None:
             return estimate
-        reports = int(self._evidence.reports(np.array([row]))[0])
-        return replace(estimate, notes=(f"reported in {reports:,} of {self._evidence.stated}", *self.cautions))
+        reports = int(self.evidence.reports(np.array([row]))[0])
+        return replace(estimate, notes=(f"reported in {reports:,} of {self.evidence.stated}", *self.cautions))
 
     def __repr__(self) -> str:
         parts = [release.terms.part for release in self.releases if release.terms.part is not None]
         lines = [
-            f"Combined: {self._evidence.stated}, {len(self):,} keys, with estimates of their frequencies over all of them",
+            f"Combined: {self.evidence.stated}, {len(self):,} keys, with estimates of frequencies over all of them",
             *(f"  privacy   {line}" for line in self.cost),
             *([f"  parts     {', '.join(map(str, parts))}"] if parts else []),
             *(f"  caution   {line}" for line in self.cautions),

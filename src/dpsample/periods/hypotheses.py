@@ -95,7 +95,7 @@ class Hypothesis:
 class Law(Protocol):
     """A confidence distribution of differences: of each key, the confidence that it is at most each bound."""
 
-    def below(self, bounds: Floats) -> Floats: ...  # noqa: D102
+    def below(self, bounds: Floats) -> Floats: ...
 
 
 class Tested:

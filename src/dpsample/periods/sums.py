@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.evidence import Groups
-from dpsample.answers.question import FREQUENCY, KEYS, Question
+from dpsample.answers.question import Question
 from dpsample.answers.reported import ONE_KEY, ReportedSums, added_reported, number_between
 from dpsample.answers.selection import Selection
 from dpsample.answers.token_sums import MeanParts, least_of_keys, unknown_mean, without_extrapolation
@@ -27,7 +27,7 @@ from dpsample.estimators.estimate import (
     least_frequency,
 )
 from dpsample.estimators.intervals import SumEstimate, added
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.periods.numbers import Group, Numbers, nothing, scheme_of

@@ -6,10 +6,7 @@ derived_coins   coins for work that may be done twice
 bounding        each user keeps a bounded number of keys
 assignment      each user gives one unit to one of their keys
 pairs           users and their wanted keys, put aside for kernels
-user_counts     how many users have each key that was discovered
-user_amounts    sums of their rows and columns for these keys
-user_lengths    users too long to be seen in a noisy histogram, and where to clip
-user_vectors    what one user adds to each part of these counts
+users           releases of users without a contribution bound, stage by stage
 noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private

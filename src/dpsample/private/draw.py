@@ -25,7 +25,7 @@ from dpsample.private.randomness import CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.sources.source import Source
-from dpsample.private.user_counts import count_users
+from dpsample.private.users.counts import count_users
 from dpsample.release.rows import counted, drawn_columns, summed
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching
