@@ -56,8 +56,7 @@ BAD: dict[str, list[Any]] = {
 
 def takes(question: Callable[..., Any]) -> list[str]:
     parameters = inspect.signature(question).parameters
-    hints = get_type_hints(question)
-    options = get_type_hints(get_args(hints["options"])[0]) if "options" in parameters else {}
+    options = get_type_hints(get_args(get_type_hints(question)["options"])[0]) if "options" in parameters else {}
     return [name for name in (*parameters, *options) if name in BAD]
 
 

@@ -224,7 +224,7 @@ def test_sums_add_up_and_hold(days: Ints, week: Combined) -> None:
     assert sum(estimate.value for _, estimate in groups) == pytest.approx(answer.value, rel=1e-3)
     assert week.sum(where=["nothing"]).value == 0
     assert week.sum("key = 'k00002'").low == week["k00002"].low
-    with refused("frequencies are summed and keys are counted"):
+    with refused("does not add up over several releases"):
         week.sum(of="log1p")
     with refused("have one estimator"):
         week.sum(estimator="mle")
@@ -299,7 +299,7 @@ def test_orders(days: Ints, week: Combined) -> None:
         week.rank("k00001", where="key > 'k00002'")
     assert week["nothing"].low == 0
     assert "probably below" in week["nothing"].notes[0]
-    with refused("the remainder follows"):
+    with refused("from which the remainder follows"):
         week.other()
 
 

@@ -435,18 +435,18 @@ def test_nothing_selected() -> None:
         (lambda r: r.count_keys(at_least=1.5), "at_least"),
         (lambda r: r.mean(at_least="3"), "at_least"),
         (lambda r: r.mean(level=2), "a level"),
-        (lambda r: r.top(0), "k is"),
-        (lambda r: r.top(-1), "k is"),
-        (lambda r: r.top(2.0), "k is"),
-        (lambda r: r.top(True), "k is"),
+        (lambda r: r.top(0), "k must be"),
+        (lambda r: r.top(-1), "k must be"),
+        (lambda r: r.top(2.0), "k must be"),
+        (lambda r: r.top(True), "k must be"),
         (lambda r: r.top(1, level=5), "a level"),
         (lambda r: r.rank(3.5j), "where has values"),
-        (lambda r: r.rank("a", "key > 'a'"), "the key is among"),
+        (lambda r: r.rank("a", "key > 'a'"), "the key is not among"),
         (lambda r: r.rank("a", level=-1), "a level"),
-        (lambda r: r.quantiles([1.5]), "quantiles are"),
-        (lambda r: r.quantiles([math.nan]), "quantiles are"),
-        (lambda r: r.quantiles("median"), "quantiles are"),
-        (lambda r: r.quantiles([[0.5]]), "quantiles are"),
+        (lambda r: r.quantiles([1.5]), "the shares of quantiles"),
+        (lambda r: r.quantiles([math.nan]), "the shares of quantiles"),
+        (lambda r: r.quantiles("median"), "the shares of quantiles"),
+        (lambda r: r.quantiles([[0.5]]), "the shares of quantiles"),
         (lambda r: r.quantiles([0.5], level=0), "a level"),
         (lambda r: r.sum(by="key")["nobody"], "a group is"),
     ],
@@ -459,7 +459,7 @@ def test_what_is_refused(ask: Any, rule: str) -> None:
 def test_if_no_key_is_likely_to_be_seen() -> None:
     release = release_of({"a": 9}, CustomSampling(["0.2"] * 30))
     assert release.sum().detection_threshold is None
-    with refused("some frequency"):
+    with refused("no frequency in this release"):
         release.quantiles([0.5])
     assert not release.quantiles([0.5], at_least=3)[0.5].guaranteed
 

@@ -156,7 +156,7 @@ def test_what_is_below_is_a_number_only_if_a_total_bought_it_or_if_it_is_asked_f
 
 
 def test_counted_users_are_not_extrapolated() -> None:
-    with refused("is not extrapolated from counted users"):
+    with refused("cannot be extrapolated"):
         KINDS["counted"].sum(extrapolate=True)
 
 
