@@ -28,6 +28,7 @@ from dpsample.presentation.tables import printable
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
 from reports import HOSTILE, PRIVACY, RELEASES, data, made, seen, words
+from reports import users as users
 from support import refused
 
 

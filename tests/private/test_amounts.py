@@ -44,6 +44,7 @@ from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
 from dpsample.release.terms import Terms
 from pairings import Pairing, assigned
+from pairings import pairing as pairing
 from support import refused, run
 from weighing import weighing_of
 

@@ -13,6 +13,7 @@ import pytest
 
 import dpsample
 from days import PRIVACY, charge, day
+from days import engine as engine
 from dpsample import KeepAll, Ppswor, Privacy, Source, new_ledger, read_ledger, read_release
 from dpsample.accounting.ledger import reserve_budget, verify_releases
 from dpsample.private.engine import Engine
