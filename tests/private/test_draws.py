@@ -150,7 +150,6 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.engine.errors: token_hex": (1, "a mark of refusals, which no row can imitate"),
     "files.atomic_file.Temporary.__init__: token_hex": (1, NAME),
     "files.atomic_folder.atomic_folder: token_hex": (1, NAME),
-    "planning.explore.server.Server.__init__: token_urlsafe": (1, "the token of a server"),
 }
 
 

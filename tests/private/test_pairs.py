@@ -183,7 +183,7 @@ def test_nothing_is_left_of_kept_pairs(tmp_path: Path, monkeypatch: pytest.Monke
         after = assigned(engine, source)
         assert tuple(map(len, held(engine))) == (2, 2)  # and the lock; the codes, and the units
         before = held(engine)
-        with interrupted(monkeypatch, f"{module}.pairs.write_pairs"):
+        with interrupted(monkeypatch, f"{module}.pairs._cuts"):
             engine.pairs_of(source, pa.table({"k": ["key 1"]}), after)
         assert held(engine) == before
         engine.forget(after.source)
