@@ -19,8 +19,8 @@ from dpsample.answers import coordinated
 from dpsample.answers.answers import Answers
 from dpsample.periods import Combined
 from dpsample.periods.changes import changes
-from dpsample.release.terms import Terms
 from kinds import KEY, PRIVACY, TOKENS, kinds, of_tokens
+from stated_terms import stated_terms
 
 KINDS = kinds()
 QUESTIONS: dict[str, tuple[Any, ...]] = {  # with the arguments that they need
@@ -130,7 +130,7 @@ def test_every_probability_is_one(kind: str) -> None:
 def test_keys_that_are_far_apart_are_compared_with_certainty_and_no_more() -> None:
     """Sums of the probabilities of a law round to more than 1 in a third of such pairs."""
     names, tokens = ["k0", "k1", "k2", "k3"], [211.0625, 1000.5, 2089.9375, 3775.25]
-    release = Release(pa.table({"key": names, "token": tokens}), Terms(PRIVACY, KeepAll(), ("key",), grid=16))
+    release = Release(pa.table({"key": names, "token": tokens}), stated_terms(PRIVACY, KeepAll(), ("key",), grid=16))
     pairs = [(names[b], names[a]) for a in range(4) for b in range(a + 1, 4)]
     computed = [release.evidence.probability_above(a, b) for a, b in pairs]  # before each is made a probability
     assert any(p > 1 for p in computed)
