@@ -27,6 +27,7 @@ from dpsample.private.pairs import kept_rows
 from dpsample.private.randomness import GivenCoins
 from dpsample.release.terms import Terms
 from dpsample.scheme.per_key import PerKey
+from stated_terms import stated_terms
 from support import refused
 
 PRIVACY = Privacy(1, "1e-6")
@@ -185,7 +186,7 @@ def asked(units: tuple[int, int], method: Any = "one-key", **changes: Any) -> Te
     full = capacity_cap(budget.one_key()) if method == "one-key" else None
     discovery = Discovery(method, 1 if method == "one-key" else 4, full, look, filled=filled)
     discovery = replace(discovery, **changes)
-    return Terms(PRIVACY, KeepAll(), ("key",), keys_only=True, unit="user", per_key=each[method], discovery=discovery)
+    return stated_terms(PRIVACY, KeepAll(), ("key",), keys_only=True, per_key=each[method], discovery=discovery)
 
 
 def test_the_choice_follows_from_the_record_and_is_proved() -> None:

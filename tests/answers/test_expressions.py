@@ -15,6 +15,7 @@ from dpsample.questions import expressions
 from dpsample.questions.expressions import Bytes, check_expression
 from dpsample.questions.selection import Selection, connect, syntax
 from shops import SHOPS, made
+from shops import shops as shops
 from support import refused
 
 HOSTILE = [

@@ -18,9 +18,9 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.sum_functionals import sum_functionals
 from dpsample.estimators.tally import Tally
 from dpsample.questions import sums
-from dpsample.release.terms import Terms
 from dpsample.scheme import frequency_reaching
 from dpsample.scheme.scheme import Scheme
+from stated_terms import stated_terms
 from support import refused
 
 
@@ -150,7 +150,7 @@ def test_a_whole_release() -> None:
 
 def test_keys_only() -> None:
     table = pa.table({"key": ["a", "b", "c"]})
-    release = Release(table, Terms(PRIVACY, KeepAll(), ("key",), keys_only=True))
+    release = Release(table, stated_terms(PRIVACY, KeepAll(), ("key",), keys_only=True))
     answer = release.count_keys("key > 'a'")
     assert (answer.value, answer.low, answer.high, answer.guaranteed) == (2, 2, math.inf, False)
     assert math.isnan(answer.standard_error)

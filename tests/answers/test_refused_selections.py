@@ -14,6 +14,7 @@ import pytest
 from dpsample import InvalidValue, Release
 from dpsample.questions.selection import Selection
 from shops import ATTRIBUTES
+from shops import shops as shops
 from support import refused
 
 

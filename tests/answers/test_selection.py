@@ -18,6 +18,7 @@ from dpsample import Release
 from dpsample.estimators.tally import Tally
 from dpsample.questions.selection import Selection
 from shops import ATTRIBUTES, CELLS, SHOPS, made
+from shops import shops as shops
 
 
 def expected(weights: dict[Any, float]) -> Tally:

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from dpsample import KeepAll, Privacy, Release
-from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 
 GRID = 8
 SHOPS = [(city, shop) for city in ("Nuuk", "Oslo", "Rome", "Ürgüp") for shop in range(-2, 9)]
@@ -18,7 +18,7 @@ CELLS = {key: 1 + (37 * n) % 19 for n, key in enumerate(SHOPS)}
 
 def made(keys: list[Any], names: tuple[str, ...], keys_only: bool = False, cells: Any = None) -> Release:
     columns: dict[str, Any] = {name: [key[n] for key in keys] for n, name in enumerate(names)}
-    terms = Terms(Privacy(1, "1e-6"), KeepAll(), names, grid=GRID, keys_only=keys_only)
+    terms = stated_terms(Privacy(1, "1e-6"), KeepAll(), names, grid=GRID, keys_only=keys_only)
     if not keys_only:
         tokens = [cells[key] / GRID for key in keys]
         columns |= {"token": tokens}

@@ -24,8 +24,10 @@ from dpsample.planning.setting import Discover, Setting, check_sampling_or_size,
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source
+from dpsample.release.kinds.counted import count_columns
+from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.release import Release, read_release
-from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns
+from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap
 

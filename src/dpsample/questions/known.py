@@ -31,6 +31,7 @@ from dpsample.questions.result import OF_EACH, Estimates, about_each, of_the_top
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import grouped
 from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
+from dpsample.release.bought import NOTHING
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
@@ -63,7 +64,7 @@ class _Kinds:
         raised = pa.array(known["token"].to_numpy() + self.added)
         known = known.set_column(len(terms.keys), "token", raised)
         # each part by itself is as private as its keys are: the total was paid for beside them
-        own = replace(terms, privacy=terms.keys_privacy, known=None, total=None)
+        own = replace(terms, privacy=terms.keys_privacy, known=None, bought=NOTHING)
         self.others, self.known = Release(others, own), Release(known, own)
 
     @property
