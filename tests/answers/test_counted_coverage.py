@@ -17,9 +17,6 @@ DRAWS = 300
 BAND = 5.4  # deviations
 
 
-# Over many draws.
-
-
 def truths(generator: Any, kind: str) -> tuple[Any, Any]:
     """Numbers of users, and errors of their measurements."""
     if kind == "equal":
