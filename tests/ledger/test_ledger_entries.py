@@ -14,11 +14,11 @@ import dpsample
 import dpsample.ledger.file
 from dpsample import Privacy, new_ledger, read_ledger
 from dpsample.accounting.budget import Budget
+from dpsample.answers.entered import verify_releases
 from dpsample.files.metadata import release_sha256
 from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.ledger.ledger import check_ledger, reserve_budget
 from dpsample.private.prepare import terms_of
-from dpsample.release.entered import verify_releases
 from ledgers import BUDGET, HALF
 from stated_terms import restated
 from support import refused

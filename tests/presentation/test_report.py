@@ -27,6 +27,7 @@ from dpsample.release.explain import Strength
 from dpsample.release.proof import Proof
 from dpsample.scheme import reporting_probabilities
 from reports import HOSTILE, PRIVACY, RELEASES, data, made, seen, words
+from reports import users as users
 from stated_terms import stated_terms
 from support import refused
 

@@ -18,8 +18,6 @@ from dpsample.ledger.charges import Charge, Entry, Status
 from dpsample.ledger.ledger import reserve_budget
 from support import refused
 
-# ---- what they cost
-
 
 def test_parts_cost_the_maximum(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"

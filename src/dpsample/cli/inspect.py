@@ -29,10 +29,10 @@ def info(files: tuple[str, ...], registry: bool, form: str) -> None:
       dpsample info queries.private.parquet --registry > queries.yaml
       dpsample info day-*.parquet
     """
+    from dpsample.answers.release import read_release
     from dpsample.cli.answers import opened
     from dpsample.files import kind_of
     from dpsample.private.sample import read_sample
-    from dpsample.release.release import read_release
 
     if len(files) > 1:
         if registry:
@@ -89,6 +89,7 @@ def verify(
       dpsample verify queries.private.parquet --require-complete
       dpsample verify queries.private.parquet --independent
     """
+    from dpsample.answers.release import read_release
     from dpsample.files import check_file, check_not_input, write_file
     from dpsample.files.metadata import release_sha256
     from dpsample.ledger.charges import shown
@@ -96,7 +97,6 @@ def verify(
     from dpsample.release.proof import prove_release
     from dpsample.release.proof.independent import certificate_text, check_independently, find_checker
     from dpsample.release.proof.page import not_proved, proof_page, verdict
-    from dpsample.release.release import read_release
 
     if certificate is not None:
         check_not_input(certificate, [release])

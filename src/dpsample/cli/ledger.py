@@ -118,8 +118,8 @@ def verify(file: str, releases: tuple[str, ...], head: str | None, form: str) ->
     Example:
       dpsample ledger verify events.ledger queries.private.parquet
     """
+    from dpsample.answers.entered import verify_releases
     from dpsample.ledger.ledger import read_ledger
-    from dpsample.release.entered import verify_releases
 
     ledger = read_ledger(file)
     matches = verify_releases(ledger, releases, head)

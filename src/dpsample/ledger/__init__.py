@@ -7,5 +7,5 @@ rules    what releases may spend together, what they have spent, and what is lef
 charges  what one release spends, on what, and what became of it
 filters  the budget of a Rényi ledger at each order, and what stays within it
 
-Nothing here reads a release: `release.entered` compares releases with their entries.
+Nothing here reads a release: `answers.entered` compares releases with their entries.
 """

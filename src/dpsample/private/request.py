@@ -16,6 +16,7 @@ from dpsample.accounting.amounts import Clip, amounts_of
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import SampleSize
+from dpsample.answers.release import Release, read_release
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.ledger.charges import Charge, scheme_form
@@ -26,7 +27,6 @@ from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
-from dpsample.release.release import Release, read_release
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap

@@ -6,21 +6,22 @@ post-processing.
 """
 
 import datetime
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.totals import Total
+from dpsample.answers.answers import Answers
+from dpsample.answers.by_kind import evidence_of
+from dpsample.answers.evidence import Evidence
+from dpsample.answers.question import Attributes, Where
 from dpsample.errors import InvalidValue
-from dpsample.estimators.estimate import Estimate
 from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.release.answers import Answers
 from dpsample.release.explain import explain_amount, explain_choice, explain_counts, explain_spent
 from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
@@ -219,33 +220,9 @@ class Release(Answers):
 
         return registry_entry(self)
 
-    @property
-    def _rows(self) -> "Release":
-        return self
-
-    def __len__(self) -> int:
-        return int(self._table.num_rows)
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield each reported key, a tuple if there are several key columns."""
-        columns = [self._table[name].to_pylist() for name in self.keys]
-        return iter(columns[0] if len(columns) == 1 else zip(*columns, strict=True))
-
-    def __contains__(self, key: Any) -> bool:
-        """Whether a key was reported; a tuple if there are several key columns."""
-        return len(Selection(self, [key]).weighted_rows()[1][0][0]) > 0
-
-    def __getitem__(self, key: Any) -> Estimate:
-        """Estimate the frequency of a key, which need not be reported; a tuple if there are several key columns.
-
-        >>> from dpsample.release.example import release
-        >>> release["cat"].low < 5005 < release["cat"].high, "unicorn" in release
-        (True, False)
-        """
-        for _, answer in self.each_key([key]):
-            return answer
-        answer_: Estimate = self._questions.unreported_key(self, key=key)
-        return answer_
+    @cached_property
+    def evidence(self) -> Evidence:
+        return evidence_of(self._table, self._terms)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release):

@@ -5,19 +5,20 @@ memory, without files, network or extensions. `expressions` decides which SQL ma
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample.answers.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
+from dpsample.answers.question import Attributes, By, Question, Weight, Where
 from dpsample.errors import InvalidValue
-from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.files import PathLike, is_text, read_foreign, without_view
-from dpsample.questions.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.rows import token_cells
 from dpsample.release.terms import Terms
@@ -26,13 +27,6 @@ from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
     import duckdb
-
-_Rows = Any  # a pa.Table; pyarrow has no types, and strict checkers would call all that names one unknown
-Where = str | Callable[[_Rows], Any] | Iterable[Any] | None
-Weight = str | Callable[[_Rows], Any] | Mapping[Any, float] | None
-By = str | Sequence[str] | None
-Of = Measure | str | Callable[[Floats], Any]
-Attributes = Any  # an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file
 
 _OURS = "token:"  # begins the names of internal columns, so that no expression can name them
 _NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIGNUM")
@@ -69,18 +63,26 @@ def syntax(statement: str) -> str:
     return str(tree)
 
 
-class Rows(Protocol):
-    """What a selection sees of a release, or of several: the keys, and tokens if there is a grid."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Reported keys as a selection sees them: the columns of the keys, and their tokens if there are any.
 
-    @property
-    def table(self) -> pa.Table: ...  # noqa: D102
-    @property
-    def keys(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def grid(self) -> int | None: ...  # noqa: D102
-    @property
-    def terms(self) -> Terms: ...  # noqa: D102
-    def __len__(self) -> int: ...
+    `taken` are the other columns of the release, whose names attributes cannot have.
+    """
+
+    keys: pa.Table
+    cells: Ints | None = None  # tokens, in units of 1/grid
+    taken: tuple[str, ...] = TOKEN_COLUMNS
+
+    @staticmethod
+    def of(table: pa.Table, terms: Terms) -> "Rows":
+        """Return the rows of a release."""
+        cells = None if terms.grid is None else token_cells(table["token"], terms.grid)
+        return Rows(table.select(list(terms.keys)), cells, terms.numbers or TOKEN_COLUMNS)
+
+    def take(self, places: Ints, cells: Ints | None = None) -> "Rows":
+        """Return some of these rows, with these tokens."""
+        return Rows(self.keys.take(pa.array(places)), cells, self.taken)
 
 
 class Selection:
@@ -109,23 +111,24 @@ class Selection:
 
     def __init__(
         self,
-        release: Rows,
+        rows: Rows,
         where: Where = None,
         weight: Weight = None,
         by: By = None,
         attributes: Attributes = None,
     ) -> None:
-        self.release, self._keys = release, release.table.select(list(release.keys))
-        self._own = {f"{_OURS}row": pa.array(np.arange(len(release)))}
-        if release.grid is not None:
-            self._own[f"{_OURS}cell"] = pa.array(token_cells(release.table["token"], release.grid))
+        self._keys = rows.keys
+        self._own = {f"{_OURS}row": pa.array(np.arange(len(rows.keys)))}
+        self._has_cells = rows.cells is not None
+        if rows.cells is not None:
+            self._own[f"{_OURS}cell"] = pa.array(rows.cells)
         self._joined: dict[str, tuple[str, pa.Table]] = {}  # name -> kind of join, table; on the key columns
         if attributes is not None:
             self._joined["attributes"] = "LEFT", _attributes(attributes, self._keys.schema)
             self._refuse_repeated("attributes")
         tables = [self._keys, *(table for _, table in self._joined.values())]
         self.columns = list(dict.fromkeys(name for table in tables for name in table.column_names))
-        _refuse_taken(self.columns, release.terms.numbers or TOKEN_COLUMNS)
+        _refuse_taken(self.columns, rows.taken)
         self._used: set[str] = set()
         self._weight = self._number(weight)
         self._where = self._condition(where)  # after it: a list of keys leaves rows out, and functions see all
@@ -136,6 +139,11 @@ class Selection:
         self._names = where if isinstance(where, str) else None
         self.weighted = weight is not None
         self._is_everything = where is None and weight is None and by is None  # each row once: no query is needed
+
+    @staticmethod
+    def of(rows: Rows, question: Question) -> "Selection":
+        """Select what a question asks for."""
+        return Selection(rows, question.where, question.weight, question.by, question.attributes)
 
     @cached_property
     def names_keys(self) -> bool:
@@ -153,9 +161,9 @@ class Selection:
 
     def tallies(self) -> tuple[pa.Table, list[Tally]]:
         """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""
-        if self._is_everything and self.release.grid is not None:
+        if self._is_everything and self._has_cells:
             return pa.table({}), [Tally.of(self._own[f"{_OURS}cell"].to_numpy())]
-        cell = "0" if self.release.grid is None else quoted_name(f"{_OURS}cell")
+        cell = quoted_name(f"{_OURS}cell") if self._has_cells else "0"
         names, groups, place = self._grouping()
         weight = f"{self._weight}::DOUBLE"
         numbers = (f"{cell}::BIGINT", "count(*)", f"sum({weight})", f"sum({weight} * {weight})")

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from dpsample.answers.release import Release, read_release
 from dpsample.errors import InvalidValue
 from dpsample.files.metadata import PathLike, release_sha256
 from dpsample.ledger.balance import Ledger
 from dpsample.ledger.charges import Entry, scheme_form, shown
-from dpsample.release.release import Release, read_release
 
 
 @dataclass(frozen=True)

@@ -9,38 +9,27 @@ of at most p, no more miss than a binomial number of as many keys. `Reached` has
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.normal import margin
-from dpsample.errors import InvalidValue
+from dpsample.answers.evidence import KeyEstimates
+from dpsample.answers.normal_order import NormalKeys, normal_probability
 from dpsample.exact import MAX_FREQUENCY
-from dpsample.questions.selection import Attributes, Selection, Where
+from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 
-if TYPE_CHECKING:
-    from dpsample.release.release import Release
-
-_REACHES = (1.0, 2.0)  # errors, beside the one at which all intervals hold
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-
-
-def normal_probability(deviations: Floats) -> Floats:
-    """Return the probability that a standard normal number is at most each of these.
-
-    >>> normal_probability(np.array([0.0, 1.96, -8.0])).round(3)
-    array([0.5  , 0.975, 0.   ])
-    """
-    return np.asarray(_erfc(-deviations / math.sqrt(2)), np.float64) / 2
+_REACHES = (1.0, 2.0)  # errors, beside the one at which all intervals hold; more bounds share the same probability
 
 
 @dataclass(frozen=True, eq=False)
-class CountedKeys:
+class CountedKeys(NormalKeys):
     """Some keys of a release: their rows, weights, what was measured, and the errors; one value for each key.
 
     `common` is the part of the error that all keys of one of the `groups` have in common.
@@ -53,40 +42,41 @@ class CountedKeys:
     groups: Ints
     common: Floats
     least: Ints  # the number of users that it has at least, as is public
+    detection_threshold: int | None = None
 
     @classmethod
-    def of(cls, release: "Release", rows: Ints, weights: Floats) -> "CountedKeys":
+    def of(cls, table: pa.Table, terms: Terms, rows: Ints, weights: Floats) -> "CountedKeys":
         """Look up the numbers of some rows of a release."""
-        measured, errors = (release.table[name].to_numpy()[rows] for name in ("measured", "standard_error"))
-        counts = release.terms.counts
-        shared = counts.groups if counts and counts.groups else ((0.0, 0.0),)
+        measured, errors = (table[name].to_numpy()[rows] for name in ("measured", "standard_error"))
+        shared = terms.counts.groups if terms.counts and terms.counts.groups else ((0.0, 0.0),)
         least, relative = (np.array(column) for column in zip(*shared, strict=True))
         groups = np.maximum(np.searchsorted(least, measured, side="right") - 1, 0)
         common = np.maximum(measured, least[groups]) * relative[groups]
-        users = np.full(len(rows), release.sampling.least)
-        if release.terms.known is not None:
-            users[release.table["known"].to_numpy()[rows]] = 0
-        return cls(rows, weights, measured, errors, groups, common, users)
+        users = np.full(len(rows), terms.sampling.least)
+        if terms.known is not None:
+            users[table["known"].to_numpy()[rows]] = 0
+        return cls(rows, weights, measured, errors, groups, common, users, terms.detection_threshold)
 
-    def of_amount(self, release: "Release", clipped: Clipped) -> "CountedKeys":
+    def of_amount(self, table: pa.Table, clipped: Clipped) -> "CountedKeys":
         """Return the same keys with what was measured of an amount, instead of their users."""
         amount = clipped.amount
-        values, errors = (release.table[name].to_numpy()[self.rows] for name in (amount.measured, amount.error))
+        values, errors = (table[name].to_numpy()[self.rows] for name in (amount.measured, amount.error))
         relative = np.array(clipped.groups or (0.0,))
         return replace(self, values=values, errors=errors, common=np.abs(values) * relative[self.groups])
 
-    @classmethod
-    def selected(cls, release: "Release", where: Where, attributes: Attributes) -> "CountedKeys":
-        """Select keys, each with weight 1."""
-        _, [(rows, weights)] = Selection(release, where, attributes=attributes).weighted_rows()
-        return cls.of(release, rows, weights)
-
-    def at(self, places: Ints) -> "CountedKeys":
-        """Return some of these keys, in this order."""
-        return CountedKeys(*(getattr(self, field.name)[places] for field in fields(self)))
-
     def __len__(self) -> int:
         return len(self.rows)
+
+    # ---- each key
+
+    @property
+    def possible(self) -> Floats:
+        """The number of users of each key: what was measured, or the least that it can be."""
+        return np.maximum(self.values, self.least)
+
+    def estimates(self, places: Ints, level: float) -> KeyEstimates:
+        low, high = self.intervals(level)
+        return KeyEstimates(self.possible[places], self.errors[places], low[places], high[places])
 
     def intervals(self, level: float, keys: int = 1) -> tuple[Floats, Floats]:
         """Return the interval of each key, in whole users; with the number of `keys`, those of all keys at once."""
@@ -94,27 +84,43 @@ class CountedKeys:
         low, high = np.floor(self.values - reach), np.ceil(self.values + reach)
         return np.maximum(low, self.least), np.maximum(high, self.least)
 
+    def larger(self, place: int, level: float) -> tuple[int, int]:
+        """By intervals of the differences from all other keys at once."""
+        differences = np.delete(self.values - self.values[place], place)
+        errors = np.delete(np.hypot(self.errors, self.errors[place]), place)
+        reach = margin(level, max(len(self) - 1, 1)) * errors
+        return int((differences > reach).sum()), int((differences > -reach).sum())
+
+    def fewest(self, frequency: int, level: float) -> float:
+        return float(Reached(self, level).fewest(frequency))
+
+    # ---- keys together
+
     def reaching(self, frequency: int) -> Floats:
-        """Return the probability that each key has at least so many users, given what is public of it.
+        """Return the probability that each key has at least this many users, given what is public of it.
 
         By the normal law around what was measured, cut off below the least number of users.
         """
-        many, some = (normal_probability((self.values - n + 0.5) / self.errors) for n in (frequency, self.least))
-        return np.where(frequency > self.least, np.clip(many / np.maximum(some, 1e-300), 0, 1), 1.0)
+        many = normal_probability((self.values - frequency + 0.5) / self.errors)
+        some = normal_probability((self.values - self.least + 0.5) / self.errors)
+        cut_off = np.clip(many / np.maximum(some, 1e-300), 0, 1)
+        return np.where(frequency > self.least, cut_off, 1.0)
 
-    def place_of(self, release: "Release", key: Any) -> int | None:
-        """Find a key among these; None if it was not reported."""
-        rows = CountedKeys.selected(release, [key], None).rows
-        if not len(rows):
-            return None
-        place = np.flatnonzero(self.rows == rows[0])
-        if not len(place):
-            raise InvalidValue("the key is among the selected ones", "one that is not", "change where")
-        return int(place[0])
+    def error_of_sum(self, chosen: Any = slice(None)) -> float:
+        """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
+        own = self.weights[chosen] * self.errors[chosen]
+        shared = self.weights[chosen] * self.common[chosen]
+        common = np.bincount(self.groups[chosen], shared)
+        return math.hypot(float(np.linalg.norm(own)), float(np.linalg.norm(common)))
+
+    @property
+    def least_sum(self) -> float:
+        """The least that the weighted sum can be, since each key has its least number of users."""
+        return float(self.weights @ self.least) if (self.weights >= 0).all() else -math.inf
 
 
 class Reached:
-    """Bounds of how many keys have at least so many users, and of the n-th largest number, by a number of errors.
+    """Bounds of how many keys have at least a number of users, and of the n-th largest number of users.
 
     A bound by c errors: a key of fewer than x users has ``value - c error >= x`` with a probability of at most
     ``p = Phi(-c)``. Of K keys, let N have x users or more. Then at most B(K - N) of the others seem to, where B is a
@@ -124,19 +130,15 @@ class Reached:
 
     def __init__(self, keys: CountedKeys, level: float) -> None:
         tail = (1 - level) / 2 / (len(_REACHES) + 1)
-        reaches = (*_REACHES, -NormalDist().inv_cdf(tail / max(len(keys), 1)))
-        self._bounds = [
-            _Bound(
-                np.sort(np.maximum(np.floor(keys.values - c * keys.errors), keys.least)),
-                np.sort(np.maximum(np.ceil(keys.values + c * keys.errors), keys.least)),
-                most_false(len(keys), NormalDist().cdf(-c), tail) if c in _REACHES else np.zeros(len(keys) + 1, int),
-                float(keys.least.min(initial=MAX_FREQUENCY)),
-            )
-            for c in reaches
-        ]
+        none_false = np.zeros(len(keys) + 1, np.int64)
+        reach_of_all = -NormalDist().inv_cdf(tail / max(len(keys), 1))
+        self._bounds = [_Bound.of(keys, reach_of_all, none_false)]
+        for reach in _REACHES:
+            false = most_false(len(keys), NormalDist().cdf(-reach), tail)
+            self._bounds.append(_Bound.of(keys, reach, false))
 
     def fewest(self, users: int) -> int:
-        """Return a lower bound of the number of keys of at least so many users."""
+        """Return a lower bound of the number of keys of at least this many users."""
         return max(bound.fewest(users) for bound in self._bounds)
 
     def most(self, users: int) -> int:
@@ -154,12 +156,19 @@ class Reached:
 
 @dataclass(frozen=True, eq=False)
 class _Bound:
-    """Ends of intervals, ascending, and by the number of keys how many of these may be false."""
+    """The ends of the keys' intervals, ascending, and how many of them may be false, by the number of keys."""
 
     lows: Floats
     highs: Floats
     false: Ints
     least: float  # that any key has
+
+    @staticmethod
+    def of(keys: CountedKeys, reach: float, false: Ints) -> "_Bound":
+        """Return the bound by this number of errors."""
+        lows = np.maximum(np.floor(keys.values - reach * keys.errors), keys.least)
+        highs = np.maximum(np.ceil(keys.values + reach * keys.errors), keys.least)
+        return _Bound(np.sort(lows), np.sort(highs), false, float(keys.least.min(initial=MAX_FREQUENCY)))
 
     def fewest(self, users: int) -> int:
         return self._least(len(self.lows) - int(np.searchsorted(self.lows, users)))
@@ -184,7 +193,7 @@ class _Bound:
 
 @lru_cache(maxsize=16)
 def most_false(keys: int, probability: float, tail: float) -> Ints:
-    """Return, for 0 to so many keys, the least b that a binomial number of them exceeds with `tail` at most.
+    """Return, for each number of keys, the least b that a binomial number of them exceeds with `tail` at most.
 
     >>> most_false(4, 0.5, 0.1)
     array([0, 1, 2, 3, 3])
@@ -205,19 +214,8 @@ def most_false(keys: int, probability: float, tail: float) -> Ints:
 
 
 def _log_binomial(n: int, b: int, p: float) -> float:
+    """The logarithm of the binomial probability of b out of n."""
     if b > n:
         return -math.inf
     chosen = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(n - b + 1)
     return chosen + b * math.log(p) + (n - b) * math.log1p(-p)
-
-
-def error_of_sum(keys: CountedKeys, chosen: Any = slice(None)) -> float:
-    """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
-    own = keys.weights * keys.errors
-    common = np.bincount(keys.groups[chosen], (keys.weights * keys.common)[chosen])
-    return math.hypot(float(np.linalg.norm(own[chosen])), float(np.linalg.norm(common)))
-
-
-def detection_threshold(release: "Release") -> int | None:
-    """Return the number of users from which on a key is reported with probability 1/2, if they all give this key."""
-    return release.terms.detection_threshold

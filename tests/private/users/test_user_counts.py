@@ -160,7 +160,7 @@ def drawn(seed: int, users: int, mean: float, keys: int, zipf: float) -> pa.Tabl
 def test_intervals_hold_the_true_number_of_users(users: int, mean: float, keys: int, zipf: float, least: int) -> None:
     """Twelve fixed draws of coins, all keys from a number of users on: 94 % or more hold, and errors are no larger.
 
-    Keys of these data lose alike. Errors allow for keys that do not (tests/private/test_user_lengths.py), so more hold.
+    Keys of these data lose alike. Errors allow for keys that do not (`test_user_lengths.py`), so more hold.
     """
     table = drawn(3, users, mean, keys, zipf)
     truth = np.bincount(table["key"].to_numpy(), minlength=keys)

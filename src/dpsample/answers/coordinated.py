@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsample.answers.question import Attributes, Question, Weight, Where
+from dpsample.answers.selection import Selection
+from dpsample.answers.tokens import TokenView, key_batch
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import functionals_of
 from dpsample.estimators.estimate import Estimate, least_frequency
@@ -20,12 +23,7 @@ from dpsample.estimators.measures import Form, Measure
 from dpsample.estimators.notes import FEW
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.questions.arguments import check_arguments, check_frequency
-from dpsample.questions.selection import Attributes, Selection, Weight, Where
-from dpsample.questions.single_keys import key_batch, key_frequencies
-from dpsample.questions.sums import needs_tokens
 from dpsample.release.key_hash import key_hashes
-from dpsample.release.rows import token_cells
 from dpsample.scheme.coordinated import Words, first_kept
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, KeepAll
@@ -33,7 +31,7 @@ from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import support_length
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _EMPTY = "a release reports no selected key: what it does not report is not in the interval"
 
@@ -73,21 +71,19 @@ def difference(
     >>> 790 < change.value < 1190, 10 < change.standard_error < 40
     (True, True)
     """
-    check_arguments(level=level, at_least=at_least)
-    measure = Measure.of(of)
+    question = Question(where=where, weight=weight, of=of, level=level, attributes=attributes, at_least=at_least)
+    measure = question.measure
     if measure.counts_keys or (measure.kink is not None and measure.form is not Form.CAPPED):
         raise InvalidValue(
-            "a difference is of a function of the frequency that grows without jumps",
-            measure.name,
+            f"a difference cannot be of {measure}, which jumps",
             "ask in_both for numbers of keys, or count_keys of each release",
         )
-    asked = _Asked.of(before, after, where, weight, attributes)
+    asked = _Asked.of(before, after, question)
     lowest = max(side.visible_from for side in asked.sides)
-    least = lowest if at_least is None else check_frequency(at_least)
+    least = question.at_least or lowest
     if least < lowest:
         raise InvalidValue(
-            f"a difference counts from frequency {lowest} on, where sampled keys are reported",
-            f"{least}",
+            f"at_least must be {lowest} or more, where sampled keys are reported, not {least}",
             "leave it out",
         )
     layers = Layers(measure, [side.visible for side in asked.sides], least, asked.largest)
@@ -117,10 +113,10 @@ def in_both(
     random seeds a_1 a_2 max(pi_1, pi_2), where both report a key, averages to 1 for a key that counts, and to 0 for
     others.
     """
-    check_arguments(level=level, at_least=at_least)
-    asked = _Asked.of(before, after, where, weight, attributes)
+    question = Question(where=where, weight=weight, level=level, attributes=attributes, at_least=at_least)
+    asked = _Asked.of(before, after, question)
     own = [least_frequency(side.scheme, each_key_alike=True) for side in asked.sides]
-    least = max(own) if at_least is None else check_frequency(at_least)
+    least = question.at_least or max(own)
     measure = Measure.of("keys").from_frequency(least)
     values, seen = zip(*(s.counted(r, measure) for s, r in zip(asked.sides, asked.rows, strict=True)), strict=True)
     each = values[0] * values[1] * np.maximum(*seen)
@@ -132,31 +128,30 @@ def in_both(
 class _Side:
     """The selected keys of one release."""
 
-    release: "Release"
+    view: TokenView
     places: Ints  # in the release
     weights: Floats
     hashes: Words
 
     @staticmethod
-    def of(release: "Release", where: Where, weight: Weight, attributes: Attributes) -> "_Side":
-        _, groups = Selection(release, where, weight, None, attributes).weighted_rows()
-        places, weights = groups[0] if groups else (np.zeros(0, np.int64), np.zeros(0))
-        assert release.sampling.seed is not None
-        keys = key_batch(release.table.select(list(release.keys)).take(places))
-        return _Side(release, places, weights, key_hashes(keys, release.sampling.seed))
+    def of(release: "Release", question: Question) -> "_Side":
+        view = TokenView.of(release.table, release.terms)
+        [(places, weights)] = Selection.of(view.rows, question).weighted_rows()[1]
+        assert view.scheme.sampling.seed is not None
+        keys = key_batch(view.rows.keys.take(places))
+        return _Side(view, places, weights, key_hashes(keys, view.scheme.sampling.seed))
 
     @property
     def scheme(self) -> Scheme:
-        assert self.release.grid is not None
-        return Scheme(self.release.sampling, self.release.per_key, self.release.grid)
+        return self.view.scheme
 
-    @cached_property
+    @property
     def cells(self) -> Ints:
-        return token_cells(self.release.table["token"].take(self.places), self.scheme.grid)
+        return self.view.cells[self.places]
 
     @cached_property
     def frequencies(self) -> Ints:
-        likeliest: Ints = key_frequencies(self.release, self.places, 0.95)[0]
+        likeliest: Ints = self.view.frequencies(self.places, 0.95)[0]
         return likeliest
 
     @cached_property
@@ -166,7 +161,7 @@ class _Side:
 
     def visible(self, layers: Ints) -> Floats:
         """The probability that a layer is visible."""
-        return self.release.sampling.q(np.maximum(layers - self.visible_from + 1, 0))
+        return self.scheme.sampling.q(np.maximum(layers - self.visible_from + 1, 0))
 
     @property
     def token_weights(self) -> TokenWeights:
@@ -180,7 +175,7 @@ class _Side:
         """The values of keys, by the rows of `places` that they are in, or -1."""
         here = np.flatnonzero(rows >= 0)
         row, start = rows[here], first[here, None]
-        offset = first_kept(self.hashes[row], self.release.sampling) - 1
+        offset = first_kept(self.hashes[row], self.scheme.sampling) - 1
         relative = self.cells[row] - offset * self.scheme.grid
         values = np.zeros(len(rows))
         values[here] = self.token_weights.values(relative, lambda k: layers.value(k + offset[:, None], start))
@@ -207,16 +202,15 @@ class _Asked:
     weights: Floats
 
     @staticmethod
-    def of(before: "Release", after: "Release", where: Where, weight: Weight, attributes: Attributes) -> "_Asked":
+    def of(before: "Release", after: "Release", question: Question) -> "_Asked":
         if any(release.keys_only for release in (before, after)):
-            raise needs_tokens("a comparison of two releases")
+            raise InvalidValue("two releases of keys only cannot be compared", "release with tokens")
         if not are_coordinated(before, after):
             raise InvalidValue(
-                "these releases have samples that one public seed chose",
-                "others",
+                "the samples of these releases were not chosen by one public seed",
                 'release each with the same seed, such as Ppswor(tau, seed="2026 public") (--seed)',
             )
-        sides = _Side.of(before, where, weight, attributes), _Side.of(after, where, weight, attributes)
+        sides = _Side.of(before, question), _Side.of(after, question)
         hashes, back = np.unique(np.concatenate([side.hashes for side in sides]), axis=0, return_inverse=True)
         rows, weights, start = [], np.zeros(len(hashes)), 0
         for side in sides:
@@ -236,13 +230,13 @@ class _Asked:
     @property
     def first_visible(self) -> Ints:
         """The first layer of each key that is visible in both releases."""
-        one, two = (first_kept(self.hashes, side.release.sampling) + side.visible_from - 1 for side in self.sides)
+        one, two = (first_kept(self.hashes, side.scheme.sampling) + side.visible_from - 1 for side in self.sides)
         return np.maximum(one, two)
 
     @property
     def largest(self) -> int:
         """A frequency beyond which nothing is asked."""
-        reach = max(support_length(side.release.per_key) for side in self.sides)
+        reach = max(support_length(side.scheme.per_key) for side in self.sides)
         return int(max(i.max(initial=1) for i in self.frequencies)) + 8 * reach
 
     def answer(self, values: Floats, variances: Floats, least: int, level: float, keys: int) -> Estimate:

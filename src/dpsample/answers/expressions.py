@@ -120,7 +120,7 @@ def check_expression(
 def pinned_columns(text: str, parse: Callable[[str], Any]) -> set[str]:
     """Return the columns, in lower case, that an expression which was checked sets equal to a constant.
 
-    >>> from dpsample.questions.selection import syntax
+    >>> from dpsample.answers.selection import syntax
     >>> sorted(pinned_columns("Word = 'cat' AND 3 = size", syntax)), pinned_columns("a = 1 OR b = 2", syntax)
     (['size', 'word'], set())
     """
@@ -188,7 +188,7 @@ def _named_columns(node: dict[str, Any], what: str, rule: str, text: str, named:
             raise InvalidValue(
                 f"{what} uses plain functions of one key's values, no aggregates, nothing random",
                 f"{name!r} in {quoted(text)}",
-                "see the list of functions in dpsample.questions.expressions, or give a Python function",
+                "see the list of functions in dpsample.answers.expressions, or give a Python function",
             )
     elif kind not in _PARTS:
         raise InvalidValue(rule, f"{kind.lower().replace('_', ' ')} in {quoted(text)}", "write it without")

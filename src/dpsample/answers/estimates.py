@@ -194,6 +194,6 @@ def of_the_top(k: int) -> str:
     return f"of the top {k:,} together"
 
 
-def about_each(keys: int) -> str:
+def about_each(keys: int, called: str = "reported keys") -> str:
     """What a table of single keys is about."""
-    return "1 reported key" if keys == 1 else f"{keys:,} reported keys, each by itself"
+    return "1 reported key" if keys == 1 else f"{keys:,} {called}, each by itself"
