@@ -123,7 +123,7 @@ def test_parameters() -> None:
     with refused("composed steps are for all keys"):
         Reporting.of(Ppswor(tau="0.1"), scheme)
     for wrong in (("1", "1e-6", "0"), ("0", "1e-6", "0.01"), ("1", "0", "0.01"), ("1", "1e-6", "0.06")):
-        with refused("Gaussian noise must leave some of epsilon and delta for the keys"):
+        with refused("leaves nothing of epsilon"):
             steps(wrong)
 
 
