@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
@@ -12,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from mpmath import mp  # type: ignore[import-untyped]
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, PrivacyViolation, SampleSize
@@ -25,14 +23,7 @@ from dpsample.cli import cli
 from dpsample.planning import Frequencies, Setting, forecast, smallest_epsilon
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import reporting_probabilities
-
-
-@pytest.fixture(autouse=True)
-def _digits() -> None:
-    mp.dps = 60
-
-
-# --- releases --------------------------------------------------------------------------------------------------------
+from stated_terms import restated, stated_terms
 
 ELEMENTS = {f"key {i}": 400 for i in range(20)}
 CLICKS = pa.table({"who": [f"user {i}" for i in range(8000)], "key": [f"key {i % 20}" for i in range(8000)]})
@@ -85,17 +76,17 @@ def test_a_release_is_made_written_read_and_proved(whole: Privacy, options: dict
 
 def test_terms_that_do_not_add_up_are_refused() -> None:
     whole = Privacy.zcdp("0.1", "1e-6")
-    good = Terms(whole, KeepAll(), ("query",), per_key=scheme_within(whole, 1))
+    good = stated_terms(whole, KeepAll(), ("query",), per_key=scheme_within(whole, 1))
     assert Terms.from_json(good.to_json(0)) == good
     for each in (whole, Privacy(whole.epsilon, whole.delta), Privacy("0.46", "5e-7"), Privacy("0.45", "6e-7")):
         with pytest.raises(InvalidValue, match="adds up"):
-            replace(good, per_key=each)
+            restated(good, per_key=each)
     noise = noise_within(Privacy.zcdp("0.11", "1e-6"), 1)
     assert noise is not None
     with pytest.raises(PrivacyViolation):
-        prove_release(replace(good, per_key=noise, grid=1))
+        prove_release(restated(good, per_key=noise, grid=1))
     with pytest.raises(InvalidValue, match="adds up"):  # the noise is for users, or for zCDP and GDP
-        Terms(Privacy(1, "1e-6"), KeepAll(), ("query",), per_key=noise, grid=1)
+        stated_terms(Privacy(1, "1e-6"), KeepAll(), ("query",), per_key=noise, grid=1)
 
 
 @pytest.mark.chance("certain: nothing of a sample that is drawn is asserted but its terms")

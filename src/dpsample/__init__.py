@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpsample.accounting.balance import Ledger
     from dpsample.accounting.ledger import new_ledger, read_ledger
     from dpsample.accounting.totals import SampleSize
+    from dpsample.answers.release import Release, read_release
     from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
     from dpsample.periods.changes import changes
     from dpsample.periods.combined import combine
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from dpsample.private.sample import Sample, read_sample
     from dpsample.private.sources.source import Source
     from dpsample.private.stream.stream import Stream, read_stream
-    from dpsample.release.release import Release, read_release
     from dpsample.scheme.custom import CustomSampling
     from dpsample.scheme.holding import SampleAndHold
     from dpsample.scheme.registered import register_sampling
@@ -99,7 +99,7 @@ _HOMES = {
     "Privacy": "dpsample.privacy",
     "PrivacyViolation": "dpsample.errors",
     "PrivacyWarning": "dpsample.errors",
-    "Release": "dpsample.release.release",
+    "Release": "dpsample.answers.release",
     "Sample": "dpsample.private.sample",
     "SampleAndHold": "dpsample.scheme.holding",
     "SampleSize": "dpsample.accounting.totals",
@@ -113,7 +113,7 @@ _HOMES = {
     "count_frequencies": "dpsample.private.count",
     "new_ledger": "dpsample.accounting.ledger",
     "read_ledger": "dpsample.accounting.ledger",
-    "read_release": "dpsample.release.release",
+    "read_release": "dpsample.answers.release",
     "read_sample": "dpsample.private.sample",
     "read_stream": "dpsample.private.stream.stream",
     "register_sampling": "dpsample.scheme.registered",

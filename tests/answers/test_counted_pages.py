@@ -19,11 +19,9 @@ from dpsample import KeepAll, Privacy, Release, read_release
 from dpsample.accounting.discovery import LOOK_SHARE, Discovery, UserBudget, capacity_cap
 from dpsample.accounting.totals import Total
 from dpsample.presentation.report import display, make_report
-from dpsample.release.terms import Terms
 from reports import blocks, data, seen
+from stated_terms import stated_terms
 from support import refused, run
-
-# In words.
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_nothing_is_clipped_if_nothing_was() -> None:
 
 
 def test_numbers_of_kept_keys_say_so() -> None:
-    terms = Terms(Privacy(1, "1e-6"), KeepAll(), ("key",), unit="user", max_keys=2, per_key=Privacy("0.5", "5e-7"))
+    terms = stated_terms(Privacy(1, "1e-6"), KeepAll(), ("key",), max_keys=2, per_key=Privacy("0.5", "5e-7"))
     release = Release(pa.table({"key": ["a"], "token": [31.5]}), terms)
     assert "of the keys that users kept: too low where users have more keys" in repr(release)
     assert "numbers are of the keys that users kept, up to 2 each" in display(release)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -17,6 +16,7 @@ import pytest
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling, combine
 from dpsample.accounting.parts import Part
+from dpsample.answers.estimates import Estimates
 from dpsample.estimators.estimate import Estimate
 from dpsample.periods import Combined
 from dpsample.periods.changes import changes
@@ -24,12 +24,11 @@ from dpsample.periods.keys import cells_of, keys_of
 from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.report.changed import changed_section
-from dpsample.questions.result import Estimates
-from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Ints
 from several import PRIVACY, release_of
+from stated_terms import restated, stated_terms
 from support import refused, run
 
 
@@ -49,7 +48,7 @@ def week(days: Ints) -> Combined:
 
 
 def altered(release: Release, **terms: Any) -> Release:
-    return Release(release.table.select(["key", "token"]), dataclasses.replace(release.terms, **terms))
+    return Release(release.table.select(["key", "token"]), restated(release.terms, **terms))
 
 
 def test_one_release_is_itself(week: Combined) -> None:
@@ -74,13 +73,13 @@ def test_releases_that_do_not_add_up_are_refused(week: Combined) -> None:
         combine(monday, altered(tuesday, part=Part("country", "Norway")))
     renamed = Release(
         tuesday.table.select(["key", "token"]).rename_columns(["word", "token"]),
-        dataclasses.replace(tuesday.terms, keys=("word",)),
+        restated(tuesday.terms, keys=("word",)),
     )
     with refused("the same key columns"):
         combine(monday, renamed)
     with refused("count the same"):
-        combine(monday, altered(tuesday, unit="user", max_keys=1))
-    keys = Release(tuesday.table.select(["key"]), dataclasses.replace(tuesday.terms, keys_only=True))
+        combine(monday, altered(tuesday, max_keys=1))
+    keys = Release(tuesday.table.select(["key"]), restated(tuesday.terms, keys_only=True))
     with refused("releases with tokens"):
         combine(monday, keys)
 
@@ -89,12 +88,12 @@ def test_costs_add_up_unless_parts_do_not_overlap(week: Combined) -> None:
     assert week.cost == ["epsilon 1, delta 1e-06, for each element: parts do not overlap"]
     plain = Combined([altered(release, part=None) for release in week.releases])
     assert plain.cost[0].startswith("epsilon 5, delta 5e-06, for each element, if their data overlap")
-    users = Combined([altered(release, unit="user", max_keys=1) for release in week.releases])
+    users = Combined([altered(release, max_keys=1) for release in week.releases])
     assert [cost.split(",")[0] for cost in users.cost] == ["epsilon 1", "epsilon 5"]
 
 
 def test_users_are_counted_once_in_each_release_and_answers_say_so(week: Combined) -> None:
-    users = Combined([altered(release, unit="user", max_keys=1) for release in week.releases[:2]])
+    users = Combined([altered(release, max_keys=1) for release in week.releases[:2]])
     answers: list[Estimate | Estimates] = [
         users.sum(),
         users.count_keys(),
@@ -118,11 +117,11 @@ def test_keys_of_any_type_and_of_several_columns_meet(kind: pa.DataType) -> None
         else pa.array([0, 1])
     )
     column = values.cast(kind)
-    terms = Terms(PRIVACY, KeepAll(), ("a", "b"), grid=16)
+    terms = stated_terms(PRIVACY, KeepAll(), ("a", "b"), grid=16)
     both = pa.table({"a": ["x", "x"], "b": column, "token": [50.0, 60.0]})
     week = Combined([Release(both, terms), Release(both.slice(1), terms)])
     assert len(week) == 2
-    assert (week.cells == [[800, 0], [960, 960]]).all()
+    assert (week.evidence.cells == [[800, 0], [960, 960]]).all()
     assert ("x", column[1].as_py()) in week
 
 
@@ -137,7 +136,9 @@ def test_keys_of_any_type_and_of_several_columns_meet(kind: pa.DataType) -> None
 def test_of_one_release_the_intervals_are_its_own(privacy: Privacy, sampling: Sampling) -> None:
     grid = default_grid(privacy)
     cells = np.unique(np.geomspace(1, 1e6, 100).astype(np.int64))
-    release = Release(pa.table({"key": cells, "token": cells / grid}), Terms(privacy, sampling, ("key",), grid=grid))
+    release = Release(
+        pa.table({"key": cells, "token": cells / grid}), stated_terms(privacy, sampling, ("key",), grid=grid)
+    )
     _, rows = keys_of([release])
     totals = KeyTotals([release], rows, cells_of([release], rows))
     for level in (0.5, 0.95):
@@ -157,7 +158,7 @@ def test_the_interval_of_two_reported_days_is_that_of_the_noise_of_both() -> Non
     noise[1000 * grid - law.cells] = law.probabilities
     upto = np.cumsum(np.convolve(noise, noise))  # that both tokens lack at most so many cells
     table = pa.table({"key": ["a"], "token": [(700 * grid + 3) / grid]}), pa.table({"key": ["a"], "token": [900.5]})
-    week = Combined([Release(one, Terms(PRIVACY, KeepAll(), ("key",), grid=grid)) for one in table])
+    week = Combined([Release(one, stated_terms(PRIVACY, KeepAll(), ("key",), grid=grid)) for one in table])
     cells = 700 * grid + 3 + int(900.5 * grid)
     i = np.arange(1600, 1660)
     at_least = np.array([upto[int(n)] for n in np.clip(i * grid - cells, 0, len(upto) - 1)])
@@ -186,8 +187,8 @@ def test_intervals_of_keys_hold_over_simulated_weeks(days: Ints, week: Combined)
     for seed in (0, 100):
         drawn = week if not seed else Combined([release_of(days[:, n], seed + n) for n in range(5)])
         truth = totals[np.array([int(key[1:]) for key in drawn])]
-        _, _, low, high = drawn.estimates_of(np.arange(len(drawn)), 0.95)
-        holds, whole = np.asarray((low <= truth) & (truth <= high)), np.asarray((drawn.cells > 0).all(1))
+        _, _, low, high = drawn.evidence.estimates_of(np.arange(len(drawn)), 0.95)
+        holds, whole = np.asarray((low <= truth) & (truth <= high)), np.asarray((drawn.evidence.cells > 0).all(1))
         for kind in (True, False):
             held[kind] += holds[whole == kind].tolist()
     assert len(held[True]) > 300
@@ -197,12 +198,13 @@ def test_intervals_of_keys_hold_over_simulated_weeks(days: Ints, week: Combined)
 
 def test_a_day_that_does_not_report_a_key_adds_something(days: Ints, week: Combined) -> None:
     """About as many elements as that day's law allows: neither none, nor the most."""
-    gaps = ~(week.cells > 0).all(1)
+    gaps = ~(week.evidence.cells > 0).all(1)
     truth = days.sum(1)[[int(key[1:]) for key in week]][gaps]
-    with_nothing, ours = (np.abs(v[gaps] - truth).mean() for v in (week.totals.reported, week.totals.values))
+    totals = week.evidence.totals
+    with_nothing, ours = (np.abs(v[gaps] - truth).mean() for v in (totals.reported, totals.values))
     assert ours < 0.7 * with_nothing
     far = Combined([release_of(np.array([5000]), 1), release_of(np.array([0, 60]), 2)])
-    assert far.totals.values[0] == far.totals.reported[0]  # 5,000 elements would have shown
+    assert far.evidence.totals.values[0] == far.evidence.totals.reported[0]  # 5,000 elements would have shown
     assert "reported in 1 of 2 releases" in far["k00000"].notes
     assert far["k00000"].high > far["k00000"].low + 20
 
@@ -223,7 +225,7 @@ def test_sums_add_up_and_hold(days: Ints, week: Combined) -> None:
     assert sum(estimate.value for _, estimate in groups) == pytest.approx(answer.value, rel=1e-3)
     assert week.sum(where=["nothing"]).value == 0
     assert week.sum("key = 'k00002'").low == week["k00002"].low
-    with refused("frequencies are summed and keys are counted"):
+    with refused("does not add up over several releases"):
         week.sum(of="log1p")
     with refused("have one estimator"):
         week.sum(estimator="mle")
@@ -269,8 +271,8 @@ def test_a_number_of_keys_is_unbiased_over_the_laws() -> None:
         for n in range(2):
             cells = outcomes[some, n]
             table = pa.table({"key": names[cells > 0], "token": cells[cells > 0] / grid})
-            releases.append(Release(table, Terms(privacy, KeepAll(), ("key",), grid=grid)))
-        _, counts, _ = numbers_of(Combined(releases), np.arange(len(names)), least)
+            releases.append(Release(table, stated_terms(privacy, KeepAll(), ("key",), grid=grid)))
+        _, counts, _ = numbers_of(Combined(releases).evidence, np.arange(len(names)), least)
         assert float(probability[some] @ counts) == pytest.approx(expected, abs=0.02)
 
 
@@ -298,7 +300,7 @@ def test_orders(days: Ints, week: Combined) -> None:
         week.rank("k00001", where="key > 'k00002'")
     assert week["nothing"].low == 0
     assert "probably below" in week["nothing"].notes[0]
-    with refused("the remainder follows"):
+    with refused("from which the remainder follows"):
         week.other()
 
 
@@ -318,7 +320,7 @@ def test_p_values_are_valid_at_every_frequency_given_that_a_key_is_reported() ->
         for n in range(2):
             seen = pairs[:, n] > 0
             table = pa.table({"key": names[seen], "token": pairs[seen, n].astype(float)})
-            releases.append(Release(table, Terms(privacy, sampling, ("key",), grid=grid)))
+            releases.append(Release(table, stated_terms(privacy, sampling, ("key",), grid=grid)))
         _, rows = keys_of(releases)
         p, _ = Tested(((releases[0],), (releases[1],)), rows, Hypothesis()).p_values()
         for i in [*range(1, 30), 35, 40, 45]:

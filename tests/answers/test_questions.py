@@ -1,7 +1,6 @@
 """What questions refuse, and how answers are shown."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +15,8 @@ from dpsample.accounting.totals import Total
 from dpsample.estimators.estimate import Below
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tally import Tally
-from dpsample.release.terms import Terms
 from dpsample.scheme.scheme import Scheme
+from stated_terms import restated, stated_terms
 from support import refused
 
 
@@ -79,7 +78,7 @@ def test_answers_are_shown_without_commanding_a_terminal() -> None:
 
 def test_answers_as_tables() -> None:
     table = pa.table({"value": ["a", "b"], "token": [30.0, 40.0]})
-    release = Release(table, Terms(PRIVACY, KeepAll(), ("value",), grid=GRID))
+    release = Release(table, stated_terms(PRIVACY, KeepAll(), ("value",), grid=GRID))
     answer = release.top(2)
     assert answer.to_arrow().column_names == ["value", "value_", "standard_error", "low", "high", "probability"]
     assert answer.to_pandas()["value"].tolist() == ["b", "a"]
@@ -89,7 +88,7 @@ def test_answers_as_tables() -> None:
 def test_the_share_of_all_elements() -> None:
     plain = release_of(dict.fromkeys(range(50), 400))
     privacy, part = plain.privacy, Fraction(1, 20)
-    terms = replace(
+    terms = restated(
         plain.terms,
         total=Total(20_000, part * privacy.epsilon, Fraction(1)),
         per_key=Privacy((1 - part) * privacy.epsilon, privacy.delta),
@@ -107,8 +106,8 @@ def test_users_are_answered_by_the_privacy_of_each_key() -> None:
     """A release for users has tokens of a smaller epsilon than it promises: estimates must follow from that one."""
     plain = release_of(dict.fromkeys(range(50), 400))
     each, drawn = Privacy("0.1", "1e-4"), plain.table.select(["key", "token"])
-    users = Release(drawn, replace(plain.terms, privacy=Privacy(1, "0.01"), per_key=each, unit="user", max_keys=4))
-    alone = Release(drawn, replace(plain.terms, privacy=each, per_key=each))
+    users = Release(drawn, restated(plain.terms, privacy=Privacy(1, "0.01"), per_key=each, max_keys=4))
+    alone = Release(drawn, restated(plain.terms, privacy=each, per_key=each))
     assert users.table == alone.table != plain.table
     assert users.sum().value == alone.sum().value
     assert users.sum().standard_error == alone.sum().standard_error
@@ -160,7 +159,7 @@ def test_keys_of_a_release_and_those_that_are_not() -> None:
         chance = sum(q * likely[:i].sum() for i, q in zip(frequencies.tolist(), p.tolist(), strict=True))
         assert release.compare(name, "nobody") == pytest.approx(chance, abs=1e-6)
     pairs = pa.table({"a": [1, 2], "b": ["x", "y"], "token": [30.0, 40.0]})
-    two = Release(pairs, Terms(PRIVACY, KeepAll(), ("a", "b"), grid=GRID))
+    two = Release(pairs, stated_terms(PRIVACY, KeepAll(), ("a", "b"), grid=GRID))
     assert list(two) == [(1, "x"), (2, "y")]
     assert (2, "y") in two
     assert (2, "x") not in two
@@ -179,7 +178,7 @@ def test_what_lies_below_is_apart() -> None:
     assert plain.sum(of="at-least:30").below is None  # rarer keys count 0
     assert plain.sum("false").below == Below()
     part = Fraction(1, 20)
-    terms = replace(
+    terms = restated(
         plain.terms,
         total=Total(200_000, part * plain.privacy.epsilon, Fraction(1)),
         per_key=Privacy((1 - part) * plain.privacy.epsilon, plain.privacy.delta),

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import oracles
 from dpsample import KeepAll, Privacy, Release, Sampling
-from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 
 PRIVACY = Privacy("0.8", "0.01")
 GRID = 2
@@ -27,7 +27,7 @@ def release_of(cells: dict[Any, int], sampling: Sampling | None = None, privacy:
     keys = sorted(cells)
     tokens = [cells[key] / GRID for key in keys]
     table = pa.table({"key": keys, "token": tokens})
-    return Release(table, Terms(privacy, sampling or KeepAll(), ("key",), GRID))
+    return Release(table, stated_terms(privacy, sampling or KeepAll(), ("key",), GRID))
 
 
 CELLS = {"a": 24, "b": 19, "c": 19, "d": 12, "e": 3}

@@ -1,4 +1,4 @@
-"""Data of several days."""
+"""Parts of data by day: what they charge, and the engines that read them."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Budgets in zCDP and GDP."""
+"""What conversions of zCDP and GDP are compared with, in high precision."""
 
 from fractions import Fraction
 

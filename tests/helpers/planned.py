@@ -1,4 +1,4 @@
-"""Frequencies that are planned for."""
+"""Frequencies that are planned for, and the command `plan`."""
 
 from click.testing import CliRunner
 

@@ -36,7 +36,7 @@ ACCOUNTING = [
         "accounting/discovery.py",
         "    return {name: share / whole for name, share in parts.items()}",
         "    return {name: share for name, share in parts.items()}",
-        ("private/test_amounts.py::test_the_noise_is_that_of_the_budget_and_is_proved",),
+        ("private/users/test_amounts.py::test_the_noise_is_that_of_the_budget_and_is_proved",),
     ),
     Bug(
         "the certificate of many keys forgets the counts",

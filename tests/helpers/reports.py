@@ -14,7 +14,7 @@ import pytest
 
 import dpsample.presentation.report
 from dpsample import CustomSampling, KeepAll, Ppswor, Privacy, Release, SampleSize, new_ledger
-from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +65,14 @@ def made(keys: dict[str, Any], sampling: Any = None, keys_only: bool = False, **
     """A release of these keys, with tokens that fall slowly."""
     n = len(next(iter(keys.values())))
     columns = keys if keys_only else {**keys, "token": pa.array([20.0 + 2.0**m for m in range(n)], pa.float64())}
-    return Release(pa.table(columns), Terms(PRIVACY, sampling or KeepAll(), tuple(keys), keys_only=keys_only, **terms))
+    return Release(pa.table(columns), stated_terms(PRIVACY, sampling, tuple(keys), keys_only=keys_only, **terms))
 
 
 def words(n: int = 400) -> Release:
     """A release of n keys of many frequencies."""
     tokens = [1.0 + 0.125 * (m % 30) + (m // 3) + (5000.0 if m % 40 == 0 else 0.0) for m in range(n)]
     table = pa.table({"word": [f"w{m:04d}" for m in range(n)], "token": tokens})
-    return Release(table, Terms(PRIVACY, KeepAll(), ("word",)))
+    return Release(table, stated_terms(PRIVACY, KeepAll(), ("word",)))
 
 
 RELEASES: dict[str, Any] = {

@@ -1,16 +1,16 @@
-"""Small releases."""
+"""Releases of a few keys, and their rows."""
 
 from typing import Any
 
 import pyarrow as pa
 
 from dpsample import Ppswor, Privacy
-from dpsample.release.release import Release
-from dpsample.release.terms import Terms
+from dpsample.answers.release import Release
+from stated_terms import stated_terms
 
 FORMATS = ["parquet", "csv", "arrow"]
 PRIVACY = Privacy(1, 1e-6)
-TERMS = Terms(PRIVACY, Ppswor(tau="0.25"), ("query",))
+TERMS = stated_terms(PRIVACY, Ppswor(tau="0.25"), ("query",))
 
 
 def rows(keys: dict[str, Any], *, grid: int = 8, keys_only: bool = False) -> pa.Table:
@@ -22,5 +22,5 @@ def rows(keys: dict[str, Any], *, grid: int = 8, keys_only: bool = False) -> pa.
 
 
 def small() -> Release:
-    terms = Terms(PRIVACY, Ppswor(tau="0.25"), ("query", "day"))
+    terms = stated_terms(PRIVACY, Ppswor(tau="0.25"), ("query", "day"))
     return Release(rows({"query": ["=a", "b", "b"], "day": pa.array([3, 1, 2], pa.int32())}), terms)

@@ -1,4 +1,4 @@
-"""Streams to count."""
+"""Batches that a stream counts, and a slow count of the same."""
 
 from typing import Any
 

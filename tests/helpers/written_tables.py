@@ -1,4 +1,4 @@
-"""Tables that tests of files write."""
+"""How tests of files write a table."""
 
 from functools import partial
 from pathlib import Path

@@ -103,19 +103,22 @@ PLANNING = [
     "Forecast",
     "Frequencies",
     "Goal",
+    "Grid",
+    "Page",
+    "Plan",
     "Setting",
     "curve",
     "default_delta",
     "estimated_frequencies",
+    "explore",
     "forecast",
+    "most_possible",
     "recommended",
-    "settings",
     "smallest_epsilon",
 ]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
 REPORT = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
-EXPLORE = ["Choices", "Explorer", "Place", "Server", "UsersExplorer"]
 ESTIMATORS = [
     "ESTIMATORS",
     "Estimate",
@@ -139,7 +142,6 @@ ESTIMATORS = [
         ("dpsample.comparison.baselines", BASELINES),
         ("dpsample.estimators", ESTIMATORS),
         ("dpsample.planning", PLANNING),
-        ("dpsample.planning.explore", EXPLORE),
         ("dpsample.presentation.pages", PAGES),
         ("dpsample.presentation.report", REPORT),
     ],
@@ -273,7 +275,7 @@ def test_the_docstring_of_a_package_is_the_map_of_its_modules(path: Path) -> Non
 
 
 LIBRARIES = {
-    "duckdb": ["private/engine/duckdb", "questions/selection.py"],
+    "duckdb": ["private/engine/duckdb", "answers/selection.py"],
     "pyspark": ["private/engine/spark"],
 }
 
@@ -335,7 +337,7 @@ import dpsample
 assert "numpy" not in sys.modules and "pyarrow" not in sys.modules
 import dpsample.release.terms
 assert callable(dpsample.release) and dpsample.release.__module__ == "dpsample.private.run"
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 assert dpsample.Release is Release
 """
     subprocess.run([sys.executable, "-c", script], check=True)

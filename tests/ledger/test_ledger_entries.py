@@ -18,6 +18,7 @@ from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, verify_releases
 from dpsample.private.prepare import terms_of
 from ledgers import BUDGET, HALF
+from stated_terms import restated
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: what is spent does not depend on what is drawn")
@@ -113,7 +114,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
     def write(hash: str, name: str = "out.parquet") -> Path:
         terms = terms_of(Budget(Privacy(1, 1e-9), 3), SAMPLING, ("word",), False, None)
         rows = pa.table({"word": ["the"], "token": [40.0]})
-        dpsample.Release(rows, replace(terms, ledger=hash)).write(tmp_path / name, force=True)
+        dpsample.Release(rows, restated(terms, ledger=hash)).write(tmp_path / name, force=True)
         return tmp_path / name
 
     return write
@@ -178,7 +179,7 @@ def test_a_release_of_a_chosen_size_matches_what_was_reserved(tmp_path: Path) ->
     for scheme, matches in ((size, True), (dpsample.SampleSize(101, power="0.5", cap=9), False)):
         charge = Charge(made.privacy, "element", "x", keys=("key",), scheme=scheme_form(scheme))
         reservation = reserve_budget(path, charge)
-        terms = replace(made.terms, ledger=reservation.hash)
+        terms = restated(made.terms, ledger=reservation.hash)
         dpsample.Release(made.table, terms).write(tmp_path / "out.arrow", force=True)
         with contextlib.nullcontext() if matches else refused("must be in the ledger of 'events'"):
             assert len(verify_releases(read_ledger(path), [tmp_path / "out.arrow"])) == 1

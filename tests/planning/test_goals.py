@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 import dpsample
 from dpsample import KeepAll, Priority, Privacy, Sampling
 from dpsample.planning.earlier import estimated_frequencies
-from dpsample.planning.forecast import Forecast, forecast
+from dpsample.planning.forecast import Expected, Forecast, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.goals import Goal, recommended, smallest_epsilon
 from dpsample.planning.setting import Setting
@@ -82,12 +82,12 @@ def test_goals_that_are_none(goal: str) -> None:
 
 def test_goals_out_of_reach_are_refused_and_private_data_stay_so() -> None:
     setting = Setting(Privacy(1, "1e-6"), Priority("0.001"))
-    with refused("within reach") as info:
+    with refused("no epsilon up to 20 reaches") as info:
         smallest_epsilon(PUBLIC, setting, "keys>=602")
     # 0.001 for each of 1,790 elements; those that are alone in their key may show with probability delta only
-    assert "1.79 at the best" in str(info.value)
+    assert "the best is 1.79" in str(info.value)
     secret = Frequencies.of({31337: 7})
-    with refused("within reach", hidden=["31337", "7"]):
+    with refused("no epsilon up to 20 reaches", hidden=["31337", "7"]):
         smallest_epsilon(secret, Setting(Privacy(1, "1e-6")), "keys>=8")
     assert smallest_epsilon(secret, Setting(Privacy(1, "1e-6")), "keys>=1").private
 
@@ -119,7 +119,8 @@ def test_shares_are_relative_to_the_data_before_a_cut() -> None:
     keys = float(100 * pi[1] + 30 * pi[20] + 10 * pi[60])
     assert made.pws.keys == pytest.approx(keys, rel=1e-11)
     assert made.pws.share_of_keys == pytest.approx(keys / 142, rel=1e-11)
-    assert made.possible == pytest.approx(float(100 * pi[2] + 30 * pi[25] + 12 * pi[90]), rel=1e-11)
+    assert made.possible is not None
+    assert made.possible.keys == pytest.approx(float(100 * pi[2] + 30 * pi[25] + 12 * pi[90]), rel=1e-11)
     shown = made.to_json()
     assert (shown["elements"], shown["uncut_elements"], shown["uncut_keys"]) == (1300, 2030, 142)
     without = forecast(cut, Setting(privacy))
@@ -137,17 +138,10 @@ def test_what_a_cut_takes_away_is_an_error() -> None:
     assert pws.selection_nrmse == pytest.approx(math.sqrt(square) / (0.2 * 250_000), rel=1e-3)
 
 
-@dataclass(frozen=True)
-class Made:
-    """A forecast, as a recommendation sees it."""
-
-    setting: Setting
-    covered: float
-
-
 def test_what_is_recommended_spends_least_of_what_covers_enough() -> None:
-    def made(epsilon: str, covered: float, delta: str = "1e-6", bound: int | None = None) -> Made:
-        return Made(Setting(Privacy(epsilon, delta), max_keys_per_user=bound), covered)
+    def made(epsilon: str, covered: float, delta: str = "1e-6", bound: int | None = None) -> Forecast:
+        setting = Setting(Privacy(epsilon, delta), max_keys_per_user=bound)
+        return Forecast(setting, KeepAll(), PUBLIC, (Expected("PWS", 1.0, 0.1, covered, 9),))
 
     grid = [made("0.1", 0.5), made("0.5", 0.71), made("1", 0.73), made("2", 0.8)]
     assert recommended(grid) is grid[2]  # 0.72 is 90 % of the best

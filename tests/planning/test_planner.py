@@ -25,7 +25,7 @@ from dpsample.estimators.sum_functionals import round_up_key_count
 from dpsample.planning.errors import predicted
 from dpsample.planning.forecast import forecast
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.goals import default_delta, settings
+from dpsample.planning.grid import Grid, default_delta
 from dpsample.planning.setting import Setting
 from dpsample.private.count import count_frequencies
 from dpsample.private.randomness import Coins, Words
@@ -230,31 +230,6 @@ def test_the_quick_table_agrees_on_strides(epsilon: str, delta: str, sampling: S
         assert quick.nrmse == pytest.approx(slow.nrmse, rel=0.06)
 
 
-def test_quick_looks_at_some_of_many_frequencies() -> None:
-    many = Frequencies.of(np.exp(np.random.default_rng(1).normal(5, 2, 20_000)).clip(1).astype(np.int64))
-    assert len(many.values) > 2 * len(many.thinned[0])
-    for setting in (Setting(Privacy("0.2", "1e-6")), Setting(Privacy(1, "1e-8"), Ppswor("0.001"))):
-        slow, quick = (forecast(many, setting, quick=quick) for quick in (False, True))
-        assert (quick.pws.keys, quick.pws.share_of_elements) == (slow.pws.keys, slow.pws.share_of_elements)
-        for one, other in zip(quick.methods[1:], slow.methods[1:], strict=True):
-            assert one.detection_threshold == other.detection_threshold
-            for name in ("keys", "share_of_elements", "nrmse", "selection_nrmse"):
-                assert getattr(one, name) == pytest.approx(getattr(other, name), rel=0.002)
-
-
-def test_thinned_frequencies_have_as_many_keys_and_elements() -> None:
-    for values in (range(1, 5000), [1, *range(10**6, 10**6 + 3000), 2**62], range(7, 2**40, 2**28)):
-        made = Frequencies.of(list(values))
-        i, keys = made.thinned
-        assert len(i) < min(len(made.values), 5000)
-        assert (np.diff(i) > 0).all()
-        assert keys.sum() == pytest.approx(made.total, rel=1e-12)
-        assert keys @ i == pytest.approx(made.elements, rel=1e-12)
-        assert (i[0], i[-1]) == (made.values[0], made.values[-1])
-    few = Frequencies.zipf(1, 1000)
-    assert few.thinned[0] is few.values
-
-
 def test_a_tiny_epsilon_falls_back_to_mle_as_answers_do(monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = Calibration.of(Scheme(KeepAll(), Privacy("0.005", "1e-9"), 1))
     assert not tiny.feasible
@@ -321,7 +296,7 @@ def test_weights_of_a_sample_size() -> None:
 
 
 def test_a_grid_and_its_default_delta() -> None:
-    made = list(settings(["0.1", 1], ["1e-6", "1e-8"], [KeepAll(), SampleSize(5)], [None, 3]))
+    made = list(Grid(["0.1", 1], ["1e-6", "1e-8"], [KeepAll(), SampleSize(5)], [None, 3]).settings())
     assert len(made) == 16
     assert [float(s.privacy.epsilon) for s in made[:3]] == [0.1, 1, 0.1]
     assert {s.max_keys_per_user for s in made[8:]} == {3}

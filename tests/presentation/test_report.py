@@ -21,13 +21,14 @@ from dpsample.estimators.notes import claim_of
 from dpsample.presentation.charts import STYLES
 from dpsample.presentation.explain import Strength
 from dpsample.presentation.page_charts import DARK, LIGHT
-from dpsample.presentation.pages import Document, Markup, tag
+from dpsample.presentation.pages import Markup, tag
 from dpsample.presentation.report import Statement, content_of, display, make_report
 from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
-from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
 from reports import HOSTILE, PRIVACY, RELEASES, data, made, seen, words
+from reports import users as users
+from stated_terms import stated_terms
 from support import refused
 
 
@@ -190,14 +191,14 @@ def test_steps_are_few_and_in_range() -> None:
 
 
 def test_a_release_that_is_less_private_than_it_says_is_shown_as_such() -> None:
-    release = made({"word": ["a"]}, unit="user", max_keys=100, per_key=PRIVACY)
+    release = made({"word": ["a"]}, max_keys=100, per_key=PRIVACY)
     assert isinstance(content_of(release).proof, PrivacyViolation)
     assert "FAILED" in seen(make_report(release).html)
 
 
 def test_the_proof_is_run_at_a_small_epsilon_too() -> None:
     table = pa.table({"word": pa.array([], pa.string())})
-    release = Release(table, Terms(Privacy("0.001", "1e-9"), KeepAll(), ("word",), keys_only=True))
+    release = Release(table, stated_terms(Privacy("0.001", "1e-9"), KeepAll(), ("word",), keys_only=True))
     proof = content_of(release).proof
     assert isinstance(proof, Proof)
     assert proof.complete
@@ -205,7 +206,7 @@ def test_the_proof_is_run_at_a_small_epsilon_too() -> None:
 
 def test_the_proof_is_left_to_the_command_if_it_is_not_wanted() -> None:
     table = pa.table({"word": pa.array([], pa.string())})
-    release = Release(table, Terms(PRIVACY, KeepAll(), ("word",), keys_only=True))
+    release = Release(table, stated_terms(PRIVACY, KeepAll(), ("word",), keys_only=True))
     assert content_of(release, prove=False).proof is None
     assert "not run for this page" in seen(make_report(release, prove=False).html)
 
@@ -275,11 +276,6 @@ def test_the_policy_names_the_very_scripts_and_styles() -> None:
     body = page.split("</style>")[1].split('<script type="application/json"')[0]
     assert not re.search(r"<[^>]* (style|on[a-z]+)=", body)
     assert not re.search(r"(src|href)=\"(?!#)", body)
-
-
-def test_a_served_page_may_talk_to_its_server_only() -> None:
-    page = Document("x", tag("main"), scripts=["1"], served=True).html()
-    assert "connect-src &#x27;self&#x27;" in page
 
 
 def contrast(a: str, b: str) -> float:

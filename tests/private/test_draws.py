@@ -144,13 +144,12 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "cli.release.sanitize: from_table": (1, NO_COINS),
     "private.sample.Sample.__init__: uuid4": (1, NAME),
     "private.engine.spark.jobs._drafted: uuid4": (1, NAME),
-    "questions.counted_order.in_the_top: default_rng": (1, AFTER),
-    "questions.ranking._Competitors.draws: default_rng": (1, AFTER),
-    "periods.order._Competitors.__init__: default_rng": (1, AFTER),
+    "answers.normal_order.in_the_top: default_rng": (1, AFTER),
+    "answers.token_order._Competitors.draws: default_rng": (1, AFTER),
+    "periods.order._Competitors.of: default_rng": (1, AFTER),
     "private.engine.errors: token_hex": (1, "a mark of refusals, which no row can imitate"),
     "files.atomic_file.Temporary.__init__: token_hex": (1, NAME),
     "files.atomic_folder.atomic_folder: token_hex": (1, NAME),
-    "planning.explore.server.Server.__init__: token_urlsafe": (1, "the token of a server"),
 }
 
 

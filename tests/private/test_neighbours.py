@@ -14,7 +14,7 @@ import pytest
 
 from dpsample import Ppswor, Priority, SampleSize
 from dpsample.private.engine.duckdb import DuckDB
-from neighbouring import KINDS, Rows, compare, dataset, released, with_one_element, with_one_user
+from neighbour_sources import KINDS, Rows, compare, dataset, released, with_one_element, with_one_user
 from neighbours import Observation, command, differences, observe
 
 

@@ -18,8 +18,6 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.renyi import RenyiCurve
 from support import refused
 
-# ---- what they cost
-
 
 def test_parts_cost_the_maximum(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,14 @@ import pytest
 
 import dpsample
 from days import PRIVACY, charge, day
+from days import engine as engine
 from dpsample import KeepAll, Ppswor, Privacy, Source, new_ledger, read_ledger, read_release
 from dpsample.accounting.ledger import reserve_budget, verify_releases
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.request import Request
 from neighbours import command, differences, observe
+from stated_terms import restated
 from support import refused
 
 DAYS = ("2026-11-13", "2026-11-14", "2026-11-15")
@@ -59,7 +60,7 @@ def test_a_release_of_a_part_says_so(engine: Engine, tmp_path: Path) -> None:
     back = read_release(tmp_path / f"{DAYS[0]}.csv")
     assert back.metadata["part"] == {"name": "day", "value": DAYS[0], "vouched": False}
     for other in (None, day(DAYS[1]), day(DAYS[0], vouched=True)):
-        terms = replace(back.terms, part=other)
+        terms = restated(back.terms, part=other)
         dpsample.Release(back.table, terms).write(tmp_path / "other.csv", force=True)
         with refused("must be in the ledger of 'clicks'"):
             verify_releases(balance, [tmp_path / "other.csv"])

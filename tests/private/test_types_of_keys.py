@@ -19,7 +19,7 @@ import dpsample
 from clusters import Cluster
 from dpsample import CustomSampling, Privacy, Source
 from dpsample.private.engine.duckdb import DuckDB
-from neighbouring import (
+from neighbour_sources import (
     DAYS,
     KINDS,
     PRIVACY,

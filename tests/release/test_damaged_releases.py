@@ -10,9 +10,9 @@ import pytest
 
 import dpsample
 from dpsample import InvalidValue, KeepAll
-from dpsample.release.release import Release, read_release
-from dpsample.release.terms import Terms
+from dpsample.answers.release import Release, read_release
 from small_releases import FORMATS, PRIVACY, TERMS, rows, small
+from stated_terms import stated_terms
 
 # Damage
 
@@ -89,7 +89,7 @@ def test_repr() -> None:
         "'b'    1    15        2    17    1.125",
         "'b'    2    16        3    18    2.125",
     ]
-    one = Release(rows({"query": ["a"]}, keys_only=True), Terms(PRIVACY, KeepAll(), ("query",), keys_only=True))
+    one = Release(rows({"query": ["a"]}, keys_only=True), stated_terms(PRIVACY, KeepAll(), ("query",), keys_only=True))
     assert repr(one).splitlines()[0] == "Release: 1 key, keys only"
     long = Release(rows({"query": [f"{n:04d}" for n in range(1234)]}), TERMS)
     assert repr(long).splitlines()[0] == "Release: 1,234 keys, with estimates of their frequencies"
@@ -100,7 +100,7 @@ def test_repr() -> None:
 
 def test_keys_are_shown_as_harmless_text() -> None:
     evil = ["\x1b[2J\u202e", "<script>alert(1)</script>", "&" * 1000]
-    release = Release(rows({"<b>": sorted(evil)}), Terms(PRIVACY, KeepAll(), ("<b>",)))
+    release = Release(rows({"<b>": sorted(evil)}), stated_terms(PRIVACY, KeepAll(), ("<b>",)))
     assert all(line.isprintable() for line in repr(release).splitlines())
     assert max(map(len, repr(release).splitlines())) < 120
     page = release._repr_html_()
@@ -120,7 +120,7 @@ def test_everything_can_be_shown() -> None:
         "blob": pa.array([b"\xff\n"]),
         "date": pa.array([2**31 - 1], pa.int32()).cast(pa.date32()),
     }
-    release = Release(rows(beyond, keys_only=True), Terms(PRIVACY, KeepAll(), tuple(beyond), keys_only=True))
+    release = Release(rows(beyond, keys_only=True), stated_terms(PRIVACY, KeepAll(), tuple(beyond), keys_only=True))
     assert r"b'\xff\n'" in repr(release)
     assert "1970-01-01 00:00:00.000000001" in repr(release)
     assert release._repr_html_().count("<td ") == 5
@@ -132,7 +132,7 @@ def test_everything_can_be_shown() -> None:
 def test_releases_import_nothing_that_sees_private_data() -> None:
     root = Path(dpsample.__file__).parent
     seen: set[str] = set()
-    todo = ["dpsample.release.release"]
+    todo = ["dpsample.answers.release"]
     while todo:
         module = todo.pop()
         seen.add(module)

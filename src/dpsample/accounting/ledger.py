@@ -36,11 +36,11 @@ from dpsample.accounting.ledger_file import (
 )
 from dpsample.accounting.parts import Part
 from dpsample.accounting.rules import curve_of
+from dpsample.answers.release import Release, read_release
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import Number, text
 from dpsample.files.metadata import PARTS, PathLike, failures, resolved, sha256_of, sidecar_of
 from dpsample.privacy import Privacy, StatedPrivacy
-from dpsample.release.release import Release, read_release
 
 ACCOUNTS: Final = ("epsilon", "renyi")
 

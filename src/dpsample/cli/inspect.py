@@ -29,10 +29,10 @@ def info(files: tuple[str, ...], registry: bool, form: str) -> None:
       dpsample info queries.private.parquet --registry > queries.yaml
       dpsample info day-*.parquet
     """
+    from dpsample.answers.release import read_release
     from dpsample.cli.answers import opened
     from dpsample.files import kind_of
     from dpsample.private.sample import read_sample
-    from dpsample.release.release import read_release
 
     if len(files) > 1:
         if registry:
@@ -94,9 +94,9 @@ def verify(
     from dpsample.accounting.ledger import release_sha256
     from dpsample.accounting.proof import prove_release
     from dpsample.accounting.proof_page import not_proved, proof_page, verdict
+    from dpsample.answers.release import read_release
     from dpsample.files import check_file, check_not_input, write_file
     from dpsample.presentation.explain import explain_part
-    from dpsample.release.release import read_release
 
     if certificate is not None:
         check_not_input(certificate, [release])

@@ -34,7 +34,7 @@ from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.noise import KeyNoise
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
     from dpsample.release.terms import Terms
 
 TODO = "TODO by the publisher: "

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpsample.accounting.discovery import UserBudget
 from dpsample.accounting.known import Known
 from dpsample.accounting.ledger import release_sha256
+from dpsample.answers.release import Release, write_release
 from dpsample.private.assignment import Assigned
 from dpsample.private.charge import Payment
 from dpsample.private.derived_coins import Secret
@@ -25,7 +26,7 @@ from dpsample.private.request import Request, Strategy
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.sources.source import Source
 from dpsample.private.users.counts import count_users
-from dpsample.release.release import Release, write_release
+from dpsample.release.kinds import KeysOnly
 from dpsample.release.rows import counted, drawn_columns, summed
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching
@@ -117,7 +118,8 @@ def count_found(
     rows = counted(found, measured.values, measured.errors, fewest)
     for sums in measured.amounts:
         rows = summed(rows, sums.record, sums.values, sums.errors, measured.values, np.minimum(fewest, 1))
-    terms = replace(terms, keys_only=False, counts=measured.counts, known=record)
+    assert isinstance(terms.kind, KeysOnly)
+    terms = replace(terms, kind=terms.kind.counted(measured.counts), known=record)
     rows = rows.select(list(terms.columns))
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
 

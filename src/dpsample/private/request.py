@@ -18,14 +18,16 @@ from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.ledger import check_ledger, read_ledger
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import SampleSize
+from dpsample.answers.release import Release, read_release
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source
-from dpsample.release.release import Release, read_release
-from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns
+from dpsample.release.kinds.counted import count_columns
+from dpsample.release.kinds.tokens import TOKEN_COLUMNS
+from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap
 

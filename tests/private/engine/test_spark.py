@@ -25,8 +25,9 @@ from dpsample.private.engine.spark.engine import received
 from dpsample.private.prepare import terms_of
 from dpsample.private.request import Strategy
 from release_laws import FREQUENCIES, assert_law, elements
-from spark_events import drawn, job_of, written
-from spark_tasks import KEY, PRIVACY, forms, killed
+from spark_tasks import KEY, PRIVACY, drawn, forms, job_of, killed, written
+from spark_tasks import events as events
+from spark_tasks import phases as phases
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),

@@ -32,8 +32,8 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.private.prepare import terms_of
 from places import HELPERS, ROOT
-from spark_events import drawn, job_of, written
-from spark_tasks import KEY, PRIVACY, forms
+from spark_tasks import KEY, PRIVACY, drawn, forms, job_of, written
+from spark_tasks import events as events
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),

@@ -16,8 +16,8 @@ from dpsample import Release, Sample, SampleAndHold, Stream, read_sample, read_s
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.stream.held import words_of
-from dpsample.release.terms import Terms
 from places import VECTORS
+from stated_terms import stated_terms
 from streams import PRIVACY, held_by, slow
 from support import refused, run
 
@@ -166,7 +166,7 @@ def test_answers_of_a_stream_have_their_coverage() -> None:
     words = generator.integers(0, 2**64, len(key), dtype=np.uint64)
     rows, tokens = Sanitizer(sampling, PRIVACY)(count[run, key], GivenCoins(words))
     table = pa.table({"run": run[rows], "key": key[rows], "token": tokens * 1.0})
-    release = Release(table, Terms(PRIVACY, sampling, ("run", "key"), grid=1))
+    release = Release(table, stated_terms(PRIVACY, sampling, ("run", "key"), grid=1))
     capped = release.sum(of="capped:5000", at_least=2000, by="run")
     for answers, g in [
         (release.sum(by="run"), i),
@@ -183,7 +183,7 @@ def test_answers_of_a_stream_have_their_coverage() -> None:
 def test_single_keys_are_those_of_the_table() -> None:
     sampling, generator = SampleAndHold("1e-3"), np.random.default_rng(4)
     tokens = np.sort((300 * (generator.pareto(1, 150) + 1)).astype(np.int64))[::-1]
-    release = Release(pa.table({"key": range(150), "token": tokens * 1.0}), Terms(PRIVACY, sampling, ("key",), grid=1))
+    release = Release(pa.table({"key": range(150), "token": tokens * 1.0}), stated_terms(PRIVACY, sampling))
     best = release.top(3)
     assert best.groups["key"].to_pylist() == [0, 1, 2]
     for answers in (best, release.each_key()):
