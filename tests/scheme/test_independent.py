@@ -270,6 +270,7 @@ def test_the_integers_in_the_examples_are_ours() -> None:
     numbers = {name: int(value) for name, value in re.findall(r"Definition (\w) : Z := (\d+)\.", text)}
     privacy = Privacy(1, "0.3")
     reporting = Reporting.of(KeepAll(), privacy)
+    assert isinstance(reporting, Reporting)
     numbers |= {"one": reporting.one, "0": 0}
     assert (numbers["E"], numbers["I"], numbers["D"]) == (reporting.E, reporting.inverse, reporting.delta)
     assert f"Definition R : Z := 2 ^ {reporting.ratio_bits}." in text
