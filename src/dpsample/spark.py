@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.files import PathLike
@@ -33,7 +34,6 @@ from dpsample.private.request import Options, Request, Strategy, check_users, pa
 from dpsample.private.sample import Sample, drawn_of_part
 from dpsample.private.sources.source import Source
 from dpsample.private.tokens import terms_of
-from dpsample.release.release import Release
 from dpsample.scheme.sampling import Sampling
 
 __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session", "stream"]

@@ -18,7 +18,9 @@ DRAWS = "private/test_noises.py::test_each_noise_is_drawn_from_coins_of_its_own_
 REACHES = "private/test_noises.py::test_each_noise_reaches_the_release"
 NUMBERS = "private/test_noises.py::test_without_noise_totals_are_the_true_numbers"
 PARTS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_part_by_at_most_the_length_of_its_noise"
-AMOUNT_PARTS = "accounting/test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
+AMOUNT_PARTS = (
+    "private/users/test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
+)
 TOTALS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_total_by_at_most_its_sensitivity"
 
 NOISE = [
@@ -310,7 +312,7 @@ USERS = [
         "private/users/vectors.py",
         "    factors -= factors * factors * squares > limit",
         "    factors += 1",
-        ("private/test_user_counts.py::test_factors_are_the_largest_whole_ones",),
+        ("private/users/test_user_counts.py::test_factors_are_the_largest_whole_ones",),
     ),
     Bug(
         "popular keys come on top of a user's length",
@@ -345,7 +347,7 @@ USERS = [
         "private/users/kernel.py",
         "clipped = np.clip(value, *amount.ends)",
         "clipped = np.clip(value, -amount.ends[1], amount.ends[1])",
-        ("accounting/test_amount_vectors.py::test_sums_against_plain_loops",),
+        ("private/users/test_amount_vectors.py::test_sums_against_plain_loops",),
     ),
     Bug(
         "what is beyond a clip counts fully at each key",

@@ -73,7 +73,7 @@ class Assigning:
         names = [f"c{i}" for i in range(len(rows[0]))]
         table = pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
         if self.session is None:
-            from dpsample.private.engine.duckdb.sorting import mixed, order_sql
+            from dpsample.private.engine.duckdb.orders import mixed, order_sql
 
             if place == 0 and isinstance(rows[0][0], int):
                 return sorted((u for (u,) in rows), key=lambda u: int(mixed(np.array([u]), int(SALTS._words[0]))[0]))
@@ -164,7 +164,7 @@ def test_integers(assigning: Assigning) -> None:
 
 def ordered_integers(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """The orders of 32-bit integers in DuckDB. The hash of a key may depend on the width of its type."""
-    from dpsample.private.engine.duckdb.sorting import mixed, order_sql
+    from dpsample.private.engine.duckdb.orders import mixed, order_sql
 
     users = np.array(sorted({u for u, _ in pairs}))
     values = pa.table({"x": pa.array(sorted({k for _, k in pairs}), pa.int32())})
@@ -327,7 +327,7 @@ def test_codes_of_hashes_are_their_ranks(keys: int) -> None:
         assert codes.names(codes.of(hashes)).tolist() == hashes.tolist()
         assert repr(codes) == "Codes()"
         for absent in {0, 2**64 - 1, *(h ^ 1 for h in hashes.tolist()[:9])} - {*hashes.tolist()}:
-            with refused("a source must stay as it is while it is read"):
+            with refused("the source changed while it was read"):
                 codes.of(np.array([hashes[0], absent, hashes[-1]], np.uint64))
     assert HashedCodes.by_hash("keys", "pairs", np.array([5, 9, 5], np.uint64)) is None
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsample.accounting.ledger import release_sha256
+from dpsample.answers.release import Release, write_release
+from dpsample.files.metadata import release_sha256
 from dpsample.private.charge import Payment
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.request import Request, Strategy
 from dpsample.private.sources.source import Source
-from dpsample.release.release import Release, write_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 

@@ -13,8 +13,9 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.charges import Charge, scheme_form
+from dpsample.answers.release import Release
 from dpsample.files import check_not_input, check_output
+from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.charge import IN_MEMORY, Payment, reserve
 from dpsample.private.checks import check_source
@@ -27,7 +28,6 @@ from dpsample.private.request import Options, Request, Strategy, check_users, pa
 from dpsample.private.sample import Sample
 from dpsample.private.sources.source import Source
 from dpsample.private.tokens import terms_of
-from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 

@@ -20,6 +20,7 @@ from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.sources.source import Source
 from dpsample.release.rows import check_key_types
 from written_sources import CANARY, KINDS, MAX, Rows, counted, drain, refused, write_ipc, write_json, write_parquet
+from written_sources import engine as engine
 
 
 class TestNull:

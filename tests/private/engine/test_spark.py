@@ -26,6 +26,8 @@ from dpsample.private.request import Strategy
 from dpsample.private.tokens import terms_of
 from release_laws import FREQUENCIES, assert_law, elements
 from spark_tasks import KEY, PRIVACY, drawn, forms, job_of, killed, written
+from spark_tasks import events as events
+from spark_tasks import phases as phases
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),

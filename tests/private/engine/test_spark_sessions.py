@@ -33,6 +33,7 @@ from dpsample.private.engine.spark import Spark
 from dpsample.private.tokens import terms_of
 from places import HELPERS, ROOT
 from spark_tasks import KEY, PRIVACY, drawn, forms, job_of, written
+from spark_tasks import events as events
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),

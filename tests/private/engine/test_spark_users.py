@@ -21,9 +21,9 @@ import dpsample.spark
 import faults
 from clusters import Cluster
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure, read_release
-from dpsample.accounting.ledger import new_ledger, read_ledger
 from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.cli import cli
+from dpsample.ledger.ledger import new_ledger, read_ledger
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.draw import drawn_release
@@ -36,6 +36,7 @@ from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request
 from dpsample.scheme.sampling import Ints
 from spark_tasks import KEY, PRIVACY, killed
+from spark_tasks import phases as phases
 from support import refused
 
 pytestmark = [

@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from dpsample.accounting.ledger import release_sha256
+from dpsample.answers.release import Release
 from dpsample.errors import SystemFailure
 from dpsample.files import (
     PathLike,
@@ -28,6 +28,7 @@ from dpsample.files import (
     rebatch,
     write_table,
 )
+from dpsample.files.metadata import release_sha256
 from dpsample.private.charge import IN_MEMORY, Payment, reserve
 from dpsample.private.checks import check_source
 from dpsample.private.derived_coins import KeyedCoins, Secret
@@ -40,7 +41,6 @@ from dpsample.private.progress import Progress
 from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
-from dpsample.release.release import Release
 from dpsample.release.rows import ascends, checked_rows, drawn_columns, release_schema
 from dpsample.release.terms import Terms
 
