@@ -24,7 +24,8 @@ from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.known import KnownKeys
 from dpsample.private.prepare import prepare
-from dpsample.private.request import Request, Strategy
+from dpsample.private.request import Request
+from dpsample.release.options import Strategy
 
 CANARY = "SECRET-canary"
 WEIRD = 'x\'; DROP TABLE "t"; -- é %s\\ `a.b` {k}'  # a column name that breaks what does not quote
@@ -395,9 +396,9 @@ Listed = tuple[list[str], bool] | None  # known keys, and whether there are no o
 
 def request(source: Source, sampling: Sampling, strategy: Strategy, keys_only: bool, listed: Listed) -> Request:
     max_keys = MOST if source.user else None
-    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only)
+    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only, strategy=strategy)
     known = KnownKeys.of(*listed, source) if listed else None
-    return Request(source, setting, strategy=strategy, known=known)
+    return Request(source, setting, known)
 
 
 def by_duckdb(

@@ -31,6 +31,7 @@ from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, SampleSiz
 from dpsample.cli import cli
 from dpsample.cli.explore import ONE_THREAD
 from dpsample.comparison.reporting_curve import curve
+from dpsample.planning.command import command, python
 from dpsample.planning.explore import Choices, Explorer, Place, Server
 from dpsample.planning.explore.choices import SAMPLING
 from dpsample.planning.explore.page import page
@@ -38,7 +39,6 @@ from dpsample.planning.explore.state import LINES, PARTS
 from dpsample.planning.forecast import forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
-from dpsample.planning.text import command, python
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: a plan and a release's terms do not depend on what is drawn")

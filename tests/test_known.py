@@ -318,7 +318,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         with refused("only_known discovers no keys"):
             dpsample.release(pairs, "k", user="u", privacy=PRIVACY, keys=["a"], only_known=True, **options)
     with refused("keys are discovered unless"):
-        dpsample.release(pairs, "k", user="u", privacy=PRIVACY, discover="none")
+        dpsample.release(pairs, "k", user="u", privacy=PRIVACY, discover="none")  # type: ignore[arg-type]
 
 
 def test_terms_that_do_not_go_together_are_refused() -> None:

@@ -12,7 +12,8 @@ from scipy import stats
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
-from dpsample.private.request import Strategy, strategy_of
+from dpsample.private.request import strategy_of
+from dpsample.release.options import Strategy
 from dpsample.scheme import reporting_probabilities, token_law
 
 pytestmark = pytest.mark.chance(

@@ -51,7 +51,7 @@ from dpsample.private.engine.spark import Spark, jobs
 from dpsample.private.engine.spark.engine import received
 from dpsample.private.engine.spark.jobs import Job
 from dpsample.private.prepare import Counting, terms_of
-from dpsample.private.request import Strategy
+from dpsample.release.options import Strategy
 from test_run import FREQUENCIES, assert_law, elements
 
 pytestmark = [

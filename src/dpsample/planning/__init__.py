@@ -2,7 +2,8 @@
 
     frequencies  how many keys have each frequency: by a formula, from a histogram, or counted
     earlier      the frequencies that an earlier release lets estimate
-    setting      the parameters of a planned release, without its data
+    setting      the options of a planned release, without its data
+    command      the command, and the Python, that make a planned release
     forecast     frequencies and a setting -> what is to be expected of that release
     errors       the error of the default estimator, predicted without simulation
     users        users without a contribution bound: ways to find their keys, and what any method could report

@@ -21,7 +21,7 @@ from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH,
 from dpsample.errors import InvalidValue
 from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.setting import Setting
+from dpsample.planning.setting import Setting, planned_sampling
 from dpsample.planning.users import possible_keys
 from dpsample.presentation.explain import explain_per_key
 from dpsample.privacy import Privacy
@@ -131,7 +131,7 @@ def forecast(
     sample and threshold  1,325 64.3% 78
     """
     checked, share = Frequencies.of(frequencies), check_selection(share)
-    sampling = setting.scheme(checked)
+    sampling = planned_sampling(setting, checked)
     privacy = setting.budget.predicted_per_key if quick else setting.per_key
     i, keys = checked.thinned if quick else (checked.values, checked.counts)
     notes = [] if setting.privacy.definition is None else [str(setting.privacy)]

@@ -16,8 +16,9 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
 from dpsample.planning.forecast import Forecast, forecast
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.setting import Discover, Setting
+from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
+from dpsample.release.options import Discover
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 SMALLEST, LARGEST = Fraction(1, 1000), Fraction(20)  # epsilons that are tried

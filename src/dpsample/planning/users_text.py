@@ -6,15 +6,14 @@ from itertools import chain, groupby
 from typing import Any
 
 from dpsample.exact import text
+from dpsample.planning.command import Origin, command
 from dpsample.planning.goals import recommended
 from dpsample.planning.text import (
     POSSIBLE,
     POSSIBLE_WORDS,
     PRIVATE,
     UNCOVERED,
-    Origin,
     aligned,
-    command,
     kept_words,
     next_rule,
     number,

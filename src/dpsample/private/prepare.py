@@ -27,8 +27,9 @@ from dpsample.private.engine import Engine
 from dpsample.private.noise import discrete_laplace
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import Coins, CoinSource
-from dpsample.private.request import Request, Strategy
+from dpsample.private.request import Request
 from dpsample.private.source import Source
+from dpsample.release.options import Strategy
 from dpsample.release.terms import Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints, KeepAll, Sampling

@@ -7,9 +7,10 @@ from typing import Any
 
 from dpsample import __version__
 from dpsample.comparison.reporting_curve import PWS
+from dpsample.planning.command import EVENTS, KEY, USER
 from dpsample.planning.explore.choices import NAMES, SAMPLING, Choices
 from dpsample.planning.explore.state import PARTS, Explorer
-from dpsample.planning.text import COLUMNS, EVENTS, KEY, METHODS, UNCOVERED, USER, columns
+from dpsample.planning.text import COLUMNS, METHODS, UNCOVERED, columns
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 
 _EXPLAINED = ("epsilon", "delta", "sampling", "users")  # in words, below the sliders

@@ -15,11 +15,12 @@ from typing import Any
 from dpsample.comparison.reporting_curve import PWS, SBH, TIGHT, Curve, curve
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
+from dpsample.planning.command import Origin, command, python
 from dpsample.planning.explore.choices import Choices, Place
 from dpsample.planning.forecast import Forecast, check_selection, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
-from dpsample.planning.text import Origin, cells, command, python
+from dpsample.planning.text import cells
 from dpsample.presentation.charts import Panel
 from dpsample.presentation.explain import Strength, explain_per_key, explain_protected, explain_sampling, round_up
 from dpsample.presentation.page_charts import page_chart

@@ -13,8 +13,9 @@ from typing import Any
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, text
+from dpsample.planning.command import Origin, command, python
 from dpsample.planning.setting import Setting
-from dpsample.planning.text import Origin, command, number, percent, python
+from dpsample.planning.text import number, percent
 from dpsample.planning.users import UserNumbers, UsersForecast, Way, forecast_users
 from dpsample.planning.users_text import AT_MOST, way_name, way_rows
 from dpsample.presentation.charts import Panel
