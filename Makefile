@@ -25,11 +25,11 @@ test: check browser
 # Releases of neighbouring datasets, told apart by statistics alone, and checks from outside: about 90 seconds. The package is installed as users
 # install it, and -I keeps the source tree and the caller's paths out.
 audit: .venv-audit/ready
-	.venv-audit/bin/python -I tests/audit.py
+	.venv-audit/bin/python -I tests/helpers/audit.py
 
 # Planted bugs, each of which the tests must catch, in copies of the product: make mutants PROCESSES=16 BUGS="noise users"
 mutants: .venv/ready
-	$(BIN)/python tests/mutants.py --processes $(or $(PROCESSES),2) $(BUGS)
+	$(BIN)/python tests/helpers/mutants.py --processes $(or $(PROCESSES),2) $(BUGS)
 
 # The site, in site/: open site/index.html. A warning, such as of a link that leads nowhere, is an error.
 docs: .venv/ready
@@ -38,11 +38,11 @@ docs: .venv/ready
 
 # The package as users get it: sdist and wheel, installed in a clean environment, with its demo and its types. RELEASING.md
 package: .venv-package/ready
-	.venv-package/bin/python tests/package.py
+	.venv-package/bin/python tests/helpers/package.py
 
 # The fast tests, under each Python that is there
 versions:
-	$(PYTHON) tests/versions.py
+	$(PYTHON) tests/helpers/versions.py
 
 # The theorems of docs/proofs.md, checked by Coq, and the checker of certificates that they prove.
 proofs:

@@ -29,6 +29,7 @@ from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_laws
 from dpsample.scheme.sampling import Ints
+from dpsample.scheme.scheme import Scheme
 
 EPSILONS = ("0.1", "0.25", "0.5")
 TAUS = ("1", "0.1", "1e-2", "1e-3", "1e-4", "1e-5", "1e-6")
@@ -183,7 +184,9 @@ def main() -> None:
                 sampling, privacy = Priority(tau), Privacy(epsilon, Fraction(1, 2**20))
                 grid = default_grid(privacy)
                 drawn = list(tallies(frequencies, sampling, privacy, releases))
-                estimates = [estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")) for tally in drawn]
+                estimates = [
+                    estimate_sum(tally, Scheme(sampling, privacy, grid), Measure.of("frequency")) for tally in drawn
+                ]
                 peers = [float(tally.weights @ mle(tally.cells, sampling, privacy, grid)) for tally in drawn]
                 ours, seen_only, peer = (
                     math.sqrt(float(np.mean((np.array(values) / truth - 1) ** 2)))

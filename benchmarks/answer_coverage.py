@@ -45,6 +45,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints
+from dpsample.scheme.scheme import Scheme
 
 sibling = import_module("interval_coverage")  # of this folder
 draw_tallies = sibling.draw_tallies
@@ -109,7 +110,7 @@ def measure(terms: Terms, frequencies: Ints, releases: int) -> dict[str, tuple[f
     ):
         if not selected:  # no key of the letter was reported in any release
             continue
-        least = least_frequency(sampling, privacy, each_key_alike=of == "keys")
+        least = least_frequency(Scheme(sampling, privacy), each_key_alike=of == "keys")
         answers = answered(selected, sampling, privacy, Measure.of(of), least)
         sums = float(Measure.of(of).from_frequency(least)(truth).sum())
         held = np.array([answer.low <= sums <= answer.high for answer in answers])
@@ -123,7 +124,7 @@ def measure(terms: Terms, frequencies: Ints, releases: int) -> dict[str, tuple[f
 def answered(tallies: Sequence[Tally], sampling: Sampling, privacy: PerKey, of: Measure, least: int) -> list[Estimate]:
     """Return the answers of releases, by token values for as many keys as one of them has."""
     grid, keys = default_grid(privacy), typical(tallies)
-    return estimates(tallies, sampling, privacy, grid, of, level=LEVEL, least=least, keys=keys)
+    return estimates(tallies, Scheme(sampling, privacy, grid), of, level=LEVEL, least=least, keys=keys)
 
 
 def typical(tallies: Sequence[Tally]) -> int:
@@ -135,14 +136,16 @@ def measure_mean(
     tallies: Sequence[Tally], sampling: Sampling, privacy: PerKey, frequencies: Ints
 ) -> tuple[float, float]:
     """The same for the mean of the frequencies."""
-    least, grid = least_frequency(sampling, privacy, each_key_alike=True), default_grid(privacy)
+    least, grid = least_frequency(Scheme(sampling, privacy), each_key_alike=True), default_grid(privacy)
     summed, counted = (Measure.of(of).from_frequency(least) for of in ("frequency", "keys"))
     sums, numbers = (answered(tallies, sampling, privacy, of, least) for of in (summed, counted))
     means = np.array([s.value / n.value if n.value > 0 else 0.0 for s, n in zip(sums, numbers, strict=True)])
     keys = typical(tallies)
-    deviations = Deviations(tallies, sampling, privacy, grid, summed, counted, keys)
+    deviations = Deviations(tallies, Scheme(sampling, privacy, grid), summed, counted, keys)
     ends = deviations.intervals(means, np.array([max(n.value, 1e-9) for n in numbers]), LEVEL)
-    overcounts = [n.overcount(LEVEL) for n in estimate_sums(tallies, sampling, privacy, grid, counted, keys=keys)]
+    overcounts = [
+        n.overcount(LEVEL) for n in estimate_sums(tallies, Scheme(sampling, privacy, grid), counted, keys=keys)
+    ]
     answers = [
         mean_answer(v, s, n, d, (low, high), True, max(v - least, 0.0), overcount)
         for v, s, n, d, low, high, overcount in zip(
@@ -161,7 +164,7 @@ def measure_order(terms: Terms, frequencies: Ints, releases: int) -> dict[str, t
     """The same for questions about the order of keys; the share of the last ones is that of keys that were reported."""
     sampling, privacy, grid, generator = terms.sampling, terms.per_key, terms.grid, np.random.default_rng(6)
     assert grid is not None
-    least = least_frequency(sampling, privacy, each_key_alike=True)
+    least = least_frequency(Scheme(sampling, privacy), each_key_alike=True)
     ranks = 1 + len(frequencies) - np.searchsorted(np.sort(frequencies), frequencies, side="right")
     ordered = np.sort(frequencies[frequencies >= least])
     truth = ordered[np.ceil(np.array(SHARES) * len(ordered)).astype(int) - 1]
@@ -196,7 +199,7 @@ def measure_totals(terms: Terms, frequencies: Ints, releases: int) -> dict[str, 
     sizes = generator.integers(1, 60, len(frequencies))
     group = np.repeat(np.arange(len(sizes)), sizes)[: len(frequencies)]
     group = group[generator.permutation(len(group))]
-    least = least_frequency(sampling, privacy)
+    least = least_frequency(Scheme(sampling, privacy))
     everything = np.bincount(group, frequencies * (frequencies >= least))
     held: dict[str, list[bool]] = {f"{line} of {keys}": [] for keys in KEYS_OF_GROUPS for line in LINES}
     grouped_terms = replace(terms, keys=("group", "key"))
@@ -236,7 +239,7 @@ def main() -> None:
     for bounded in (True,) if arguments.bounds else (False, True):
         for terms, by_shape in cases(bounded):
             scheme = f"`{terms.sampling}`" + (f", {terms.max_keys} keys" if bounded else "")
-            least = least_frequency(terms.sampling, terms.per_key)
+            least = least_frequency(Scheme(terms.sampling, terms.per_key))
             if arguments.frequencies:
                 column = pq.read_table(arguments.frequencies, columns=["frequency"])["frequency"]
                 by_shape = {arguments.frequencies.stem: column.to_numpy().astype(np.int64)}

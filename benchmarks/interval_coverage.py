@@ -7,7 +7,7 @@ For each scheme, population and question: the share of simulated releases in whi
 and in those in which it was guaranteed. Tokens are drawn from their laws, without files. The last column is the
 smallest defect that the counts rule out: if the true coverage were lower than 95 % by more than that, they would be as
 large with probability 0.01 at most. `--store` writes the counts to tests/vectors/coverage.json, which
-tests/test_calibrated.py pins; it must be stored anew whenever an estimate changes. `--only` measures one
+tests/estimators/test_calibrated.py pins; it must be stored anew whenever an estimate changes. `--only` measures one
 part, and the others stay as stored: quantiles take about four minutes of one core, top lists one.
 """
 
@@ -38,6 +38,7 @@ from dpsample.questions.ranking import listed
 from dpsample.scheme import default_grid, frequency_reaching, token_laws
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints
+from dpsample.scheme.scheme import Scheme
 
 SUMMARY = Path(__file__).parent.parent / "tests" / "vectors" / "coverage.json"
 LEVEL = 0.95
@@ -130,7 +131,7 @@ def settings() -> list[Setting]:
         least = (frequency_reaching(0.5, sampling, privacy) or 0) + round(2 / float(epsilon))
         below.append(Setting(sampling, epsilon, "mostly below", mostly_below, (f"at-least:{least}",)))
     for keys in (3, 30):
-        least = least_frequency(KeepAll(), Budget(Privacy(1, "1e-6"), keys).per_key, each_key_alike=True)
+        least = least_frequency(Scheme(KeepAll(), Budget(Privacy(1, "1e-6"), keys).per_key), each_key_alike=True)
         question = (f"at-least:{least}",)
         below.append(Setting(KeepAll(), "1", "mostly below", mostly_below, question, bound=keys))
     return plain + far + below
@@ -184,7 +185,7 @@ def measure(setting: Setting, releases: int, tuning: Tuning = TUNING) -> list[di
     ends = np.zeros((2, len(questions), releases))
     for n, tally in enumerate(tallies):
         for k, of in enumerate(questions):
-            estimate = estimate_sum(tally, setting.sampling, setting.privacy, grid, of, tuning)
+            estimate = estimate_sum(tally, Scheme(setting.sampling, setting.privacy, grid), of, tuning)
             low, high = ends[:, k, n] = estimate.interval_above(LEVEL)
             held[k, n], guaranteed[k, n] = low <= truths[k] <= high, is_guaranteed(estimate)
     return [
@@ -222,10 +223,12 @@ def measure_quantiles(setting: Setting, releases: int) -> list[dict[str, Any]]:
     truth = np.sort(frequencies)[np.maximum(np.ceil(shares * len(frequencies)).astype(int) - 1, 0)]
     ends = np.zeros((3, releases, 2, len(shares)))
     for n, tally in enumerate(tallies):
-        estimated = spectrum(tally, sampling, privacy, grid)
+        estimated = spectrum(tally, Scheme(sampling, privacy, grid))
         _, *wide = estimated.quantiles(shares, least, LEVEL)
-        narrowed = narrow_quantile_intervals(tally, estimated.scheme, shares, least, LEVEL, 0.0, (wide[0], wide[1]))
-        answer = estimate_quantiles(tally, sampling, privacy, grid, shares, least, LEVEL)
+        narrowed = narrow_quantile_intervals(
+            tally, estimated.calibration, shares, least, LEVEL, 0.0, (wide[0], wide[1])
+        )
+        answer = estimate_quantiles(tally, Scheme(sampling, privacy, grid), shares, least, LEVEL)
         ends[:, n] = wide, narrowed, (answer.low, answer.high)
     held = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
     return [
@@ -265,7 +268,7 @@ def measure_top_list(setting: Setting, releases: int) -> dict[str, Any]:
     truth, grid = int(frequencies[0]), default_grid(setting.privacy)
     ends = np.zeros((2, releases, LISTED))
     for n, tally in enumerate(tallies):
-        estimated = spectrum(tally, setting.sampling, setting.privacy, grid)
+        estimated = spectrum(tally, Scheme(setting.sampling, setting.privacy, grid))
         top = np.repeat(np.arange(len(tally.cells)), tally.keys)[-LISTED:]
         *ends[:, n], rivals = listed(estimated, tally.cells, tally.keys, top, LEVEL)
         assert rivals > 0.9 * tally.total

@@ -22,6 +22,7 @@ from dpsample.planning.errors import clear_caches, predicted
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
+from dpsample.scheme.scheme import Scheme
 
 sibling = import_module("accuracy")  # of this folder
 
@@ -35,7 +36,7 @@ def simulated(frequencies: Ints, sampling: Sampling, privacy: Privacy, share: fl
         chosen = frequencies[generator.random(len(frequencies)) < share]
         sample = chosen[sampled(chosen, sampling, coins)]
         tally = Tally.of(sanitizer(sample, coins)[1] if len(sample) else [])
-        off.append(estimate_sum(tally, sampling, privacy, grid, Measure.of("frequency")).value - chosen.sum())
+        off.append(estimate_sum(tally, Scheme(sampling, privacy, grid), Measure.of("frequency")).value - chosen.sum())
     return math.sqrt(float(np.mean(np.square(off)))) / (share * float(frequencies.sum()))
 
 

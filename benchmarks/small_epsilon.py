@@ -21,7 +21,7 @@ import pyarrow as pa
 import dpsample
 from dpsample import Privacy
 from dpsample.accounting import vectors
-from dpsample.private import user_counts
+from dpsample.private.users import parts
 from dpsample.scheme.renyi_steps import StepReporting
 
 STEPS = ("tables", "drawing", "steps")
@@ -61,7 +61,7 @@ def line(users: int, epsilon: str, delta: str) -> str:
     watch = Stopwatch()
     replaced: list[tuple[Any, str, str]] = [
         (vectors, "_vector_noise", "tables"),
-        (user_counts, "from_table", "drawing"),
+        (parts, "from_table", "drawing"),
         (StepReporting, "__init__", "steps"),
     ]
     for owner, name, step in replaced:

@@ -37,6 +37,7 @@ from dpsample.planning.errors import clear_caches, predicted
 from dpsample.questions.quantiles import estimate_quantiles
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
+from dpsample.scheme.scheme import Scheme
 
 sibling, shaped = import_module("interval_coverage"), import_module("answer_coverage")  # of this folder
 
@@ -104,7 +105,7 @@ def sums(tuning: Tuning, releases: int) -> Outcome:
         off: list[list[float]] = [[] for _ in questions]
         for tally in tallies:
             for k, of in enumerate(questions):
-                estimate = estimate_sum(tally, setting.sampling, setting.privacy, grid, of, tuning)
+                estimate = estimate_sum(tally, Scheme(setting.sampling, setting.privacy, grid), of, tuning)
                 off[k].append(estimate.value - truths[k])
                 if frequencies.min() >= setting.threshold or of.kink is not None:
                     low, high = estimate.interval(LEVEL)
@@ -126,7 +127,7 @@ def quantiles(tuning: Tuning, releases: int) -> Outcome:
         terms = setting.sampling, setting.privacy, default_grid(setting.privacy)
         total = np.zeros(len(shares))
         for tally in tallies:
-            estimates = estimate_quantiles(tally, *terms, shares, setting.threshold, LEVEL, tuning=tuning)
+            estimates = estimate_quantiles(tally, Scheme(*terms), shares, setting.threshold, LEVEL, tuning=tuning)
             total += estimates.high - estimates.low + 1
             held += ((estimates.low <= truth) & (truth <= estimates.high)).tolist()
             guaranteed += [estimates.guaranteed] * len(shares)
@@ -145,10 +146,12 @@ def answers(tuning: Tuning, releases: int, bounded: bool = False) -> Outcome:
             generator = np.random.default_rng(5)
             tallies = list(sibling.draw_tallies(frequencies, sampling, privacy, releases, generator))
             for of in ("frequency", "keys"):
-                least = least_frequency(sampling, privacy, of == "keys", tuning)
+                least = least_frequency(Scheme(sampling, privacy), of == "keys", tuning)
                 measure = Measure.of(of).from_frequency(least)
                 truth = float(measure(frequencies).sum())
-                found = estimate_sums(tallies, sampling, privacy, terms.grid, measure, tuning, shaped.typical(tallies))
+                found = estimate_sums(
+                    tallies, Scheme(sampling, privacy, terms.grid), measure, tuning, shaped.typical(tallies)
+                )
                 ends = [estimate.interval(LEVEL) for estimate in found]
                 widths.append(float(np.mean([high - low for low, high in ends])))
                 held += [low <= truth <= high for low, high in ends]

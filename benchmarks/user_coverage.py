@@ -32,7 +32,9 @@ import numpy as np
 
 from dpsample import KeepAll, Privacy
 from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, Look, UserBudget, capacity_cap, promising_keys
-from dpsample.private.user_counts import _Stage
+from dpsample.private.randomness import StreamCoins
+from dpsample.private.users.counts import Stage
+from dpsample.private.users.parts import Noisy, Part
 from dpsample.scheme import frequency_reaching, reporting_probabilities
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Ints
@@ -233,13 +235,16 @@ class Arrays:
         return total
 
 
-class Stage(_Stage):
-    """The stage of counts with normal noise, whose tables need not be made."""
+class NormalNoise(Noisy):
+    """Normal noise, whose tables need not be made."""
 
-    generator: Generator
+    def __init__(self, generator: Generator) -> None:
+        super().__init__(StreamCoins(bytes(32)))
+        self._generator = generator
 
-    def _with_noise(self, part: str, total: Ints, length: int) -> Ints:
-        noise = self.generator.normal(0, length * self._deviation(part), len(total))
+    def published(self, part: Part, total: Ints) -> Ints:
+        """Add normal noise."""
+        noise = self._generator.normal(0, part.deviation, len(total))
         return total + np.rint(noise).astype(np.int64)
 
 
@@ -311,11 +316,11 @@ def measured(task: tuple[str, Pairs | None, float, str, int]) -> Line | None:
         if not wanted.size:
             continue
         least = float(found.threshold)
-        stage = Stage(Arrays(), batches_of(pairs, wanted), wanted.size, least, budget, object())  # type: ignore[arg-type]
-        stage.generator = generator
-        counted = stage.counted()
+        noise, batches = NormalNoise(generator), batches_of(pairs, wanted)
+        stage = Stage(Arrays(), batches, wanted.size, least, budget, noise)  # type: ignore[arg-type]
+        counted, _ = stage.counted()
         clipped.append(counted.clipped)
-        rows.append(np.array([counted.values, counted.errors, truth[wanted]]))
+        rows.append(np.array([counted.users.values, counted.users.errors, truth[wanted]]))
     if not rows:
         return None
     values, errors, true = np.concatenate(rows, axis=1)

@@ -26,6 +26,7 @@ from dpsample.scheme import default_grid
 from dpsample.scheme.invert import locate
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 
 DAYS, TOP = 7, 50
 SETTINGS: tuple[tuple[Privacy, Sampling], ...] = (
@@ -65,7 +66,7 @@ def theoretical_error(days: Ints, week: Combined, least: int) -> float:
         cells = week.cells[week.cells[:, day] > 0, day]
         scheme = release.sampling, release.per_key, release.grid or 1
         measure = Measure.of("frequency").from_frequency(least)
-        total = functionals_of(Tallies.of([Tally.of(cells)]), *scheme, measure, TUNING, None).total
+        total = functionals_of(Tallies.of([Tally.of(cells)]), Scheme(*scheme), measure, TUNING, None).total
         variance += float(total.covariance(total, int(days.max()) * 2)(days[days[:, day] > 0, day]).sum())
     return float(np.sqrt(variance))
 

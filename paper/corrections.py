@@ -1,6 +1,6 @@
 """Claims of the paper's proofs and side remarks, measured: where an exception was found, the case is the smallest one.
 
-`docs/errata.md` has what holds instead, and `tests/test_errata.py` the counterexamples in exact arithmetic.
+`docs/errata.md` has what holds instead, and `tests/paper/test_errata.py` the counterexamples in exact arithmetic.
 """
 
 import math

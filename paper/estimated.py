@@ -16,12 +16,13 @@ from dpsample.comparison.baselines import NonPrivate, StabilityHistogram
 from dpsample.comparison.reporting_curve import OPEN
 from dpsample.estimators import Tally, biased_down, mle
 from dpsample.estimators.calibrated import estimate_sum
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Ints, Priority, Sampling
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import default_grid, token_laws
 from paper.reported import Spread, decades, line, study
 
@@ -36,12 +37,12 @@ def seen_part(
     cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str = "frequency"
 ) -> Floats:
     """Estimate by the part of the default estimator that is linear in the tokens, for as many keys as `SELECTION`."""
-    return Functional(calibration(sampling, privacy, grid), Measure.of(of), 10**5).values(np.asarray(cells))
+    return Functional(Calibration.of(Scheme(sampling, privacy, grid)), Measure.of(of), 10**5).values(np.asarray(cells))
 
 
 def calibrated_sum(cells: Ints, sampling: Sampling, privacy: Privacy, grid: int) -> float:
     """Estimate a sum by default: that part, and its extrapolation below the threshold."""
-    return estimate_sum(Tally.of(cells), sampling, privacy, grid, Measure.of("frequency")).value
+    return estimate_sum(Tally.of(cells), Scheme(sampling, privacy, grid), Measure.of("frequency")).value
 
 
 # The estimators that are compared; a further one is one more entry. `ESTIMATORS` estimate from one token at a time, and

@@ -43,7 +43,7 @@ Example one_unit_too_much : check (all_keys 3 [nothing; row [3 * one / 10 + 1]])
 Proof. vm_compute. reflexivity. Qed.
 
 (** The tails of Rounding.v are those of `scheme/integer.py`: for these keys, on a grid of 2, at the frequencies 1 to 3.
-    (tests/test_independent.py has the integers from there.) *)
+    (tests/scheme/test_independent.py has the integers from there.) *)
 Definition E : Z := 17062931582690352517073033763910857342528359051737534093910.
 Definition I : Z := 2309216678590342932651346902585934177159290373933187757876.
 Definition R : Z := 2 ^ 192.

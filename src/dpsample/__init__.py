@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpsample.private.count import count_frequencies
     from dpsample.private.run import release, release_to_file, sample, sanitize
     from dpsample.private.sample import Sample, read_sample
-    from dpsample.private.source import Source
+    from dpsample.private.sources.source import Source
     from dpsample.private.stream.stream import Stream, read_stream
     from dpsample.release.release import Release, read_release
     from dpsample.scheme.custom import CustomSampling
@@ -105,7 +105,7 @@ _HOMES = {
     "SampleSize": "dpsample.accounting.totals",
     "Sampling": "dpsample.scheme.sampling",
     "SoftCap": "dpsample.scheme.soft_cap",
-    "Source": "dpsample.private.source",
+    "Source": "dpsample.private.sources.source",
     "Stream": "dpsample.private.stream.stream",
     "SystemFailure": "dpsample.errors",
     "changes": "dpsample.periods.changes",

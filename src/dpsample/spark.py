@@ -30,7 +30,7 @@ from dpsample.private.engine.spark.streams import start_query
 from dpsample.private.prepare import Counting, prepare_sample, terms_of
 from dpsample.private.request import Request, SampleRequest, check_keywords
 from dpsample.private.sample import Sample, drawn_of_part
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.options import ReleaseKeywords, SampleKeywords
 from dpsample.release.release import Release
 from dpsample.scheme.sampling import Sampling

@@ -20,7 +20,7 @@ import dpsample.spark
 from dpsample import CustomSampling, Ppswor, Priority, Privacy, Release, Sample, SampleSize, SoftCap, Source, Stream
 from dpsample.private.engine.spark import jobs
 from dpsample.release.terms import VERSION, Terms
-from test_vectors import content_of, register_halves
+from vectors import content_of, register_halves
 
 TEXTS = [
     "a",

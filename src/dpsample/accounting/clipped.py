@@ -6,12 +6,12 @@ is not known. Where it was too noisy to see, its upper bound is still known (doc
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from dpsample.accounting.amounts import LOOKED_AT, Amount, check_measured
+from dpsample.accounting.normal import TABLE_MARGIN
 from dpsample.exact import exact, text
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -19,7 +19,6 @@ from dpsample.scheme.sampling import Floats, Ints
 # with 0.5, intervals were too short where clips took a quarter or more of a sum (docs/theory.md, section 10)
 _APART = 1.25
 _SEEN = 2.0  # errors: what was measured beyond an end of the clip is shown as seen from here on
-_MARGIN: Final = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Beyond:
     @property
     def most(self) -> float:
         """The upper end of its 95 % interval."""
-        return min(max(self.each, 0.0) + _MARGIN * self.error, self.limit)
+        return min(max(self.each, 0.0) + TABLE_MARGIN * self.error, self.limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +132,10 @@ class Clipped:
         below, above = self.beyond_keys(users, values)
         (down, down_error), (up, up_error) = below.longer(), above.longer()
         ends = (
-            values - _MARGIN * errors,
-            values + _MARGIN * errors,
-            values - down - _MARGIN * np.hypot(errors, down_error),
-            values + up + _MARGIN * np.hypot(errors, up_error),
+            values - TABLE_MARGIN * errors,
+            values + TABLE_MARGIN * errors,
+            values - down - TABLE_MARGIN * np.hypot(errors, down_error),
+            values + up + TABLE_MARGIN * np.hypot(errors, up_error),
         )
         first, second, third, fourth = (self.possible(end) for end in ends)
         return first, second, third, fourth

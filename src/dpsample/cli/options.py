@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release import options as released
 from dpsample.release.options import Option
 

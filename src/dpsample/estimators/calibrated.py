@@ -19,41 +19,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsample.estimators.calibration import Calibration, Function, calibration, calibration_for
+from dpsample.estimators.calibration import Calibration, Function, calibration_for
 from dpsample.estimators.extrapolation import extrapolate
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.sum_functionals import SumFunctionals, round_up_key_count, sum_functionals
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Sampling
+from dpsample.scheme.sampling import Floats
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import support_length
 
 _TINY = 1e-300  # keeps ratios of zeros defined
 
 
-def estimate_sum(
-    tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, of: Function, tuning: Tuning = TUNING
-) -> SumEstimate:
+def estimate_sum(tally: Tally, scheme: Scheme, of: Function, tuning: Tuning = TUNING) -> SumEstimate:
     """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.estimators.measures import Measure
     >>> tally = Tally.of([16 * 1000, 16 * 2000])
-    >>> estimate = estimate_sum(tally, KeepAll(), Privacy(1, 1e-6), 16, Measure.of("frequency"))
+    >>> estimate = estimate_sum(tally, Scheme(KeepAll(), Privacy(1, 1e-6), 16), Measure.of("frequency"))
     >>> round(estimate.value, 2), round(estimate.standard_error, 2)
     (3027.32, 1.94)
     """
     if not len(tally.cells):
         return SumEstimate(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, tuning=tuning)
-    return estimate_sums([tally], sampling, privacy, grid, of, tuning)[0]
+    return estimate_sums([tally], scheme, of, tuning)[0]
 
 
 def estimate_sums(
     tallies: Sequence[Tally],
-    sampling: Sampling,
-    privacy: PerKey,
-    grid: int,
+    scheme: Scheme,
     of: Function,
     tuning: Tuning = TUNING,
     keys: int | None = None,
@@ -64,13 +60,13 @@ def estimate_sums(
     are made for: those of all groups by default.
     """
     groups = Tallies.of(tallies)
-    functionals = functionals_of(groups, sampling, privacy, grid, of, tuning, keys)
-    scheme, variance = functionals.scheme, functionals.variance
+    functionals = functionals_of(groups, scheme, of, tuning, keys)
+    calibration, variance = functionals.calibration, functionals.variance
     cells, back = np.unique(groups.cells, return_inverse=True)
-    places = scheme.places(cells)
-    inside = places < scheme.table_tokens
+    places = calibration.places(cells)
+    inside = places < calibration.table_tokens
     places = places[inside]
-    far = scheme.posterior_means(
+    far = calibration.posterior_means(
         cells[~inside], [of, variance.function, functionals.covariance.function, functionals.residual_bias]
     )
 
@@ -87,7 +83,7 @@ def estimate_sums(
     covariance = by_token(functionals.covariance.table_values, far[:, 2])
     # one more key, anywhere from the threshold on to the least reported frequency, that may not have been reported
     unreported, unreported_slope = unreported_moments(
-        groups, scheme, [variance.function, functionals.covariance.function]
+        groups, calibration, [variance.function, functionals.covariance.function]
     )
     weight = np.sqrt(groups.sums(squares) / groups.sums(groups.keys))
     unreported, unreported_slope = unreported * weight**2, unreported_slope * weight**3
@@ -145,35 +141,33 @@ class SumErrors(NamedTuple):
         return SumErrors(variance, effective_keys, variance**2 / error_square, raw_keys)
 
 
-def extrapolated_sums(
-    tallies: Sequence[Tally], sampling: Sampling, privacy: PerKey, grid: int, of: Function, keys: int | None = None
-) -> Floats:
+def extrapolated_sums(tallies: Sequence[Tally], scheme: Scheme, of: Function, keys: int | None = None) -> Floats:
     """Return the values of `estimate_sums`, extrapolation included, without their errors."""
     groups = Tallies.of(tallies)
-    functionals = functionals_of(groups, sampling, privacy, grid, of, TUNING, keys)
+    functionals = functionals_of(groups, scheme, of, keys=keys)
     cells, back = np.unique(groups.cells, return_inverse=True)
     above = groups.sums(groups.weights * functionals.total.values(cells)[back])
     return np.asarray(above + _extrapolated(functionals, groups)[0])
 
 
 def functionals_of(
-    groups: Tallies, sampling: Sampling, privacy: PerKey, grid: int, of: Function, tuning: Tuning, keys: int | None
+    groups: Tallies, scheme: Scheme, of: Function, tuning: Tuning = TUNING, keys: int | None = None
 ) -> SumFunctionals:
     """Return the functionals of a sum over groups."""
-    largest = 1 << (int(groups.cells.max()) // grid + 2 * support_length(privacy)).bit_length()
+    largest = 1 << (int(groups.cells.max()) // scheme.grid + 2 * support_length(scheme.per_key)).bit_length()
     keys = round_up_key_count(int(groups.keys.sum()) if keys is None else keys, tuning)
-    scheme = calibration_for(of, calibration(sampling, privacy, grid, tuning))
-    return sum_functionals(scheme, of, keys, largest)
+    calibration = calibration_for(of, Calibration.of(scheme, tuning))
+    return sum_functionals(calibration, of, keys, largest)
 
 
 def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats, Floats]:
     """The extrapolation of each group, and its standard error."""
-    scheme = functionals.scheme
+    calibration = functionals.calibration
     kernels = functionals.kernels
     n = len(groups.starts)
     if not kernels:
         return np.zeros(n), np.zeros(n)
-    place = np.minimum(scheme.places(groups.cells), scheme.table_tokens)
+    place = np.minimum(calibration.places(groups.cells), calibration.table_tokens)
     density, error = np.zeros((2, n, len(kernels)))
     for k, kernel in enumerate(kernels):
         zero_beyond_table = np.append(kernel.functional.table_values, 0.0)
@@ -185,25 +179,25 @@ def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats,
     return extrapolate(functionals.total, kernels, density, error)
 
 
-def unreported_moments(groups: Tallies, scheme: Calibration, functions: Sequence[Function]) -> list[Floats]:
+def unreported_moments(groups: Tallies, calibration: Calibration, functions: Sequence[Function]) -> list[Floats]:
     """Return moments of one more key that may not have been reported, from functions of its frequency, for each group.
 
     The key is anywhere from the threshold on to the least reported frequency; where it is surely reported, it does not
     matter.
     """
-    tuning = scheme.tuning
-    start = scheme.calibration_threshold
-    first_token = groups.cells[groups.starts] // scheme.grid
-    least_reported = first_token + support_length(scheme.privacy) // 2
+    tuning = calibration.tuning
+    start = calibration.calibration_threshold
+    first_token = groups.cells[groups.starts] // calibration.scheme.grid
+    least_reported = first_token + calibration.support // 2
     distinct, back = np.unique(np.maximum(least_reported, start), return_inverse=True)
-    reach = tuning.unreported_reach / float(scheme.privacy.epsilon)
-    end = np.minimum(distinct + reach, float(scheme.sampling.largest))
+    reach = tuning.unreported_reach / calibration.epsilon
+    end = np.minimum(distinct + reach, float(calibration.scheme.sampling.largest))
     span = np.maximum(end - start, 1)
 
     # the mean over the range, by the trapezoidal rule, on points that are denser where frequencies are low
     points = np.linspace(0, 1, tuning.unreported_points)
     i = start + (span[:, None] + 1) ** points - 1  # [group, point]
-    missed = scheme.unreported_probability(i.astype(np.int64)) / tuning.certain_miss
+    missed = calibration.unreported_probability(i.astype(np.int64)) / tuning.certain_miss
     weight = np.minimum(1.0, missed)
 
     def mean(function: Function) -> Floats:

@@ -22,9 +22,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.coordinated import MixedReporting
 from dpsample.scheme.noise import KeyNoise
-from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
-from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import TokenLaw, first_frequency, steady_from, support_length, token_law, token_laws
 
@@ -47,22 +47,35 @@ class Calibration:
     threshold, they are made small from the first frequency on, and cancel out over keys.
     """
 
-    sampling: Sampling
-    privacy: PerKey
-    grid: int
+    scheme: Scheme
     tuning: Tuning = TUNING
     balanced: bool = False
+
+    @staticmethod
+    def of(scheme: Scheme, tuning: Tuning = TUNING) -> "Calibration":
+        """Return the calibration of a scheme, which is costly the first time that it is used."""
+        return _kept(Calibration(scheme, tuning))
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of each key, by which the width of a token's law goes."""
+        return float(self.scheme.per_key.epsilon)
+
+    @property
+    def support(self) -> int:
+        """The number of frequencies in the support of a token, where pi is constant."""
+        return support_length(self.scheme.per_key)
 
     @cached_property
     def reporting(self) -> Reporting:
         """The reporting probabilities of the scheme."""
-        return Reporting.of(self.sampling, self.privacy)
+        return Reporting.of(self.scheme.sampling, self.scheme.per_key)
 
     @property
     def _bin_width(self) -> float:
         """The width of a bin of tokens, in frequencies."""
-        spacing = self.tuning.table_spacing / float(self.privacy.epsilon)
-        return min(spacing, support_length(self.privacy) / self.tuning.least_support_points)
+        spacing = self.tuning.table_spacing / self.epsilon
+        return min(spacing, self.support / self.tuning.least_support_points)
 
     @cached_property
     def spacing(self) -> int:
@@ -72,12 +85,12 @@ class Calibration:
     @property
     def before(self) -> int:
         """The last frequency before the table: no key of it, or of a lower one, is ever sampled."""
-        return self.sampling.least - 1
+        return self.scheme.sampling.least - 1
 
     @cached_property
     def _extent(self) -> _Extent:
-        support, before = support_length(self.privacy), self.before
-        end = self.sampling.largest
+        support, before = self.support, self.before
+        end = self.scheme.sampling.largest
         upto = 4 * support
         while True:  # a geometric search for where pi / q has settled
             i = np.arange(before, min(before + upto, end) + 1, dtype=np.int64)
@@ -100,7 +113,7 @@ class Calibration:
         """
         if isinstance(self.reporting, MixedReporting):
             return self.reporting.base.probabilities(frequencies)
-        q = self.sampling.q(frequencies)
+        q = self.scheme.sampling.q(frequencies)
         return np.divide(self.reporting.probabilities(frequencies), q, out=np.zeros_like(q), where=q > 0)
 
     def unreported_probability(self, frequencies: Ints) -> Floats:
@@ -136,34 +149,34 @@ class Calibration:
     @property
     def table_tokens(self) -> int:
         """The number of tokens, in units of 1/grid, that the table has."""
-        return (int(self.frequencies[-1]) - self.before) * self.grid
+        return (int(self.frequencies[-1]) - self.before) * self.scheme.grid
 
     @property
     def last_token(self) -> int:
         """The last token of the table, in units of 1/grid."""
-        return int(self.frequencies[-1]) * self.grid
+        return int(self.frequencies[-1]) * self.scheme.grid
 
     def places(self, cells: Ints) -> Ints:
         """Return the places of tokens, in units of 1/grid, among those of the table; from `table_tokens` on beyond."""
-        return cells - self.before * self.grid - 1
+        return cells - self.before * self.scheme.grid - 1
 
     @property
     def feasible(self) -> bool:
         """Whether the table fits into memory; that of a very small epsilon does not."""
-        return self.fits(self.grid)
+        return self.fits(self.scheme.grid)
 
     def fits(self, grid: int) -> bool:
         """Whether the table fits into memory with this grid."""
         rows = int(self.frequencies[-1]) - self.before
-        return rows * grid * support_length(self.privacy) <= self.tuning.table_limit
+        return rows * grid * self.support <= self.tuning.table_limit
 
     @cached_property
     def _supports(self) -> tuple[Floats, Floats, Floats]:
         """Of each of the table's tokens, over its support: its probability, and this over pi where biases are removed;
         and the sum of its probabilities there.
         """
-        cells = self.before * self.grid + np.arange(1, self.table_tokens + 1, dtype=np.int64)
-        frequencies, mass = supports(cells, self.reporting, self.grid)
+        cells = self.before * self.scheme.grid + np.arange(1, self.table_tokens + 1, dtype=np.int64)
+        frequencies, mass = supports(cells, self.reporting, self.scheme.grid)
         pi = self.reporting.probabilities(frequencies)
         above = (mass > 0) & (frequencies >= self._unbiased_from)
         over_pi = np.divide(mass, pi, out=np.zeros_like(mass), where=above)
@@ -180,7 +193,7 @@ class Calibration:
         for start in range(1, int(i[-1]) + 1):  # the first frequency of the next `grid` tokens
             row = -(-(start - int(i[0])) // self.spacing) if start > i[0] else 0
             offset = int(i[row]) - start if row < len(i) else mass.shape[1]
-            columns = slice((start - 1) * self.grid, start * self.grid)
+            columns = slice((start - 1) * self.scheme.grid, start * self.scheme.grid)
             rows = mass[columns, offset :: self.spacing].T
             table[row : row + len(rows), columns] = rows[: len(i) - row]
         return table
@@ -189,22 +202,22 @@ class Calibration:
         """Return laws at ascending frequencies; where all are shifts of one another, one is computed."""
         steady = steady_from(self.reporting)
         near = frequencies[frequencies < steady]
-        laws = list(token_laws(near, self.sampling, self.privacy, self.grid))
+        laws = list(token_laws(near, *self.scheme))
         if len(near) == len(frequencies):
             return laws
         law = self._steady_law
         shifts = (frequencies[len(near) :] - steady).tolist()
-        return laws + [replace(law, frequency=steady + by, cells=law.cells + by * self.grid) for by in shifts]
+        return laws + [replace(law, frequency=steady + by, cells=law.cells + by * self.scheme.grid) for by in shifts]
 
     @cached_property
     def _steady_law(self) -> TokenLaw:
-        return token_law(steady_from(self.reporting), self.sampling, self.privacy, self.grid)
+        return token_law(steady_from(self.reporting), *self.scheme)
 
     @cached_property
     def bins(self) -> Ints:
         """The bin of each token whose value is corrected."""
-        width = max(1, round(self._bin_width * self.grid))
-        return np.arange((self._extent.last_corrected - self.before) * self.grid, dtype=np.int64) // width
+        width = max(1, round(self._bin_width * self.scheme.grid))
+        return np.arange((self._extent.last_corrected - self.before) * self.scheme.grid, dtype=np.int64) // width
 
     @cached_property
     def binned_laws(self) -> Floats:
@@ -220,24 +233,24 @@ class Calibration:
     def posterior_mean_table(self, function: Function) -> Floats:
         """E[h / pi | token] for each of the table's tokens, as `posterior_means`."""
         _, weight, total = self._supports
-        rows = self.table_tokens // self.grid
+        rows = self.table_tokens // self.scheme.grid
         length = weight.shape[1]
         i = self.before + np.arange(1, rows + length, dtype=np.int64)
-        values = function(np.minimum(i, self.sampling.largest))
+        values = function(np.minimum(i, self.scheme.sampling.largest))
         # tokens of one first frequency have the same support
         values_by_row = sliding_window_view(values, length)[:, :, None]
-        weight_by_row = weight.reshape(rows, self.grid, length)
+        weight_by_row = weight.reshape(rows, self.scheme.grid, length)
         sums = weight_by_row @ values_by_row
         return np.divide(sums.reshape(-1), total, out=np.zeros(self.table_tokens), where=total > 0)
 
     def posterior_means(self, cells: Ints, functions: Sequence[Function]) -> Floats:
         """E[h / pi | token] under a uniform prior on the frequencies where biases are removed: [token, function]."""
         # tokens of frequencies at which pi is constant are shifts of the first such ones
-        beyond = first_frequency(cells, self.grid) - self.reporting.constant_from
+        beyond = first_frequency(cells, self.scheme.grid) - self.reporting.constant_from
         shift = np.maximum(beyond, 0)
-        walked, place = np.unique(cells - shift * self.grid, return_inverse=True)
+        walked, place = np.unique(cells - shift * self.scheme.grid, return_inverse=True)
         means = np.zeros((len(cells), len(functions)))
-        at_once = max(1, _BLOCK // support_length(self.privacy))
+        at_once = max(1, _BLOCK // self.support)
         for start in range(0, len(walked), at_once):
             weight = self._posterior_weights(walked[start : start + at_once])
             have_these = np.flatnonzero((place >= start) & (place < start + at_once))
@@ -250,8 +263,8 @@ class Calibration:
     def _weighted_means(self, cells: Ints, weight: Floats, functions: Sequence[Function]) -> Floats:
         """Sum each function over the support of each token, with its weights: [token, function]."""
         length = weight.shape[1]
-        frequencies, starts = _windows(first_frequency(cells, self.grid), length)
-        frequencies = np.minimum(frequencies, self.sampling.largest)
+        frequencies, starts = _windows(first_frequency(cells, self.scheme.grid), length)
+        frequencies = np.minimum(frequencies, self.scheme.sampling.largest)
         sums = np.empty((len(cells), len(functions)))
         for n, function in enumerate(functions):
             values = sliding_window_view(function(frequencies), length)[starts]
@@ -260,19 +273,22 @@ class Calibration:
 
     def _posterior_weights(self, cells: Ints) -> Floats:
         """The weight of each frequency of a token's support in a posterior mean: [token, frequency]."""
-        if len(cells) <= self.grid and (first_frequency(cells, self.grid) == self.reporting.constant_from).all():
-            return self._steady_weights[cells % self.grid]
+        if (
+            len(cells) <= self.scheme.grid
+            and (first_frequency(cells, self.scheme.grid) == self.reporting.constant_from).all()
+        ):
+            return self._steady_weights[cells % self.scheme.grid]
         return self._walked_weights(cells)
 
     @cached_property
     def _steady_weights(self) -> Floats:
         """The same of the first tokens from which on all are shifts of one another, by their remainder: kept."""
-        cells = self.reporting.constant_from * self.grid - np.arange(self.grid, dtype=np.int64)[::-1]
-        return self._walked_weights(cells[np.argsort(cells % self.grid)])
+        cells = self.reporting.constant_from * self.scheme.grid - np.arange(self.scheme.grid, dtype=np.int64)[::-1]
+        return self._walked_weights(cells[np.argsort(cells % self.scheme.grid)])
 
     def _walked_weights(self, cells: Ints) -> Floats:
         """The probability of each frequency of a token's support, given the token, over pi: [token, frequency]."""
-        frequencies, mass = supports(cells, self.reporting, self.grid)
+        frequencies, mass = supports(cells, self.reporting, self.scheme.grid)
         mass = np.where(frequencies >= self._unbiased_from, mass, 0.0)
         total = np.maximum(mass.sum(1, keepdims=True), 1e-300)
         pi = self.reporting.probabilities(frequencies)
@@ -320,7 +336,7 @@ class Calibration:
 
     def _numbers_of_rare(self) -> Floats:
         """Keys at one low frequency, as many as make one reported key, for each of some low frequencies."""
-        deviation = math.sqrt(2) / float(self.privacy.epsilon)
+        deviation = math.sqrt(2) / self.epsilon
         deviations_below = np.array(self.tuning.balanced_deviations)
         rare = self.calibration_threshold - deviations_below * deviation
         places = np.searchsorted(self.frequencies, np.maximum(rare, self.before + 1))
@@ -335,7 +351,7 @@ class Calibration:
         """Weights of the frequencies that are not `below`, by which all of them count alike."""
         i = self.frequencies[~self.below]
         pi, i = self.reporting.probabilities(i), i - self.before
-        deviation = self.tuning.token_deviation / float(self.privacy.epsilon)
+        deviation = self.tuning.token_deviation / self.epsilon
         variance = (i.astype(np.float64) ** 2 * (1 - pi) + deviation**2) / pi  # of one key's estimate, about
         return np.asarray(1 / (variance * i))
 
@@ -355,25 +371,20 @@ def _windows(first: Ints, length: int) -> tuple[Ints, Ints]:
 
 
 @lru_cache(maxsize=8)  # a sum from bounded noise has seven penalties; each may take many megabytes
-def _normal_equations(scheme: Calibration, penalty: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
+def _normal_equations(calibration: Calibration, penalty: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
     """The normal equations of `bias_correction`, which are the same for every function: costly, so kept."""
-    weight = scheme.frequency_weights
-    square = weight @ scheme.binned_laws
-    empty = square <= scheme.tuning.empty_bin * square.max()
-    A = penalty * scheme.gram_matrix
+    weight = calibration.frequency_weights
+    square = weight @ calibration.binned_laws
+    empty = square <= calibration.tuning.empty_bin * square.max()
+    A = penalty * calibration.gram_matrix
     A[np.diag_indices_from(A)] += np.where(empty, square.max(), square)
     scale = 1 / np.sqrt(np.diag(A))
     A = A * scale * scale[:, None]
-    A[np.diag_indices_from(A)] += scheme.tuning.ridge
+    A[np.diag_indices_from(A)] += calibration.tuning.ridge
     return weight, A, np.linalg.inv(A).astype(np.float64, copy=False), scale, empty
 
 
-def calibration(sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Calibration:
-    """Return the calibration of a scheme, which is costly the first time that it is used."""
-    return _kept(Calibration(sampling, privacy, grid, tuning))
-
-
-def calibration_for(of: Function, scheme: Calibration) -> Calibration:
+def calibration_for(of: Function, calibration: Calibration) -> Calibration:
     """Return the calibration by which a function is summed.
 
     Where pi grows as fast as privacy allows, keys below the threshold have the tokens of keys at it: values without
@@ -381,15 +392,15 @@ def calibration_for(of: Function, scheme: Calibration) -> Calibration:
     values of a moderate size tell keys below a frequency from those at it. If keys below the threshold count 0, biases
     are balanced instead, as far as the table goes; beyond it, intervals allow for all of them.
     """
-    if not isinstance(scheme.privacy, KeyNoise):
-        return scheme
-    counted = scheme.frequencies[of(scheme.frequencies) > 0]
-    if len(counted) and scheme.calibration_threshold <= counted[0] <= scheme.last_corrected:
-        return _kept(replace(scheme, balanced=True))
-    return scheme
+    if not isinstance(calibration.scheme.per_key, KeyNoise):
+        return calibration
+    counted = calibration.frequencies[of(calibration.frequencies) > 0]
+    if len(counted) and calibration.calibration_threshold <= counted[0] <= calibration.last_corrected:
+        return _kept(replace(calibration, balanced=True))
+    return calibration
 
 
 @lru_cache(maxsize=16)
-def _kept(scheme: Calibration) -> Calibration:
+def _kept(calibration: Calibration) -> Calibration:
     """The first of equal calibrations, which has computed its table."""
-    return scheme
+    return calibration

@@ -20,7 +20,7 @@ from dpsample.scheme.sampling import Floats, Ints
 
 def narrow_quantile_intervals(
     tally: Tally,
-    scheme: Calibration,
+    calibration: Calibration,
     shares: Floats,
     least: int,
     level: float,
@@ -33,19 +33,19 @@ def narrow_quantile_intervals(
     as too high if it is significantly non-negative at the frequency before x, even if `overcount` of the keys are below
     the least frequency. The mean square of a value is its variance plus the square of its mean, which is known here.
     """
-    tuning = scheme.tuning
-    at, values_upto, bias, number = cumulative_counts(scheme, least, round_up_key_count(tally.total, tuning))
-    places = scheme.places(tally.cells)
-    inside = places < len(scheme.bins)
+    tuning = calibration.tuning
+    at, values_upto, bias, number = cumulative_counts(calibration, least, round_up_key_count(tally.total, tuning))
+    places = calibration.places(tally.cells)
+    inside = places < len(calibration.bins)
     places, keys, far_keys = places[inside], tally.keys[inside], tally.keys[~inside]
     one, far = number.table_values[places], number.values(tally.cells[~inside])
     total = float(one @ keys + far @ far_keys)
     lows, highs = (ends.copy() for ends in intervals)
     for n, share in enumerate(shares):
-        picks = np.flatnonzero((at >= lows[n] - scheme.spacing) & (at <= highs[n]))
+        picks = np.flatnonzero((at >= lows[n] - calibration.spacing) & (at <= highs[n]))
         if not len(picks) or highs[n] > at[-1]:
             continue
-        values = values_upto[picks][:, scheme.bins[places]]
+        values = values_upto[picks][:, calibration.bins[places]]
         upto = values @ keys
         values -= share * one
         far_values = share * far
@@ -61,7 +61,7 @@ def narrow_quantile_intervals(
         too_low = known & (excess + margin < 0)
         too_high = known & (excess - margin >= (1 - share) * overcount)
         low = at[picks][~too_low]
-        high = at[picks][~too_high] + scheme.spacing
+        high = at[picks][~too_high] + calibration.spacing
         if picks[0] == 0:  # no key is below the first
             high = np.append(at[0], high)
         if len(low) and len(high) and 0 <= high[-1] - low[0] < highs[n] - lows[n]:
@@ -70,16 +70,16 @@ def narrow_quantile_intervals(
 
 
 @lru_cache(maxsize=8)
-def cumulative_counts(scheme: Calibration, least: int, keys: int) -> tuple[Ints, Floats, Floats, Functional]:
+def cumulative_counts(calibration: Calibration, least: int, keys: int) -> tuple[Ints, Floats, Floats, Functional]:
     """Frequencies; values of bins that count the keys from the least up to each; their bias; and the number of all."""
-    i = scheme.frequencies[~scheme.below]
+    i = calibration.frequencies[~calibration.below]
     from_least = i >= least
-    has_bin = scheme.places(i * scheme.grid) < len(scheme.bins)
+    has_bin = calibration.places(i * calibration.scheme.grid) < len(calibration.bins)
     at = i[from_least & has_bin]
     counted = from_least & (i <= at[:, None])
     targets = counted.astype(np.float64)
-    values = scheme.bias_correction(-targets, scheme.tuning.bias_penalty * keys)
-    means = values @ scheme.binned_laws.T
+    values = calibration.bias_correction(-targets, calibration.tuning.bias_penalty * keys)
+    means = values @ calibration.binned_laws.T
     bias = np.abs(means - targets).max(1)
-    number_of_all = Functional(scheme, Measure.of(f"at-least:{least}"), keys)
+    number_of_all = Functional(calibration, Measure.of(f"at-least:{least}"), keys)
     return at, values, bias, number_of_all

@@ -19,8 +19,8 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.sum_functionals import SumFunctionals
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Sampling
+from dpsample.scheme.sampling import Floats
+from dpsample.scheme.scheme import Scheme
 
 
 class Deviations:
@@ -33,25 +33,23 @@ class Deviations:
     def __init__(
         self,
         tallies: Sequence[Tally],
-        sampling: Sampling,
-        privacy: PerKey,
-        grid: int,
+        scheme: Scheme,
         summed: Measure,
         counted: Measure,
         keys: int | None = None,
     ) -> None:
         self._groups = groups = Tallies.of(tallies)
-        top = functionals_of(groups, sampling, privacy, grid, summed, TUNING, keys)
-        bottom = functionals_of(groups, sampling, privacy, grid, counted, TUNING, keys)
+        top = functionals_of(groups, scheme, summed, keys=keys)
+        bottom = functionals_of(groups, scheme, counted, keys=keys)
         variances = top.variance, _covariance(top, bottom), bottom.variance
         variance_functions = [variance.function for variance in variances]
 
         # values of the table's tokens, and of those beyond it: 2 sums, 3 variances, 2 biases
         cells, back = np.unique(groups.cells, return_inverse=True)
-        places = top.scheme.places(cells)
-        inside = places < top.scheme.table_tokens
+        places = top.calibration.places(cells)
+        inside = places < top.calibration.table_tokens
         functions: list[Function] = [summed, counted, *variance_functions, top.residual_bias, bottom.residual_bias]
-        far = top.scheme.posterior_means(cells[~inside], functions)
+        far = top.calibration.posterior_means(cells[~inside], functions)
 
         def by_token(table: Floats, n: int) -> Floats:
             return np.append(table[places[inside]], far[:, n])[back]
@@ -60,7 +58,7 @@ class Deviations:
         self._unbiased = [by_token(variance.table_values, n) for n, variance in enumerate(variances, 2)]
         self._posterior = [by_token(variance.uncorrected, n) for n, variance in enumerate(variances, 2)]
         self._bias = [by_token(sums.bias_allowance, n) for n, sums in enumerate((top, bottom), 5)]
-        self._unreported = unreported_moments(groups, top.scheme, variance_functions)
+        self._unreported = unreported_moments(groups, top.calibration, variance_functions)
 
     def at(self, means: Floats) -> list[SumEstimate]:
         """Return the sum of the deviations of each group from a mean."""
@@ -140,4 +138,4 @@ def _combined(parts: Sequence[Floats], v: Floats) -> Floats:
 def _covariance(top: SumFunctionals, bottom: SumFunctionals) -> Functional:
     """The functional of the covariance of two sums."""
     covariance = top.total.error_product(bottom.total, top.largest)
-    return Functional(top.scheme, covariance, top.variance_keys)
+    return Functional(top.calibration, covariance, top.variance_keys)

@@ -11,7 +11,7 @@ import numpy as np
 from dpsample.errors import InvalidValue
 from dpsample.estimators.biased_down import biased_down
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.mle import mle
@@ -22,9 +22,9 @@ from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.estimators.unbiased import unbiased
 from dpsample.exact import shown_number
 from dpsample.scheme.noise import KeyNoise
-from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
-from dpsample.scheme.sampling import Floats, Sampling
+from dpsample.scheme.sampling import Floats
+from dpsample.scheme.scheme import Scheme
 
 ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
@@ -161,7 +161,7 @@ def check_estimator(estimator: Estimator | None) -> Estimator:
     return estimator
 
 
-def least_frequency(sampling: Sampling, privacy: PerKey, each_key_alike: bool = False, tuning: Tuning = TUNING) -> int:
+def least_frequency(scheme: Scheme, each_key_alike: bool = False, tuning: Tuning = TUNING) -> int:
     """Return the lowest frequency from which on answers are guaranteed by default: a little above a threshold.
 
     Keys below the calibration threshold have the tokens of keys at it. A sum over keys from a little above it on counts
@@ -169,38 +169,35 @@ def least_frequency(sampling: Sampling, privacy: PerKey, each_key_alike: bool = 
     detection: with sampling, it is higher.
 
     >>> from dpsample import KeepAll, Ppswor, Privacy
-    >>> least_frequency(KeepAll(), Privacy(1, 1e-6)), least_frequency(KeepAll(), Privacy("0.1", 1e-6))
-    (16, 114)
-    >>> [least_frequency(Ppswor("0.01"), Privacy(1, 1e-6), alike) for alike in (False, True)]
+    >>> [least_frequency(Scheme(KeepAll(), Privacy(epsilon, 1e-6))) for epsilon in (1, "0.1")]
+    [16, 114]
+    >>> [least_frequency(Scheme(Ppswor("0.01"), Privacy(1, 1e-6)), alike) for alike in (False, True)]
     [15, 72]
     """
-    threshold = calibration(sampling, privacy, 1).calibration_threshold
+    sampling, per_key, _ = scheme
+    threshold = Calibration.of(scheme).calibration_threshold
     if each_key_alike:
-        threshold = max(threshold, frequency_reaching(0.5, sampling, privacy) or 0)
-    scale = tuning.least_margin_of_noise if isinstance(privacy, KeyNoise) else tuning.least_margin_scale
-    margin = max(tuning.least_margin, math.ceil(scale / float(privacy.epsilon)))
+        threshold = max(threshold, frequency_reaching(0.5, sampling, per_key) or 0)
+    scale = tuning.least_margin_of_noise if isinstance(per_key, KeyNoise) else tuning.least_margin_scale
+    margin = max(tuning.least_margin, math.ceil(scale / float(per_key.epsilon)))
     return min(threshold + margin, sampling.largest)
 
 
 def estimate(
     tally: Tally,
-    sampling: Sampling,
-    privacy: PerKey,
-    grid: int,
+    scheme: Scheme,
     of: Measure,
     estimator: Estimator = ESTIMATORS[0],
     level: float = 0.95,
     least: int = 1,
 ) -> Estimate:
     """Estimate a sum over the selected keys: `estimates` of one group, which may be empty."""
-    return estimates([tally], sampling, privacy, grid, of, estimator, level, least)[0]
+    return estimates([tally], scheme, of, estimator, level, least)[0]
 
 
 def estimates(
     tallies: Sequence[Tally],
-    sampling: Sampling,
-    privacy: PerKey,
-    grid: int,
+    scheme: Scheme,
     of: Measure,
     estimator: Estimator = ESTIMATORS[0],
     level: float = 0.95,
@@ -213,20 +210,19 @@ def estimates(
     The sums of groups add up, since they are estimated by the same token values. Other estimators are about all keys;
     they have no interval. `keys` is as for `estimate_sums`.
     """
-    threshold = frequency_reaching(0.5, sampling, privacy)
-    scheme = calibration(sampling, privacy, grid)
-    if estimator != ESTIMATORS[0] or not scheme.feasible:
-        return [_by_token(tally, sampling, privacy, grid, of, estimator, level, threshold) for tally in tallies]
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
+    if estimator != ESTIMATORS[0] or not Calibration.of(scheme).feasible:
+        return [_by_token(tally, scheme, of, estimator, level, threshold) for tally in tallies]
     if not any(len(tally.cells) for tally in tallies):
-        high = largest_unreported_sum(sampling, privacy, of, level, least)
+        high = largest_unreported_sum(scheme, of, level, least)
         known = math.nan, 0.0, high, level, 0.0, 0, threshold
-        guaranteed = least >= least_frequency(sampling, privacy)
+        guaranteed = least >= least_frequency(scheme)
         return [Estimate(0.0, *known, guaranteed, (NONE_SELECTED,), None, least, Below()) for _ in tallies]
     above = of.from_frequency(least)
     parts: list[Below | None] = [None] * len(tallies)
-    sums = estimate_sums(tallies, sampling, privacy, grid, above, keys=keys)
-    if of([least - 1])[0] > 0 and sampling.least == 1:
-        everything = extrapolated_sums(tallies, sampling, privacy, grid, of, keys)
+    sums = estimate_sums(tallies, scheme, above, keys=keys)
+    if of([least - 1])[0] > 0 and scheme.sampling.least == 1:
+        everything = extrapolated_sums(tallies, scheme, of, keys)
         parts = [Below("extrapolated", max(v - s.above, 0.0)) for v, s in zip(everything.tolist(), sums, strict=True)]
     return [
         answer(found, of, level, least, threshold, tally.total, bool((tally.weights == tally.keys).all()), below)
@@ -274,9 +270,7 @@ def answer(
 
 def _by_token(
     tally: Tally,
-    sampling: Sampling,
-    privacy: PerKey,
-    grid: int,
+    scheme: Scheme,
     of: Measure,
     estimator: Estimator,
     level: float,
@@ -284,7 +278,7 @@ def _by_token(
 ) -> Estimate:
     """The sum of an estimate for each token, without an interval."""
     if callable(estimator):
-        values = np.asarray(estimator(tally.cells / grid), np.float64)
+        values = np.asarray(estimator(tally.cells / scheme.grid), np.float64)
         if values.shape != tally.cells.shape or not np.isfinite(values).all():
             raise InvalidValue(
                 "an estimator returns a finite number for each token of an array",
@@ -294,7 +288,7 @@ def _by_token(
         note = "by a given function of the token, over all keys"
     else:
         by_token = _BY_TOKEN.get(estimator, mle)
-        values = by_token(tally.cells, sampling, privacy, grid, of)
+        values = by_token(tally.cells, *scheme, of)
         note = f"by {by_token.__name__}, over all keys"
         if estimator == ESTIMATORS[0]:
             note = f"epsilon is too small for calibrated estimates and errors: this is {note}"
@@ -302,12 +296,12 @@ def _by_token(
     return Estimate(float(tally.weights @ values), *unknown, tally.total, threshold, False, (note,))
 
 
-def largest_unreported_sum(sampling: Sampling, privacy: PerKey, of: Measure, level: float, least: int) -> float:
+def largest_unreported_sum(scheme: Scheme, of: Measure, level: float, least: int) -> float:
     """Return the largest sum over keys from a frequency on that are all unreported with probability 1 - level."""
-    start = max(calibration(sampling, privacy, 1).calibration_threshold, least)
-    largest = min(sampling.largest, max(1 << 40, 2 * start))
+    start = max(Calibration.of(scheme).calibration_threshold, least)
+    largest = min(scheme.sampling.largest, max(1 << 40, 2 * start))
     i = np.unique(np.geomspace(start, largest, 512).astype(np.int64))
-    unreported = reporting_probabilities(i, sampling, privacy, complement=True)
+    unreported = reporting_probabilities(i, scheme.sampling, scheme.per_key, complement=True)
     possible = unreported > 1 - level  # of one key, at least
     if not possible.any():
         return 0.0

@@ -28,26 +28,26 @@ class Kernel(NamedTuple):
 
 def kernels_of(total: Functional, keys: int) -> list[Kernel]:
     """Return the kernels for a sum; none if keys below the threshold do not matter to it."""
-    matters = (np.abs(total.bias[total.scheme.below]) > total.scheme.tuning.rounding_bias).any()
-    return _kernels(total.scheme, keys) if matters else []
+    matters = (np.abs(total.bias[total.calibration.below]) > total.calibration.tuning.rounding_bias).any()
+    return _kernels(total.calibration, keys) if matters else []
 
 
 @lru_cache(maxsize=16)
-def _kernels(scheme: Calibration, keys: int) -> list[Kernel]:
+def _kernels(calibration: Calibration, keys: int) -> list[Kernel]:
     """The kernels of a scheme, the same for every sum: all of them, or none if some has no frequency."""
-    tuning, threshold = scheme.tuning, scheme.calibration_threshold - scheme.before
-    resolved = float(scheme.privacy.epsilon) * tuning.kernel_width * threshold
+    tuning, threshold = calibration.tuning, calibration.calibration_threshold - calibration.before
+    resolved = calibration.epsilon * tuning.kernel_width * threshold
     widen = max(1.0, tuning.kernel_resolution / resolved)
     width = tuning.kernel_width * widen
     kernels: list[Kernel] = []
     for place, ratio in zip(tuning.kernel_centres, tuning.kernel_density_ratios, strict=True):
         centre = math.log(threshold) + math.log(place) * widen
-        bump = _cosine(centre, width, scheme.before)
-        functional = Functional(scheme, bump, tuning.kernel_penalty_factor * keys)
-        inside = functional.function(scheme.frequencies[~scheme.below])
+        bump = _cosine(centre, width, calibration.before)
+        functional = Functional(calibration, bump, tuning.kernel_penalty_factor * keys)
+        inside = functional.function(calibration.frequencies[~calibration.below])
         # reported keys from below the threshold look like keys at it, and are counted
-        from_below = functional.mean[scheme.below]
-        counted = (float(inside.sum()) + float(from_below.sum())) * scheme.spacing
+        from_below = functional.mean[calibration.below]
+        counted = (float(inside.sum()) + float(from_below.sum())) * calibration.spacing
         if inside.any() and counted > 0:
             kernels.append(Kernel(functional, counted, ratio, centre))
     return kernels if len(kernels) == len(tuning.kernel_centres) else []
@@ -55,7 +55,7 @@ def _kernels(scheme: Calibration, keys: int) -> list[Kernel]:
 
 def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error: Floats) -> tuple[Floats, Floats]:
     """Continue densities [..., kernels] below the threshold: what they add to the sum, and its error, [...]."""
-    caution = total.scheme.tuning.extrapolation_caution
+    caution = total.calibration.tuning.extrapolation_caution
     ratio = np.array([kernel.density_ratio for kernel in kernels])
     # the density at the threshold by each kernel; the lowest counts
     density_there = ratio * density
@@ -71,7 +71,7 @@ def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error
         counted = density[..., 0] * missed_if_constant
         return np.where(positive, counted, 0.0), error[..., 0] * -missed_if_constant
     known = np.where(positive[..., None], density, 1.0)
-    slope = _cautious_slope(known, error, kernels, total.scheme.tuning)
+    slope = _cautious_slope(known, error, kernels, total.calibration.tuning)
     missed = _missed(total, np.where(positive, slope, 0.0))
     cautious = np.maximum((at_threshold - caution * at_threshold_error) * missed, 0.0)
     return np.where(positive, cautious, 0.0), at_threshold_error * missed
@@ -101,11 +101,11 @@ def _cautious_slope(density: Floats, error: Floats, kernels: list[Kernel], tunin
 
 def _missed(total: Functional, slope: Floats) -> Floats:
     """What the sum misses for a density of 1 at the threshold that falls with this power of the frequency below it."""
-    scheme = total.scheme
-    below = scheme.frequencies[scheme.below] - scheme.before
-    relative = below / (scheme.calibration_threshold - scheme.before)
+    calibration = total.calibration
+    below = calibration.frequencies[calibration.below] - calibration.before
+    relative = below / (calibration.calibration_threshold - calibration.before)
     density = relative ** slope[..., None]
-    return np.asarray(density @ -total.bias[scheme.below] * scheme.spacing)
+    return np.asarray(density @ -total.bias[calibration.below] * calibration.spacing)
 
 
 def _cosine(centre: float, width: float, before: int) -> Function:

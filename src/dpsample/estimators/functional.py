@@ -16,47 +16,47 @@ class Functional:
     `keys` is the number of reported keys that they are made for: the more keys, the less bias, and the more variance.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> from dpsample.estimators.calibration import calibration
-    >>> scheme = calibration(KeepAll(), Privacy(1, 1e-6), 16)
-    >>> scheme.calibration_threshold
+    >>> from dpsample.scheme.scheme import Scheme
+    >>> calibration = Calibration.of(Scheme(KeepAll(), Privacy(1, 1e-6), 16))
+    >>> calibration.calibration_threshold
     14
-    >>> total = Functional(scheme, lambda i: i.astype(float), keys=1000)
-    >>> above = scheme.frequencies >= 14
+    >>> total = Functional(calibration, lambda i: i.astype(float), keys=1000)
+    >>> above = calibration.frequencies >= 14
     >>> bool(abs(total.bias[above]).max() < 0.1), bool(total.bias[~above].max() <= 0)
     (True, True)
     """
 
-    def __init__(self, scheme: Calibration, function: Function, keys: float) -> None:
-        self.scheme, self.function = scheme, function
+    def __init__(self, calibration: Calibration, function: Function, keys: float) -> None:
+        self.calibration, self.function = calibration, function
         self._beyond: dict[int, tuple[Ints, list[TokenLaw], Function]] = {}  # by the largest frequency: costly
-        targets = function(scheme.frequencies)
-        self.uncorrected = scheme.posterior_mean_table(function)  # of the table's tokens
+        targets = function(calibration.frequencies)
+        self.uncorrected = calibration.posterior_mean_table(function)  # of the table's tokens
         self.table_values = self.uncorrected.copy()
-        bias = (scheme.laws @ self.uncorrected - targets)[~scheme.below]
-        correction = scheme.bias_correction(bias, scheme.tuning.bias_penalty * keys)
-        self.table_values[: len(scheme.bins)] += correction[scheme.bins]
-        self.mean = scheme.laws @ self.table_values  # at the table's frequencies, as all that follows
+        bias = (calibration.laws @ self.uncorrected - targets)[~calibration.below]
+        correction = calibration.bias_correction(bias, calibration.tuning.bias_penalty * keys)
+        self.table_values[: len(calibration.bins)] += correction[calibration.bins]
+        self.mean = calibration.laws @ self.table_values  # at the table's frequencies, as all that follows
         self.bias = self.mean - targets
 
     @cached_property
     def variances(self) -> Floats:
         """The variance of one key's value at the table's frequencies."""
-        return self.scheme.laws @ self.table_values**2 - self.mean**2
+        return self.calibration.laws @ self.table_values**2 - self.mean**2
 
     def values(self, cells: Ints) -> Floats:
         """Return the value of each token; beyond the table, the uncorrected one."""
         values = np.empty(len(cells))
-        places = self.scheme.places(cells)
+        places = self.calibration.places(cells)
         inside = places < len(self.table_values)
         values[inside] = self.table_values[places[inside]]
-        values[~inside] = self.scheme.posterior_means(cells[~inside], [self.function])[:, 0]
+        values[~inside] = self.calibration.posterior_means(cells[~inside], [self.function])[:, 0]
         return values
 
     def covariance(self, other: "Functional", largest: int) -> Function:
         """Return the covariance of one key's two values as a function of its frequency, up to about the largest one."""
-        scheme = self.scheme
-        i = scheme.frequencies
-        covariances = scheme.laws @ (self.table_values * other.table_values) - self.mean * other.mean
+        calibration = self.calibration
+        i = calibration.frequencies
+        covariances = calibration.laws @ (self.table_values * other.table_values) - self.mean * other.mean
         beyond, laws, ours = self._beyond_table(largest)
         if laws:
             others = ours if other is self else other._interpolated_values(laws)
@@ -69,19 +69,19 @@ class Functional:
 
         It is their covariance. Balanced biases cancel out over keys, as errors do, so their product is added.
         """
-        covariance, scheme = self.covariance(other, largest), self.scheme
-        if not scheme.balanced:
+        covariance, calibration = self.covariance(other, largest), self.calibration
+        if not calibration.balanced:
             return covariance
-        products = scheme.tuning.unbalanced_variance * self.bias * other.bias
-        return lambda i: covariance(i) + np.interp(i, scheme.frequencies, products, right=0.0)
+        products = calibration.tuning.unbalanced_variance * self.bias * other.bias
+        return lambda i: covariance(i) + np.interp(i, calibration.frequencies, products, right=0.0)
 
     def residual_bias(self, largest: int) -> Function:
         """Return the size of the bias that one key's value has left, as a function of its frequency."""
-        scheme, i = self.scheme, self.scheme.frequencies
-        bias = np.where(scheme.below, 0.0, np.abs(self.bias))
-        if scheme.balanced:  # from the threshold on, biases mostly cancel out
-            above = i >= scheme.calibration_threshold
-            bias = np.where(above, scheme.tuning.unbalanced_share * bias, bias)
+        calibration, i = self.calibration, self.calibration.frequencies
+        bias = np.where(calibration.below, 0.0, np.abs(self.bias))
+        if calibration.balanced:  # from the threshold on, biases mostly cancel out
+            above = i >= calibration.calibration_threshold
+            bias = np.where(above, calibration.tuning.unbalanced_share * bias, bias)
         beyond, laws, values = self._beyond_table(largest)
         if laws:
             means = np.array([law.probabilities @ values(law.cells) for law in laws])
@@ -99,15 +99,15 @@ class Functional:
         return self._beyond[largest]
 
     def _computed_beyond_table(self, largest: int) -> tuple[Ints, list[TokenLaw], Function]:
-        start = int(self.scheme.frequencies[-1]) + 1
-        last = min(largest, self.scheme.sampling.largest)
+        start = int(self.calibration.frequencies[-1]) + 1
+        last = min(largest, self.calibration.scheme.sampling.largest)
         if last < start:
             return np.empty(0, np.int64), [], np.zeros_like
         beyond_table = (self._kinks >= start) & (self._kinks <= last)
         kinks = self._kinks[beyond_table]
-        spaced = np.geomspace(start, last, self.scheme.tuning.variance_frequencies).astype(np.int64)
+        spaced = np.geomspace(start, last, self.calibration.tuning.variance_frequencies).astype(np.int64)
         beyond = np.unique(np.append(spaced, kinks))
-        laws = self.scheme.laws_beyond(beyond)
+        laws = self.calibration.laws_beyond(beyond)
         return beyond, laws, self._interpolated_values(laws)
 
     @cached_property
@@ -116,9 +116,9 @@ class Functional:
         kink = getattr(self.function, "kink", None)
         if kink is None:
             return np.empty(0, np.int64)
-        tuning = self.scheme.tuning
+        tuning = self.calibration.tuning
         offsets = np.linspace(-tuning.kink_reach, tuning.kink_reach, tuning.kink_points)
-        around = np.rint(offsets / float(self.scheme.privacy.epsilon)).astype(np.int64)
+        around = np.rint(offsets / self.calibration.epsilon).astype(np.int64)
         return np.asarray(kink + np.append(around, -1))
 
     def _interpolated_values(self, laws: list[TokenLaw]) -> Function:
@@ -126,7 +126,7 @@ class Functional:
         picks, end = [], 0
         for law in laws:  # each adds the tokens that the laws before it do not have
             cells = law.cells[law.cells > end]
-            share = self.scheme.tuning.variance_tokens * cells.size // law.cells.size
+            share = self.calibration.tuning.variance_tokens * cells.size // law.cells.size
             size = min(cells.size, max(share, 2))
             spread_out = np.linspace(0, cells.size - 1, size).astype(np.int64)
             picks.append(cells[spread_out])

@@ -16,11 +16,12 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.tuning import TUNING
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import first_frequency, support_length
 
@@ -49,7 +50,7 @@ class TokenWeights:
             )
         cells = np.arange(1, (self._last + 2 * support) * grid + 1, dtype=np.int64)
         law = _law_table(cells, reporting, grid, rows)
-        posterior = _posterior(law, reporting, calibration(KeepAll(), privacy, grid).calibration_threshold)
+        posterior = _posterior(law, reporting, Calibration.of(Scheme(KeepAll(), privacy, grid)).calibration_threshold)
 
         inner = self._last * grid
         mean_posterior = (posterior[:inner] @ law.T) @ posterior

@@ -25,9 +25,9 @@ from dpsample.estimators.measures import Measure
 from dpsample.exact import shown_number
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.noise import KeyNoise
-from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Ints, Sampling
-from dpsample.scheme.tokens import TokenLaw, support_length, token_law
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
+from dpsample.scheme.tokens import first_frequency, support_length, token_law
 
 Bools = NDArray[np.bool_]
 _DENSE, _FAR, _BELOW = 64, 16, 48  # frequencies at which laws are taken: above c, far above it, and below it
@@ -77,7 +77,6 @@ class Selected:
 class TokenValues:
     """What each token says of the frequency of a reported key: values between knots, which are tokens, ascending."""
 
-    grid: int
     measure: Measure
     knots: Floats  # the mean tokens of the frequencies from c on
     distance: Floats  # of the frequency from the token, at each knot
@@ -139,22 +138,23 @@ def _deviation(keys: Selected, lacks: Bools, values: TokenValues, level: float) 
     return (z + tails) * math.sqrt(variance)
 
 
-def least_of_tokens(cells: Ints, sampling: Sampling, privacy: PerKey, grid: int) -> Ints:
+def least_of_tokens(cells: Ints, scheme: Scheme) -> Ints:
     """Return the frequency that the key of each token has at least: no token is above its frequency."""
-    if isinstance(privacy, KeyNoise):
-        return np.full(len(cells), sampling.least)
-    return np.maximum(-(-cells // grid), sampling.least)
+    least = scheme.sampling.least
+    if isinstance(scheme.per_key, KeyNoise):
+        return np.full(len(cells), least)
+    return np.maximum(first_frequency(cells, scheme.grid), least)
 
 
 @lru_cache(maxsize=32)
-def token_values(sampling: Sampling, privacy: PerKey, grid: int, measure: Measure, largest: int) -> TokenValues:
+def token_values(scheme: Scheme, measure: Measure, largest: int) -> TokenValues:
     """Return the values of tokens up to about this frequency."""
-    c, above = _frequencies(sampling, privacy, grid, largest)
+    c, above = _frequencies(scheme, largest)
     if measure.kink is not None:
-        reach = support_length(privacy)
+        reach = support_length(scheme.per_key)
         around = np.linspace(max(measure.kink - reach, c), measure.kink + reach, _DENSE).astype(np.int64)
-        above = np.unique(np.append(above, around[(around >= c) & (around <= sampling.largest)]))
-    laws = [_Law.of(i, sampling, privacy, grid) for i in above.tolist()]
+        above = np.unique(np.append(above, around[(around >= c) & (around <= scheme.sampling.largest)]))
+    laws = [_Law.of(i, scheme) for i in above.tolist()]
     knots = np.maximum.accumulate([law.mean(law.tokens) for law in laws])
     identity = Measure.of("frequency")
     distance = _without_bias(laws, knots, identity, above.astype(np.float64) - knots)
@@ -165,11 +165,10 @@ def token_values(sampling: Sampling, privacy: PerKey, grid: int, measure: Measur
     target = measure(above)
     bias = np.array([abs(law.mean(unbiased(law.tokens)) - g) for law, g in zip(laws, target, strict=True)])
     first = laws[0]
-    below = [_Law.of(i, sampling, privacy, grid) for i in _lower_frequencies(sampling.least, c)]
+    below = [_Law.of(i, scheme) for i in _lower_frequencies(scheme.sampling.least, c)]
     falling_tokens, falling = _falling(first, below, unbiased, measure)
     lowered = _Lowered(unbiased, falling_tokens, falling)
     return TokenValues(
-        grid,
         measure,
         knots,
         distance,
@@ -192,11 +191,11 @@ class _Law:
     p: Floats
 
     @staticmethod
-    def of(i: int, sampling: Sampling, privacy: PerKey, grid: int) -> "_Law":
-        law: TokenLaw = token_law(i, sampling, privacy, grid)
+    def of(i: int, scheme: Scheme) -> "_Law":
+        law = token_law(i, *scheme)
         order = np.argsort(law.cells)
         probabilities = np.asarray(law.probabilities)[order]
-        return _Law(i, law.cells[order] / grid, probabilities / probabilities.sum())
+        return _Law(i, law.cells[order] / scheme.grid, probabilities / probabilities.sum())
 
     def mean(self, values: Floats) -> float:
         return float(self.p @ values)
@@ -240,21 +239,21 @@ def _measured(measure: Measure, frequency: Floats) -> Floats:
     return np.asarray(measure.function(frequency), np.float64)
 
 
-def _frequencies(sampling: Sampling, privacy: PerKey, grid: int, largest: int) -> tuple[int, Ints]:
+def _frequencies(scheme: Scheme, largest: int) -> tuple[int, Ints]:
     """Return c, the lowest frequency that laws tell from others, and the frequencies at which laws are taken."""
-    [c] = likeliest_frequencies([1], sampling, privacy, grid).tolist()
-    c = max(int(c), sampling.least)
-    reach = _REACH * support_length(privacy)
-    if isinstance(privacy, KeyNoise):  # bell-shaped noise, cut off: at the cut, the mean token hardly moves
+    [c] = likeliest_frequencies([1], *scheme).tolist()
+    c = max(int(c), scheme.sampling.least)
+    reach = _REACH * support_length(scheme.per_key)
+    if isinstance(scheme.per_key, KeyNoise):  # bell-shaped noise, cut off: at the cut, the mean token hardly moves
         step = max(1, int(reach) // 200)
         around = np.arange(c, c + int(reach), step)
-        means = [law.mean(law.tokens) for law in (_Law.of(i, sampling, privacy, grid) for i in around.tolist())]
+        means = [law.mean(law.tokens) for law in (_Law.of(i, scheme) for i in around.tolist())]
         steep = np.diff(means) / step >= _LEAST_SLOPE
         c = int(around[int(np.argmax(steep))])
     dense = c + reach * np.linspace(0, 1, _DENSE) ** 2  # densest at c, where laws change most
     far = np.geomspace(c + reach, max(largest, c + reach + 1), _FAR)
     above = np.unique(np.append(dense, far).astype(np.int64))
-    return c, above[above <= sampling.largest]
+    return c, above[above <= scheme.sampling.largest]
 
 
 def _lower_frequencies(least: int, c: int) -> list[int]:

@@ -11,13 +11,12 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.estimators.calibration import Calibration, calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.likelihood import likely_frequencies
-from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.reporting import reporting_probabilities
-from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import Floats, Ints, as_frequencies
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import first_frequency
 
@@ -26,19 +25,18 @@ from dpsample.scheme.tokens import first_frequency
 class Spectrum:
     """How many selected keys of the data have each frequency, as far as the release can tell."""
 
-    scheme: Calibration
+    calibration: Calibration
     frequencies: Ints  # ascending
     keys: Floats  # expected number of selected keys with each, unreported ones included
     variance: Floats  # of the number of reported keys up to each
 
     def posterior(self, cells: ArrayLike) -> tuple[Ints, Floats]:
         """Return, for n tokens, frequencies [n, m] and probabilities [n, m]: the posterior of the key's frequency."""
-        return _posterior(self.scheme, as_frequencies(cells).reshape(-1))
+        return _posterior(self.calibration, as_frequencies(cells).reshape(-1))
 
     def interval(self, cells: ArrayLike, level: float) -> tuple[Ints, Ints]:
         """Return the confidence interval of the frequency of a reported key, for each token: `likely_frequencies`."""
-        scheme = self.scheme
-        _, low, high = likely_frequencies(cells, scheme.sampling, scheme.privacy, scheme.grid, level)
+        _, low, high = likely_frequencies(cells, *self.calibration.scheme, level)
         return low, high
 
     def quantiles(
@@ -52,7 +50,7 @@ class Spectrum:
         known, so that intervals reach from where a quantile is if none is to where it is if all is. Noise also lifts
         keys over the least frequency. `number`, the number of keys from it on with its bounds, corrects for that.
         """
-        tuning = self.scheme.tuning
+        tuning = self.calibration.tuning
         selected = self.frequencies >= least
         total = float(self.keys[selected].cumsum()[-1])
         number = number or (total, total, total)
@@ -66,17 +64,17 @@ class Spectrum:
         low = low - np.maximum(noise, least_noise)
         high = high - np.minimum(noise, -least_noise)
         # near the threshold, frequencies cannot be told apart
-        low = np.where(low <= self.scheme.calibration_threshold + near, least, low)
+        low = np.where(low <= self.calibration.calibration_threshold + near, least, low)
         return value, np.minimum(low, value).clip(min=least), np.maximum(high, value)
 
     def _quantiles_before_noise(
         self, shares: Floats, least: int, level: float, number: tuple[float, float, float]
     ) -> tuple[Floats, Floats, Floats]:
         """The quantiles, and their bounds if tokens had no noise, of all keys from the least frequency on."""
-        tuning = self.scheme.tuning
+        tuning = self.calibration.tuning
         selected = self.frequencies >= least
         i, keys = self.frequencies[selected], self.keys[selected]
-        pi = reporting_probabilities(i, self.scheme.sampling, self.scheme.privacy)
+        pi = self.calibration.reporting.probabilities(i)
         unreported = np.cumsum(keys * (1 - pi) / pi)  # variance of the number of unreported keys: negative binomial
         variance_below = float(self.variance[~selected][-1]) if not selected.all() else 0.0
         z = NormalDist().inv_cdf(0.5 + level / 2)
@@ -108,10 +106,10 @@ class Spectrum:
 
     def _noise(self, shares: Floats) -> Ints:
         """Quantiles of the difference between a frequency drawn from the posterior of a key's token and the key's."""
-        last_token = np.array([self.scheme.last_token])
-        _, probabilities = _posterior(self.scheme, last_token)
+        last_token = np.array([self.calibration.last_token])
+        _, probabilities = _posterior(self.calibration, last_token)
         law = probabilities[0]
-        step = -(-len(law) // self.scheme.tuning.noise_points)
+        step = -(-len(law) // self.calibration.tuning.noise_points)
         law = np.add.reduceat(law, np.arange(0, len(law), step))
         difference = np.convolve(law, law[::-1])
         upto = np.cumsum(difference)
@@ -119,23 +117,23 @@ class Spectrum:
         return np.asarray((place - len(law) + 1) * step)
 
 
-def spectrum(tally: Tally, sampling: Sampling, privacy: PerKey, grid: int, tuning: Tuning = TUNING) -> Spectrum:
+def spectrum(tally: Tally, scheme: Scheme, tuning: Tuning = TUNING) -> Spectrum:
     """Estimate how many keys have each frequency; weights do not matter.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> estimated = spectrum(Tally.of([16 * 1000, 16 * 1000]), KeepAll(), Privacy(1, 1e-6), 16)
+    >>> estimated = spectrum(Tally.of([16 * 1000, 16 * 1000]), Scheme(KeepAll(), Privacy(1, 1e-6), 16))
     >>> f"{estimated.keys.sum():.1f} keys of {estimated.frequencies @ estimated.keys / estimated.keys.sum():.1f}"
     '2.0 keys of 1013.7'
     """
-    return _spectrum(tally, calibration(sampling, privacy, grid, tuning))
+    return _spectrum(tally, Calibration.of(scheme, tuning))
 
 
 @lru_cache(maxsize=32)
-def _spectrum(tally: Tally, scheme: Calibration) -> Spectrum:
-    inside = tally.cells <= scheme.last_token
-    parts = [(_posterior(scheme, tally.cells[inside]), tally.keys[inside])]
+def _spectrum(tally: Tally, calibration: Calibration) -> Spectrum:
+    inside = tally.cells <= calibration.last_token
+    parts = [(_posterior(calibration, tally.cells[inside]), tally.keys[inside])]
     if not inside.all():
-        parts.append((_posterior_beyond_table(scheme, tally.cells[~inside]), tally.keys[~inside]))
+        parts.append((_posterior_beyond_table(calibration, tally.cells[~inside]), tally.keys[~inside]))
     frequencies, keys, variances = [], [], []
     for (i, probabilities), reported_keys in parts:
         each = reported_keys[:, None]
@@ -145,9 +143,9 @@ def _spectrum(tally: Tally, scheme: Calibration) -> Spectrum:
     support, place = np.unique(np.concatenate(frequencies), return_inverse=True)
     reported = np.bincount(place, np.concatenate(keys), len(support))
     variance = np.bincount(place, np.concatenate(variances), len(support))
-    pi = reporting_probabilities(support, scheme.sampling, scheme.privacy)
+    pi = calibration.reporting.probabilities(support)
     expected = np.divide(reported, pi, out=np.zeros(len(pi)), where=reported > 1e-9)
-    return Spectrum(scheme, support, expected, np.maximum(np.cumsum(variance), 0.0))
+    return Spectrum(calibration, support, expected, np.maximum(np.cumsum(variance), 0.0))
 
 
 def _variance_increments(probabilities: Floats) -> Floats:
@@ -156,33 +154,33 @@ def _variance_increments(probabilities: Floats) -> Floats:
     return np.diff(upto * (1 - upto), prepend=0.0, axis=1)
 
 
-def _posterior_beyond_table(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
+def _posterior_beyond_table(calibration: Calibration, cells: Ints) -> tuple[Ints, Floats]:
     """The posteriors of tokens beyond the table: shifts of those of its last tokens with the same fraction.
 
     Long ones are taken at some points each, all of which have the same probability.
     """
-    last_tokens = scheme.last_token - np.arange(scheme.grid)
-    frequencies, probabilities = _posterior(scheme, last_tokens)
-    points_for_each = scheme.tuning.posterior_limit // len(cells)
-    points = min(scheme.tuning.posterior_points, max(1, points_for_each))
+    last_tokens = calibration.last_token - np.arange(calibration.scheme.grid)
+    frequencies, probabilities = _posterior(calibration, last_tokens)
+    points_for_each = calibration.tuning.posterior_limit // len(cells)
+    points = min(calibration.tuning.posterior_points, max(1, points_for_each))
     last = probabilities.shape[1] - 1
     if last >= 2 * points:
         wanted = (np.arange(points) + 0.5) / points
         at = np.array([np.searchsorted(np.cumsum(law), wanted) for law in probabilities])
         frequencies = np.take_along_axis(frequencies, np.minimum(at, last), 1)
         probabilities = np.full(at.shape, 1 / points)
-    offsets = frequencies - first_frequency(scheme.last_token, scheme.grid)
-    fraction = (scheme.last_token - cells) % scheme.grid
-    first = first_frequency(cells, scheme.grid)[:, None]
+    offsets = frequencies - first_frequency(calibration.last_token, calibration.scheme.grid)
+    fraction = (calibration.last_token - cells) % calibration.scheme.grid
+    first = first_frequency(cells, calibration.scheme.grid)[:, None]
     return first + offsets[fraction], probabilities[fraction]
 
 
-def _posterior(scheme: Calibration, cells: Ints) -> tuple[Ints, Floats]:
+def _posterior(calibration: Calibration, cells: Ints) -> tuple[Ints, Floats]:
     """The posterior of each token; one that comes only from below the threshold has a uniform prior there."""
     if not len(cells):
         return np.zeros((0, 1), np.int64), np.zeros((0, 1))
-    frequencies, mass = supports(cells, scheme.reporting, scheme.grid)
-    above = np.where(frequencies >= scheme.calibration_threshold, mass, 0.0)
+    frequencies, mass = supports(cells, calibration.reporting, calibration.scheme.grid)
+    above = np.where(frequencies >= calibration.calibration_threshold, mass, 0.0)
     some_above = above.any(1, keepdims=True)
     prior_mass = np.where(some_above, above, mass)
     return frequencies, prior_mass / prior_mass.sum(1, keepdims=True)

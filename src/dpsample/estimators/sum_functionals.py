@@ -31,7 +31,7 @@ def round_up_key_count(keys: float, tuning: Tuning = TUNING) -> int:
 class SumFunctionals:
     """The functionals that estimate a sum and its error, for about so many reported keys up to a largest frequency."""
 
-    scheme: Calibration
+    calibration: Calibration
     of: Function
     keys: int
     largest: int
@@ -39,7 +39,7 @@ class SumFunctionals:
     @cached_property
     def total(self) -> Functional:
         """The sum."""
-        return _least_error(self.scheme, self.of, self.keys)
+        return _least_error(self.calibration, self.of, self.keys)
 
     @cached_property
     def kernels(self) -> list[Kernel]:
@@ -50,25 +50,25 @@ class SumFunctionals:
     def variance(self) -> Functional:
         """The variance of the sum."""
         variance_at = self.total.error_product(self.total, self.largest)
-        return Functional(self.scheme, lambda i: np.maximum(variance_at(i), 0.0), self.variance_keys)
+        return Functional(self.calibration, lambda i: np.maximum(variance_at(i), 0.0), self.variance_keys)
 
     @cached_property
     def covariance(self) -> Functional:
         """The covariance of the sum and its variance."""
-        return Functional(self.scheme, self.total.covariance(self.variance, self.largest), self.variance_keys)
+        return Functional(self.calibration, self.total.covariance(self.variance, self.largest), self.variance_keys)
 
     @property
     def variance_keys(self) -> float:
         """The number of keys that functionals of variances are made for."""
-        if self.scheme.balanced:
-            return self.scheme.tuning.balanced_keys
-        return self.scheme.tuning.variance_penalty_factor * self.keys
+        if self.calibration.balanced:
+            return self.calibration.tuning.balanced_keys
+        return self.calibration.tuning.variance_penalty_factor * self.keys
 
     @cached_property
     def squared_variance(self) -> Floats:
         """For each token, the posterior mean of the square of a key's estimated variance."""
-        squares = self.scheme.laws @ self.variance.table_values**2
-        return self.scheme.posterior_mean_table(lambda i: np.interp(i, self.scheme.frequencies, squares))
+        squares = self.calibration.laws @ self.variance.table_values**2
+        return self.calibration.posterior_mean_table(lambda i: np.interp(i, self.calibration.frequencies, squares))
 
     @cached_property
     def residual_bias(self) -> Function:
@@ -78,31 +78,33 @@ class SumFunctionals:
     @cached_property
     def bias_allowance(self) -> Floats:
         """The same for each token."""
-        return self.scheme.posterior_mean_table(self.residual_bias)
+        return self.calibration.posterior_mean_table(self.residual_bias)
 
 
 @lru_cache(maxsize=64)
-def sum_functionals(scheme: Calibration, of: Function, keys: int, largest: int) -> SumFunctionals:
+def sum_functionals(calibration: Calibration, of: Function, keys: int, largest: int) -> SumFunctionals:
     """Return the functionals of a sum."""
-    return SumFunctionals(scheme, of, keys, largest)
+    return SumFunctionals(calibration, of, keys, largest)
 
 
-def _least_error(scheme: Calibration, of: Function, keys: int) -> Functional:
+def _least_error(calibration: Calibration, of: Function, keys: int) -> Functional:
     """The functional of a sum. For bounded noise, which is nearly normal, biases are balanced, or traded for variance.
 
     To undo normal noise costs ever more variance the sharper the function is, so there the bias that is left in is
     chosen by the width of the interval, of which it is a part, for keys that are distributed by Zipf's law.
     """
-    if scheme.balanced:
-        return Functional(scheme, of, scheme.tuning.balanced_keys)
-    if not isinstance(scheme.privacy, KeyNoise):
-        return Functional(scheme, of, keys)
-    above = ~scheme.below
-    weights = scheme.frequencies[above] ** -2.0
+    if calibration.balanced:
+        return Functional(calibration, of, calibration.tuning.balanced_keys)
+    if not isinstance(calibration.scheme.per_key, KeyNoise):
+        return Functional(calibration, of, keys)
+    above = ~calibration.below
+    weights = calibration.frequencies[above] ** -2.0
     weights *= keys / weights.sum()
 
     def width(total: Functional) -> float:
         variance, bias = np.maximum(total.variances[above], 0), np.abs(total.bias[above])
         return float(2 * math.sqrt(weights @ variance) + weights @ bias)
 
-    return min((Functional(scheme, of, keys * factor) for factor in scheme.tuning.normal_noise_penalties), key=width)
+    return min(
+        (Functional(calibration, of, keys * factor) for factor in calibration.tuning.normal_noise_penalties), key=width
+    )

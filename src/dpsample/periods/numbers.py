@@ -21,8 +21,8 @@ from dpsample.estimators.notes import NONE_SELECTED
 from dpsample.estimators.sum_functionals import SumFunctionals, sum_functionals
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
     from dpsample.periods.combined import Combined
@@ -81,8 +81,7 @@ class Numbers:
                 answers.append(answer(found, self.measure, level, self.least, *stated))
             else:
                 most = max(
-                    largest_unreported_sum(r.sampling, r.per_key, _KEYS, level, self.least)
-                    for r in self.combined.releases
+                    largest_unreported_sum(scheme_of(r), _KEYS, level, self.least) for r in self.combined.releases
                 )
                 answers.append(nothing(self.combined, level, self.least, most, None))
         return answers
@@ -98,7 +97,7 @@ class Numbers:
             if here.any():
                 # what keys from below the threshold add here is what no other release has
                 tally = Tally.of(self.cells[own, n][here], (weights * self.values.others[own, n])[here])
-                parts.append(estimate_sums([tally], *scheme_of(release), self.measure)[0])
+                parts.append(estimate_sums([tally], scheme_of(release), self.measure)[0])
                 unreported = max(unreported, self.values.unreported(n, Tallies.of([tally])))
         slope = float((weights**3 * (P**2 - P**3)).sum())
         found = _with_errors(weights, P**2 - P, np.abs(P**2 - P), unreported)
@@ -133,7 +132,7 @@ class _Values:
                 functionals = self._functionals[n] = _functionals(release, cells[here, n], measure, factor)
                 distinct, back = np.unique(cells[here, n], return_inverse=True)
                 missing[here, n] -= functionals.total.values(distinct)[back]
-                places = np.minimum(functionals.scheme.places(distinct), functionals.scheme.table_tokens)
+                places = np.minimum(functionals.calibration.places(distinct), functionals.calibration.table_tokens)
                 bias[here, n] = np.append(functionals.bias_allowance, 0.0)[places][back]
         self.absent = missing.prod(1)  # P
         self.others = np.stack([np.delete(missing, n, axis=1).prod(1) for n in range(len(releases))], axis=1)
@@ -147,13 +146,13 @@ class _Values:
     def unreported(self, n: int, groups: Tallies) -> float:
         """Return the variance of one more key of a release, which may not have been reported."""
         functionals = self._functionals[n]
-        return float(unreported_moments(groups, functionals.scheme, [functionals.variance.function])[0][0])
+        return float(unreported_moments(groups, functionals.calibration, [functionals.variance.function])[0][0])
 
 
 def _functionals(release: "Release", cells: Ints, of: Measure, factor: float) -> SumFunctionals:
     """The functionals of a sum over keys, for a factor of their number."""
-    own = functionals_of(Tallies.of([Tally.of(cells)]), *scheme_of(release), of, TUNING, None)
-    return sum_functionals(own.scheme, of, max(1, int(own.keys * factor)), own.largest)
+    own = functionals_of(Tallies.of([Tally.of(cells)]), scheme_of(release), of)
+    return sum_functionals(own.calibration, of, max(1, int(own.keys * factor)), own.largest)
 
 
 def _with_errors(weights: Floats, variance: Floats, size: Floats, unreported: float) -> SumEstimate:
@@ -174,11 +173,11 @@ def _with_errors(weights: Floats, variance: Floats, size: Floats, unreported: fl
 def nothing(combined: "Combined", level: float, least: int, most: float, below: Below | None) -> Estimate:
     """Return the answer about keys of which none was reported."""
     known = math.nan, 0.0, most, level, 0.0, 0, combined.threshold
-    guaranteed = all(least >= least_frequency(r.sampling, r.per_key) for r in combined.releases)
+    guaranteed = all(least >= least_frequency(scheme_of(r)) for r in combined.releases)
     return Estimate(0.0, *known, guaranteed, (NONE_SELECTED,), None, least, below)
 
 
-def scheme_of(release: "Release") -> tuple[Sampling, PerKey, int]:
+def scheme_of(release: "Release") -> Scheme:
     """Return what token laws follow from."""
     assert release.grid is not None
-    return release.sampling, release.per_key, release.grid
+    return Scheme(release.sampling, release.per_key, release.grid)

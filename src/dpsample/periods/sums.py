@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
-from dpsample.estimators.calibration import calibration
+from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.estimate import (
     Below,
     Estimate,
@@ -157,13 +157,13 @@ def _sums(combined: "Combined", members: Sequence[Group], least: int, level: flo
         tallies, here = _tallies(combined, n, members)
         missing = np.setdiff1d(np.arange(len(members)), here)
         if len(missing):  # of all releases together, the most is that of one
-            most = largest_unreported_sum(*scheme[:2], _FREQUENCY, (1 + level) / 2, least)
+            most = largest_unreported_sum(scheme, _FREQUENCY, (1 + level) / 2, least)
             empty[missing] = np.maximum(empty[missing], most)
         if not tallies:
             continue
-        found = estimate_sums(tallies, *scheme, measure)
+        found = estimate_sums(tallies, scheme, measure)
         if release.sampling.least == 1 and least > 1:
-            everything = extrapolated_sums(tallies, *scheme, _FREQUENCY).tolist()
+            everything = extrapolated_sums(tallies, scheme, _FREQUENCY).tolist()
             for at, value, one in zip(here, everything, found, strict=True):
                 below[at] += max(value - one.above, 0.0)
         for at, one in zip(here, found, strict=True):
@@ -267,7 +267,7 @@ def _least(combined: "Combined", measure: Measure, at_least: int | None) -> int:
     if at_least is not None:
         least = check_frequency(at_least)
     else:
-        least = max(least_frequency(r.sampling, r.per_key, each_key_alike=counts) for r in combined.releases)
+        least = max(least_frequency(scheme_of(r), each_key_alike=counts) for r in combined.releases)
     return max(least, measure.kink) if measure.kink is not None else least
 
 
@@ -281,5 +281,5 @@ def _not_additive(measure: Measure) -> InvalidValue:
 
 def _check_calibrated(combined: "Combined", estimator: Estimator | None) -> None:
     check_default_estimator(estimator, "sums over several releases")
-    if not all(calibration(*scheme_of(release)).feasible for release in combined.releases):
+    if not all(Calibration.of(scheme_of(release)).feasible for release in combined.releases):
         raise InvalidValue("sums over several releases are calibrated", "too small an epsilon", "ask each release")

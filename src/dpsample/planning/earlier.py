@@ -9,6 +9,7 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.questions.selection import Selection
 from dpsample.release.release import Release
 from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.scheme import Scheme
 
 
 def estimated_frequencies(release: Release) -> Frequencies:
@@ -28,7 +29,7 @@ def estimated_frequencies(release: Release) -> Frequencies:
         )
     threshold = frequency_reaching(LIKELY, release.sampling, release.per_key)
     _, [tally] = Selection(release, None).tallies()
-    estimated = spectrum(tally, release.sampling, release.per_key, release.grid)
+    estimated = spectrum(tally, Scheme(release.sampling, release.per_key, release.grid))
     known = estimated.frequencies >= (threshold or np.inf)
     # fractions of keys are added up and rounded together, so that no keys are lost
     keys = np.diff(np.rint(np.cumsum(estimated.keys[known])), prepend=0.0).astype(np.int64)

@@ -34,6 +34,7 @@ from dpsample.scheme.coarsening import strided
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import default_grid, support_length
 
 
@@ -129,7 +130,7 @@ class _ValueMoments:
         scheme = self.scheme
         last_variance = self.total.variances[-1]
         last = float(scheme.frequencies[-1])
-        [p] = reporting_probabilities(scheme.frequencies[-1:], scheme.sampling, scheme.privacy)
+        [p] = reporting_probabilities(scheme.frequencies[-1:], scheme.scheme.sampling, scheme.scheme.per_key)
         token_variance = max(last_variance * p - last**2 * (1 - p), 0.0)
         of_reporting = frequencies**2 * (1 - pi)
         return np.asarray((of_reporting + token_variance) / pi)
@@ -169,7 +170,7 @@ def _normal_nodes(dimensions: int, nodes: int) -> tuple[Floats, Floats]:
 def prediction_table(sampling: Sampling, privacy: PerKey, quick: bool, tuning: Tuning) -> tuple[Calibration, int]:
     """Return the table of a prediction, and the number of frequencies that each of its own stands for."""
     if not quick:
-        return Calibration(sampling, privacy, default_grid(privacy), tuning), 1
+        return Calibration(Scheme(sampling, privacy, default_grid(privacy)), tuning), 1
     table = _quick_table(sampling, privacy, tuning.quick_table_rows, tuning)
     bins = int(table[0].bins[-1]) + 1
     if bins <= tuning.quick_table_bins:
@@ -186,7 +187,7 @@ def _quick_table(sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning)
     log_grid = math.floor(math.log2(epsilon / spacing))
     grid = min(1 << max(0, log_grid), default_grid(privacy))
     coarser = replace(tuning, table_spacing=spacing)
-    return Calibration(sampling, privacy, grid, coarser), k
+    return Calibration(Scheme(sampling, privacy, grid), coarser), k
 
 
 @lru_cache(maxsize=2)  # for all keys, and for a selection

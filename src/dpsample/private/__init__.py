@@ -1,22 +1,12 @@
 """EVERYTHING here may see private data or secret coins. Nothing that follows a release imports it (tested).
 
-source          where elements live, and which columns are the key
-kinds           kinds of source, and what goes together in one
-arrow           objects of a source as Arrow
-formats         file formats: their names, endings, and how files are checked and read
-dialect         how CSV and TSV are written: delimiter, encoding, header, NULL
-inputs          which files a source names, and which names are one file
-iterables       what only looks like an iterable of keys, and is refused
-python_objects  Python objects as Arrow
+sources         where elements live, and how their rows are read
 randomness      the only door to randomness
 derived_coins   coins for work that may be done twice
 bounding        each user keeps a bounded number of keys
 assignment      each user gives one unit to one of their keys
 pairs           users and their wanted keys, put aside for kernels
-user_counts     how many users have each key that was discovered
-user_amounts    sums of their rows and columns for these keys
-user_lengths    users too long to be seen in a noisy histogram, and where to clip
-user_vectors    what one user adds to each part of these counts
+users           releases of users without a contribution bound, stage by stage
 noise           noise, drawn exactly: discrete Laplace, and from tables
 sanitizer       frequencies and coins -> which keys are reported, with which token
 sample          a weighted sample with its scheme; NOT private

@@ -25,7 +25,7 @@ from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
     from dpsample.private.randomness import CoinSource
-    from dpsample.private.source import Source
+    from dpsample.private.sources.source import Source
 
 Flags = NDArray[np.bool_]
 

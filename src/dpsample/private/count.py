@@ -25,8 +25,8 @@ from dpsample.private.prepare import true_look
 from dpsample.private.progress import Listener, no_listener
 from dpsample.private.request import check_users
 from dpsample.private.run import engine_or_own
-from dpsample.private.source import Source
-from dpsample.private.user_counts import expected_errors
+from dpsample.private.sources.source import Source
+from dpsample.private.users.counts import expected_errors
 from dpsample.scheme.sampling import Floats
 
 _NO_BOUND = 2**62  # keys: no user has as many

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import read_foreign
-from dpsample.private.inputs import identity
-from dpsample.private.iterables import check_iterable
-from dpsample.private.source import Source
+from dpsample.private.sources.inputs import identity
+from dpsample.private.sources.iterables import check_iterable
+from dpsample.private.sources.source import Source
 
 MOST_KEYS = 10**8  # beyond, positions in Arrow's arrays of text no longer fit
 

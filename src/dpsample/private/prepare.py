@@ -28,7 +28,7 @@ from dpsample.private.noise import discrete_laplace
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import Coins, CoinSource
 from dpsample.private.request import Request
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.options import Strategy
 from dpsample.release.terms import Terms
 from dpsample.scheme.per_key import PerKey

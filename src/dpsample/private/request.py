@@ -16,7 +16,7 @@ from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.privacy import StatedPrivacy
 from dpsample.private.known import KnownKeys
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.options import ReleaseKeywords, ReleaseOptions, SampleKeywords, Strategy, part_of
 from dpsample.release.release import Release, read_release
 from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.normal import margin
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.presentation.explain import explain_beyond
-from dpsample.questions.counted_keys import CountedKeys, detection_threshold, error_of_sum, margin
+from dpsample.questions.counted_keys import CountedKeys, detection_threshold, error_of_sum
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release

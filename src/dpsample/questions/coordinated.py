@@ -7,7 +7,7 @@ that a key whose frequency hardly changed adds hardly anything, to the value or 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import functionals_of
 from dpsample.estimators.estimate import Estimate, least_frequency
 from dpsample.estimators.intervals import student_quantile
-from dpsample.estimators.layers import Layers, token_weights
+from dpsample.estimators.layers import Layers, TokenWeights, token_weights
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import FEW
 from dpsample.estimators.tally import Tallies, Tally
@@ -29,6 +29,7 @@ from dpsample.release.rows import token_cells
 from dpsample.scheme.coordinated import Words, first_kept
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, KeepAll
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import support_length
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def in_both(
     """
     check_arguments(level=level, at_least=at_least)
     asked = _Asked.of(before, after, where, weight, attributes)
-    own = [least_frequency(side.release.sampling, side.release.per_key, each_key_alike=True) for side in asked.sides]
+    own = [least_frequency(side.scheme, each_key_alike=True) for side in asked.sides]
     least = max(own) if at_least is None else check_frequency(at_least)
     measure = Measure.of("keys").from_frequency(least)
     values, seen = zip(*(s.counted(r, measure) for s, r in zip(asked.sides, asked.rows, strict=True)), strict=True)
@@ -145,13 +146,13 @@ class _Side:
         return _Side(release, places, weights, key_hashes(keys, release.sampling.seed))
 
     @property
-    def scheme(self) -> tuple[Any, Any, int]:
+    def scheme(self) -> Scheme:
         assert self.release.grid is not None
-        return self.release.sampling, self.release.per_key, self.release.grid
+        return Scheme(self.release.sampling, self.release.per_key, self.release.grid)
 
     @cached_property
     def cells(self) -> Ints:
-        return token_cells(self.release.table["token"].take(self.places), self.scheme[2])
+        return token_cells(self.release.table["token"].take(self.places), self.scheme.grid)
 
     @cached_property
     def frequencies(self) -> Ints:
@@ -161,26 +162,28 @@ class _Side:
     @cached_property
     def visible_from(self) -> int:
         """The frequency, counted from the first one at which a key is sampled, from which on layers are visible."""
-        return least_frequency(KeepAll(), self.release.per_key)
+        return least_frequency(self.scheme._replace(sampling=KeepAll()))
 
     def visible(self, layers: Ints) -> Floats:
         """The probability that a layer is visible."""
         return self.release.sampling.q(np.maximum(layers - self.visible_from + 1, 0))
 
     @property
+    def token_weights(self) -> TokenWeights:
+        return token_weights(self.scheme.per_key, self.scheme.grid)
+
+    @property
     def spread(self) -> float:
-        return token_weights(*self.scheme[1:]).spread
+        return self.token_weights.spread
 
     def values(self, rows: Ints, layers: Layers, first: Ints) -> Floats:
         """The values of keys, by the rows of `places` that they are in, or -1."""
         here = np.flatnonzero(rows >= 0)
         row, start = rows[here], first[here, None]
         offset = first_kept(self.hashes[row], self.release.sampling) - 1
-        relative = self.cells[row] - offset * self.scheme[2]
+        relative = self.cells[row] - offset * self.scheme.grid
         values = np.zeros(len(rows))
-        values[here] = token_weights(*self.scheme[1:]).values(
-            relative, lambda k: layers.value(k + offset[:, None], start)
-        )
+        values[here] = self.token_weights.values(relative, lambda k: layers.value(k + offset[:, None], start))
         return values
 
     def counted(self, rows: Ints, measure: Measure) -> tuple[Floats, Floats]:
@@ -188,7 +191,7 @@ class _Side:
         values, seen = np.zeros((2, len(rows)))
         if len(self.places):
             here = np.flatnonzero(rows >= 0)
-            functionals = functionals_of(Tallies.of([Tally.of(self.cells)]), *self.scheme, measure, TUNING, None)
+            functionals = functionals_of(Tallies.of([Tally.of(self.cells)]), self.scheme, measure)
             values[here] = functionals.total.values(self.cells)[rows[here]]
             seen[here] = reporting_probabilities(self.frequencies, *self.scheme[:2])[rows[here]]
         return values, seen

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsample.accounting.normal import margin
 from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
@@ -21,7 +22,7 @@ from dpsample.estimators.reported import Reported
 from dpsample.exact import check_level
 from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
 from dpsample.questions.arguments import check_default_estimator, check_frequency
-from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum, margin
+from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, error_of_sum
 from dpsample.questions.counted_order import compare, listing, quantiles, rank, top
 from dpsample.questions.remainder import needs_total
 from dpsample.questions.result import Estimates, about_each

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.normal import margin
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.questions.selection import Attributes, Selection, Where
@@ -36,15 +37,6 @@ def normal_probability(deviations: Floats) -> Floats:
     array([0.5  , 0.975, 0.   ])
     """
     return np.asarray(_erfc(-deviations / math.sqrt(2)), np.float64) / 2
-
-
-def margin(level: float, keys: int = 1) -> float:
-    """Return by how many errors the intervals of these keys extend, to hold all at once with this level.
-
-    >>> round(margin(0.95), 3), round(margin(0.95, keys=100), 3)
-    (1.96, 3.481)
-    """
-    return -NormalDist().inv_cdf((1 - level) / (2 * keys))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dpsample.accounting.normal import margin
 from dpsample.estimators.estimate import Estimate
 from dpsample.exact import check_level
 from dpsample.questions.arguments import check_frequency, check_k, check_shares
-from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, margin, normal_probability
+from dpsample.questions.counted_keys import CountedKeys, Reached, detection_threshold, normal_probability
 from dpsample.questions.result import OF_EACH, Estimates, of_the_top
 from dpsample.questions.selection import Attributes, Where
 from dpsample.questions.unreported import probability_above, rank_unreported

@@ -33,6 +33,7 @@ from dpsample.questions.sums import grouped
 from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import token_law
 
 if TYPE_CHECKING:
@@ -65,10 +66,15 @@ class _Kinds:
         own = replace(terms, privacy=terms.keys_privacy, known=None, total=None)
         self.others, self.known = Release(others, own), Release(known, own)
 
+    @property
+    def scheme(self) -> Scheme:
+        """How the tokens of known keys were drawn."""
+        return Scheme(self.known.sampling, self.known.per_key, self.grid)
+
     @cached_property
     def noise(self) -> tuple[float, float, float]:
         """The mean of what a token lacks to the frequency, its variance, and its excess kurtosis."""
-        law = token_law(self.added, self.known.sampling, self.known.per_key, self.grid)
+        law = token_law(self.added, *self.scheme)
         lack, p = self.added - law.cells / self.grid, law.probabilities / law.reported
         mean = float(p @ lack)
         variance, fourth = (float(p @ (lack - mean) ** power) for power in (2, 4))
@@ -96,8 +102,7 @@ class _Kinds:
     def one_known(self, tally: Tally, level: float) -> Estimate:
         """The frequency of one known key, with its own interval, as `each_key` has it."""
         weight = float(tally.weights[0])
-        scheme = self.known.sampling, self.known.per_key, self.grid
-        raised = [float(ends[0]) for ends in likely_frequencies(tally.cells, *scheme, level)]
+        raised = [float(ends[0]) for ends in likely_frequencies(tally.cells, *self.scheme, level)]
         value, low, high = (weight * max(end - self.added, 0.0) for end in raised)
         error = abs(weight) * math.sqrt(self.noise[1])
         return Estimate(value, error, min(low, high), max(low, high), level, 0.0, 1, 0)
@@ -106,17 +111,17 @@ class _Kinds:
         """The sum of the frequencies of known keys of a frequency or more."""
         if not tally.total:
             return Estimate(0.0, 0.0, 0.0, 0.0, level, 0.0, 0, 0)
-        kink, known = self.added + least, self.known
+        kink = self.added + least
         measure = Measure(f"known from {least}", _Lowered(self.added, kink), kink, checked=True, whole=True)
-        found = estimate(tally, known.sampling, known.per_key, self.grid, measure, "calibrated", level)
+        found = estimate(tally, self.scheme, measure, "calibrated", level)
         return replace(found, detection_threshold=0, at_least=None, below=None)
 
     def number_of_known(self, tally: Tally, least: int, level: float) -> Estimate:
         """The number of known keys of a frequency or more, or the sum of their weights."""
         if not tally.total:
             return Estimate(0.0, 0.0, 0.0, 0.0, level, 0.0, 0, 0)
-        measure, known = Measure.of(f"at-least:{self.added + least}"), self.known
-        found = estimate(tally, known.sampling, known.per_key, self.grid, measure, "calibrated", level)
+        measure = Measure.of(f"at-least:{self.added + least}")
+        found = estimate(tally, self.scheme, measure, "calibrated", level)
         if not (tally.weights == tally.keys).all():
             return found
         ends = (min(max(n, 0.0), float(tally.total)) for n in (found.value, found.low, found.high))

@@ -21,9 +21,9 @@ from dpsample.questions.arguments import check_shares
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import Selection, Where
 from dpsample.questions.sums import kept_notes, least_of_keys, needs_tokens
-from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import Floats, Sampling
+from dpsample.scheme.sampling import Floats
+from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -49,8 +49,8 @@ def quantiles(
     assert release.grid is not None
     least, detectable = least_of_keys(release, at_least)
     _, [tally] = Selection(release, where, attributes=attributes).tallies()
-    terms = release.sampling, release.per_key, release.grid
-    estimates = estimate_quantiles(tally, *terms, p, least, level, detectable)
+    scheme = Scheme(release.sampling, release.per_key, release.grid)
+    estimates = estimate_quantiles(tally, scheme, p, least, level, detectable)
     notes = (estimates.note(least) if detectable else HIDDEN, *kept_notes(release))
     error = (estimates.high - estimates.low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
     columns = {
@@ -95,9 +95,7 @@ class QuantileEstimates:
 
 def estimate_quantiles(
     tally: Tally,
-    sampling: Sampling,
-    privacy: PerKey,
-    grid: int,
+    scheme: Scheme,
     shares: Floats,
     least: int,
     level: float,
@@ -108,18 +106,18 @@ def estimate_quantiles(
 
     `detectable` says whether the least frequency is above the detection threshold; only there are keys counted.
     """
-    estimated = spectrum(tally, sampling, privacy, grid, tuning)
+    estimated = spectrum(tally, scheme, tuning)
     keys = float(estimated.keys[estimated.frequencies >= least].sum())
     if keys <= 0:
         unknown, low, high = (np.full(len(shares), value) for value in (math.nan, 0.0, math.inf))
         return QuantileEstimates(unknown, low, high, keys, blurred=False, few=True)
     few = keys < tuning.least_quantile_keys
-    if not (detectable and estimated.scheme.feasible):
+    if not (detectable and estimated.calibration.feasible):
         values, low, high = estimated.quantiles(shares, least, level)
         return QuantileEstimates(values.clip(low, high), low, high, keys, blurred=False, few=few)
-    number = estimate_sum(tally, sampling, privacy, grid, Measure.of(f"at-least:{least}"), tuning)
+    number = estimate_sum(tally, scheme, Measure.of(f"at-least:{least}"), tuning)
     values, low, high = estimated.quantiles(shares, least, level, (number.value, *number.interval(level)))
     overcount = number.overcount(level)[1]
-    low, high = narrow_quantile_intervals(tally, estimated.scheme, shares, least, level, overcount, (low, high))
+    low, high = narrow_quantile_intervals(tally, estimated.calibration, shares, least, level, overcount, (low, high))
     blurred = not number.extrapolation_is_negligible
     return QuantileEstimates(values.clip(low, high), low, high, keys, blurred, few)

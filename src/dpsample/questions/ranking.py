@@ -29,6 +29,7 @@ from dpsample.questions.sums import kept_notes, needs_tokens
 from dpsample.questions.unreported import rank_unreported, unreported_law
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import first_frequency, support_length
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def top(
         return selected.listing(np.zeros(0, np.int64), [np.zeros(0)] * 5, level, "no reported key is selected")
     # k keys reach the first frequency of the k-th largest token, so that no key below it matters
     kth = np.sort(selected.cells)[-min(k, len(selected.cells))]
-    competitors = selected.competitors(first_frequency(int(kth), selected.grid), None)
+    competitors = selected.competitors(first_frequency(int(kth), selected.scheme.grid), None)
     place = np.searchsorted(competitors.cells, selected.cells).clip(max=len(competitors.cells) - 1)
     inside = competitors.cells[place] == selected.cells
     rows, place = selected.rows[inside], place[inside]
@@ -200,14 +201,14 @@ class _SelectedKeys:
         if release.keys_only:
             raise needs_tokens("an order of keys")
         assert release.grid is not None
-        self.release, self.grid = release, release.grid
+        self.release, self.scheme = release, Scheme(release.sampling, release.per_key, release.grid)
         self.rows, self.cells = Selection(release, where, attributes=attributes).rows()
         self.tally = Tally.of(self.cells)
         self.detection_threshold = frequency_reaching(0.5, release.sampling, release.per_key)
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        return spectrum(self.tally, self.release.sampling, self.release.per_key, self.grid)
+        return spectrum(self.tally, self.scheme)
 
     def row_of(self, key: Any) -> int | None:
         """Find a key's row in the release; None if it was not reported."""
@@ -230,8 +231,7 @@ class _SelectedKeys:
 
     def count_keys(self, at_least: int, level: float) -> Estimate:
         """Estimate how many selected keys have a frequency or more."""
-        scheme = self.release.sampling, self.release.per_key, self.grid
-        return estimate(self.tally, *scheme, Measure.of(f"at-least:{at_least}"), level=level)
+        return estimate(self.tally, self.scheme, Measure.of(f"at-least:{at_least}"), level=level)
 
     def ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
         """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
@@ -254,7 +254,7 @@ class _SelectedKeys:
 
     def competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
-        first = first_frequency(self.tally.cells, self.grid)
+        first = first_frequency(self.tally.cells, self.scheme.grid)
         near = first + support_length(self.release.per_key) + TUNING.ranking_margin >= low
         above = np.zeros_like(near) if high is None else first > high
         counts = self.tally.keys - (self.tally.cells == without)

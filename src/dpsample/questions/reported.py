@@ -20,6 +20,7 @@ from dpsample.questions.single_keys import key_batch, key_frequencies
 from dpsample.release.rows import added_elements, token_cells
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -87,7 +88,7 @@ def sum_of_tokens(release: "Release", cells: Ints, weights: Floats, measure: Mea
     if not len(cells):
         return Reported(0.0, 0.0, 0.0, 0.0)
     grid = release.grid or 1
-    certain = measure(least_of_tokens(cells, release.sampling.sanitized_as, release.per_key, grid))
+    certain = measure(least_of_tokens(cells, _scheme(release)))
     return _together(release, Selected.of(cells / grid, weights, certain), measure, level)
 
 
@@ -113,8 +114,7 @@ def _coordinated(
     """
     grid = release.grid or 1
     if measure != Measure.of("frequency"):
-        scheme = release.sampling.sanitized_as, release.per_key, grid
-        ends = [i - added for i in likely_frequencies(cells + added * grid, *scheme, level)]
+        ends = [i - added for i in likely_frequencies(cells + added * grid, *_scheme(release), level)]
         value, low, high = (measure.function(i.astype(np.float64)) for i in ends)
         return independent(weights, value, low, high)
     raised = Selected.of((cells + added * grid) / grid, weights, np.ones(len(cells)))
@@ -133,12 +133,15 @@ def independent(weights: Floats, value: Floats, low: Floats, high: Floats) -> Re
 def _by_token(release: "Release", tally: Tally, measure: Measure, grid: int) -> Selected:
     """The keys of a tally without weights."""
     keys = tally.keys.astype(np.float64)
-    certain = measure(least_of_tokens(tally.cells, release.sampling.sanitized_as, release.per_key, grid))
+    certain = measure(least_of_tokens(tally.cells, _scheme(release)))
     return Selected(tally.cells / grid, keys, keys, keys, certain)
+
+
+def _scheme(release: "Release") -> Scheme:
+    return Scheme(release.sampling.sanitized_as, release.per_key, release.grid or 1)
 
 
 def _together(release: "Release", keys: Selected, measure: Measure, level: float) -> Reported:
     """The sum over several keys."""
     largest = 1 << int(keys.tokens.max()).bit_length()
-    scheme = release.sampling.sanitized_as, release.per_key, release.grid or 1
-    return sum_of_reported(keys, token_values(*scheme, measure, largest), level)
+    return sum_of_reported(keys, token_values(_scheme(release), measure, largest), level)

@@ -36,8 +36,8 @@ from dpsample.questions.reported import ONE_KEY, reported_sums
 from dpsample.questions.result import Estimates
 from dpsample.questions.selection import By, Rows, Selection, Weight, Where
 from dpsample.questions.single_keys import key_frequencies
-from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.sampling import Floats, Sampling
+from dpsample.scheme.sampling import Floats
+from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
     from dpsample.release.release import Release
@@ -78,7 +78,7 @@ def total(
             named = _named_keys(release, selection, measure, level)
             parts = [replace(own, others=ONE_KEY) for own in together]
             return [replace(one, reported=own) for one, own in zip(named, parts, strict=True)]
-        found = estimates(tallies, *_scheme(release), measure, estimator, level, least)
+        found = estimates(tallies, _scheme(release), measure, estimator, level, least)
         found = found if extrapolate else [without_extrapolation(one, whole) for one in found]
         return [replace(one, reported=own) for one, own in zip(found, together, strict=True)]
 
@@ -135,14 +135,14 @@ def mean(
         if about_named_keys(selection, tallies, at_least, estimator):
             return _named_keys(release, selection, measure, level, weighted=False)
         summed, counted = measure.from_frequency(least), Measure.of("keys").from_frequency(least)
-        sums, numbers = (estimates(tallies, *_scheme(release), g, estimator, level, least) for g in (summed, counted))
+        sums, numbers = (estimates(tallies, _scheme(release), g, estimator, level, least) for g in (summed, counted))
         means = [s.value / n.value if n.value > 0 else math.nan for s, n in zip(sums, numbers, strict=True)]
         if any(math.isnan(n.standard_error) for n in numbers):
             return [unknown_mean(value, n, least) for value, n in zip(means, numbers, strict=True)]
-        deviations = Deviations(tallies, *_scheme(release), summed, counted)
+        deviations = Deviations(tallies, _scheme(release), summed, counted)
         centres, keys = np.nan_to_num(means), np.array([max(n.value, 1e-9) for n in numbers])
         ends = zip(*(bounds.tolist() for bounds in deviations.intervals(centres, keys, level)), strict=True)
-        overcounts = [number.overcount(level) for number in estimate_sums(tallies, *_scheme(release), counted)]
+        overcounts = [number.overcount(level) for number in estimate_sums(tallies, _scheme(release), counted)]
         rises = [max(value - float(measure([least])[0]), 0.0) for value in means]
         return [
             unknown_mean(v, n, least) if math.isnan(v) else mean_answer(v, s, n, d, end, detectable, rise, overcount)
@@ -253,9 +253,8 @@ def _reported_columns(answers: list[Estimate]) -> dict[str, pa.Array]:
     return {name: pa.array([getattr(part, of) for part in parts], pa.float64()) for name, of in names.items()}
 
 
-def _scheme(release: "Release") -> tuple[Sampling, PerKey, int]:
-    assert release.grid is not None
-    return release.sampling, release.per_key, release.grid
+def _scheme(release: "Release") -> Scheme:
+    return Scheme(release.sampling, release.per_key, release.grid or 1)
 
 
 def about_named_keys(selection: Selection, tallies: list[Tally], at_least: int | None, estimator: Estimator) -> bool:
@@ -287,7 +286,7 @@ def known_below(release: "Release", selection: Selection, least: int, level: flo
     half = (1 + level) / 2
     elements = release.total.estimate(half)
     [tally] = selection.tallies()[1]
-    above = estimate(tally, *_scheme(release), Measure.of("frequency"), level=half, least=least)
+    above = estimate(tally, _scheme(release), Measure.of("frequency"), level=half, least=least)
     ends = (elements.value - above.value, elements.low - above.high, elements.high - above.low)
     value, low, high = (max(end, 0.0) for end in ends)
     return Below("known", value, low, high)
@@ -309,7 +308,7 @@ def _least(release: "Release", measure: Measure, at_least: int | None) -> int:
     if at_least is not None:
         least = check_frequency(at_least)
     else:
-        least = least_frequency(release.sampling, release.per_key, each_key_alike=measure == Measure.of("keys"))
+        least = least_frequency(_scheme(release), each_key_alike=measure == Measure.of("keys"))
     if measure.kink is not None and not measure([measure.kink - 1]).any():
         least = max(least, measure.kink)  # rarer keys count 0
     return least
@@ -327,4 +326,4 @@ def least_of_keys(release: "Release", at_least: int | None) -> tuple[int, bool]:
             "none in this release",
             "state at_least; no interval can be guaranteed then",
         )
-    return least_frequency(release.sampling, release.per_key, each_key_alike=True), True
+    return least_frequency(_scheme(release), each_key_alike=True), True

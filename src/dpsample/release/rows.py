@@ -5,7 +5,6 @@ that come with others are refused.
 """
 
 from collections.abc import Iterable, Iterator
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.normal import TABLE_MARGIN
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
 from dpsample.release.key_hash import first_frequencies
@@ -208,7 +208,7 @@ def counted(keys: pa.Table, values: Floats, errors: Floats, least: Ints | int = 
     A key that was discovered has a user, or as many as are asked for: estimates and bounds are at least so many, while
     `measured` may be lower.
     """
-    margin = NormalDist().inv_cdf(0.975) * errors
+    margin = TABLE_MARGIN * errors
     columns = (
         np.maximum(np.rint(values), least),
         np.maximum(np.floor(values - margin), least),

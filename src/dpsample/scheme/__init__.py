@@ -12,6 +12,7 @@ renyi_steps     pi for many keys of one user, keys only
 composed_steps  pi for one key of a user, keys only, beside Gaussian noise on other numbers
 coordinated     a sample by a public hash: the first frequency at which a key is kept, and laws over a random seed
 tokens          q, privacy -> the law of the token (the tail map), in floats, for many frequencies
+scheme          sampling, privacy and grid: all that the law of a token follows from
 held            pi and the token law of keys that were held along a stream, in integers
 token_columns   the probability of one token at all frequencies
 invert          frequency and a uniform number -> token
@@ -33,6 +34,7 @@ from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.ordinal import concordance, concordance_with_all, kendall_tau
 from dpsample.scheme.reporting import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
+from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.soft_cap import SoftCap
 from dpsample.scheme.tokens import TokenLaw, default_grid, token_law, token_laws
 
@@ -45,6 +47,7 @@ __all__ = [
     "Priority",
     "SampleAndHold",
     "Sampling",
+    "Scheme",
     "SoftCap",
     "TokenLaw",
     "certify",

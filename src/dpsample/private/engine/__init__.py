@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpsample.private.assignment import Assigned
     from dpsample.private.pairs import Kernel, Pairs
     from dpsample.private.randomness import CoinSource
-    from dpsample.private.source import Source
+    from dpsample.private.sources.source import Source
     from dpsample.scheme.sampling import Ints
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.private.python_objects import null_refusal
+from dpsample.private.sources.python_objects import null_refusal
 
 MARK: Final = f"dpsample-refused-{secrets.token_hex(16)}"
 FREQUENCY_FAULTS: Final = {

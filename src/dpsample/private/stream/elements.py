@@ -11,12 +11,12 @@ import pyarrow.csv
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import is_text, without_view
-from dpsample.private.arrow import source_batches, source_table
 from dpsample.private.engine import Engine
 from dpsample.private.engine.columns import require_plain
-from dpsample.private.iterables import check_iterable
-from dpsample.private.python_objects import null_refusal
-from dpsample.private.source import Source
+from dpsample.private.sources.arrow import source_batches, source_table
+from dpsample.private.sources.iterables import check_iterable
+from dpsample.private.sources.python_objects import null_refusal
+from dpsample.private.sources.source import Source
 
 Batches = Iterator[pa.RecordBatch]
 _BLOCK = 4 << 20  # bytes of a pipe that are read at once

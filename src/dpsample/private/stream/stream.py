@@ -18,11 +18,11 @@ from dpsample.files.atomic_file import locked
 from dpsample.files.metadata import format_of, resolved
 from dpsample.files.reading import metadata_of
 from dpsample.privacy import StatedPrivacy
-from dpsample.private.kinds import RESERVED
 from dpsample.private.randomness import secret_key
 from dpsample.private.run import sanitize
 from dpsample.private.sample import MODE, VERSION, Sample, sample_of_file, used_refusal
-from dpsample.private.source import Source
+from dpsample.private.sources.kinds import RESERVED
+from dpsample.private.sources.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
 from dpsample.private.stream.held import HeldKeys, words_of
 from dpsample.private.stream.shards import check_shards, checked_shard

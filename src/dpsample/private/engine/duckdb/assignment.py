@@ -16,7 +16,7 @@ from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.pairs import Batch
 from dpsample.private.randomness import CoinSource
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:

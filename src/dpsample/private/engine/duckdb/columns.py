@@ -10,7 +10,7 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family
 from dpsample.private.engine.errors import amount_refusal, type_refusal
-from dpsample.private.formats import Form
+from dpsample.private.sources.formats import Form
 from dpsample.sql import quoted_text
 
 _PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "timestamp", "timestamp with time zone"}

@@ -14,7 +14,7 @@ from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.private.engine.columns import part_family, require_plain, shaped
 from dpsample.private.engine.duckdb.columns import frequency_faults, number_family
 from dpsample.private.engine.errors import FREQUENCY_FAULTS, amount_refusal, refusal_of_code, type_refusal
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.sql import quoted_name, quoted_text
 
 _VIEW = "dpsample_source"

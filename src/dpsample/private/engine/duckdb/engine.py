@@ -26,7 +26,7 @@ from dpsample.private.engine.duckdb.users import bounded, dropped
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource, SecretCoins
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.scheme.sampling import Ints
 
 _T = TypeVar("_T")
@@ -54,7 +54,7 @@ class DuckDB(Statements):
     A source is opened and checked once, and remembered until the engine is closed. What can be read only once is put
     into a temporary table first, so that it can be passed over again.
 
-    >>> from dpsample.private.source import Source
+    >>> from dpsample.private.sources.source import Source
     >>> with DuckDB() as engine:
     ...     table = pa.Table.from_batches(engine.aggregated(Source(["pear", "apple", "pear"])))
     >>> table.sort_by("key").to_pydict()

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from dpsample.accounting.amounts import Amount
 from dpsample.private.assignment import Flags
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
-from dpsample.private.formats import Objects
 from dpsample.private.pairs import Batch, cut_off, numbered, summed_rows
+from dpsample.private.sources.formats import Objects
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from dpsample.accounting.amounts import Amount
 from dpsample.errors import InvalidValue
-from dpsample.private.arrow import source_batches, source_table
 from dpsample.private.engine.columns import require_plain
 from dpsample.private.engine.duckdb.columns import (
     amount_sql,
@@ -26,9 +25,10 @@ from dpsample.private.engine.duckdb.columns import (
 from dpsample.private.engine.duckdb.databases import Database
 from dpsample.private.engine.duckdb.errors import called, raise_sql
 from dpsample.private.engine.errors import FREQUENCY_FAULTS
-from dpsample.private.formats import FORMATS, Form, Objects
-from dpsample.private.python_objects import null_refusal
-from dpsample.private.source import Source
+from dpsample.private.sources.arrow import source_batches, source_table
+from dpsample.private.sources.formats import FORMATS, Form, Objects
+from dpsample.private.sources.python_objects import null_refusal
+from dpsample.private.sources.source import Source
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB

@@ -11,7 +11,7 @@ from dpsample.private.engine.duckdb.sorting import in_parts
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB

@@ -17,7 +17,7 @@ from dpsample.private.engine.columns import shaped as shaped
 from dpsample.private.engine.spark.errors import missing, translated
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.scheme.sampling import Ints
 
 try:

@@ -15,8 +15,8 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family, require_plain
 from dpsample.private.engine.errors import MARK, amount_refusal, type_refusal
 from dpsample.private.engine.spark.errors import translated
-from dpsample.private.inputs import identity_of_uri, require_distinct
-from dpsample.private.source import Source
+from dpsample.private.sources.inputs import identity_of_uri, require_distinct
+from dpsample.private.sources.source import Source
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -41,7 +41,7 @@ from dpsample.private.prepare import Counting, Written, prepare
 from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.release.release import Release
 from dpsample.release.rows import ascends, checked_rows, drawn_columns, release_schema
 from dpsample.release.terms import Terms

@@ -22,7 +22,7 @@ from dpsample.private.engine.spark.engine import MESSAGES, Spark, messages, rece
 from dpsample.private.engine.spark.errors import translated
 from dpsample.private.engine.spark.frames import Frame, small
 from dpsample.private.engine.spark.inline import sent_inline
-from dpsample.private.source import Source
+from dpsample.private.sources.source import Source
 from dpsample.private.stream.batches import held_counts
 from dpsample.private.stream.queries import QueryStream
 from dpsample.private.stream.stream import Stream, read_stream

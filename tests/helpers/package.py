@@ -1,0 +1,125 @@
+"""The package as users get it: sdist and wheel are built, the wheel is installed, and looked at from outside.
+
+    make package
+
+The environment that the wheel is installed into is new, and is removed at the end. Nothing in it sees the source tree.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from places import ROOT
+
+ASSETS = {".py", ".css", ".js", ".typed"}
+_OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MYPY"))}
+
+
+def main() -> None:
+    """Build and check. A failure ends it; each step says how long it took."""
+    with tempfile.TemporaryDirectory(prefix="dpsample-package-") as folder:
+        work = Path(folder)
+        with step("build sdist and wheel, the wheel from the sdist"):
+            _call(sys.executable, "-m", "build", "--outdir", str(work / "dist"), str(ROOT), cwd=work)
+            (sdist,), (wheel,) = (list((work / "dist").glob(kind)) for kind in ("*.tar.gz", "*.whl"))
+        with step("the sdist has all files of the project, the wheel all of the package"):
+            check_sdist(sdist)
+            check_wheel(wheel)
+        with step("install the wheel in a clean environment"):
+            venv.create(work / "clean", with_pip=True)
+            python = work / "clean" / "bin" / "python"
+            constraints = ROOT / "constraints.txt"
+            install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+            _call(str(python), *install, "--constraint", str(constraints), f"{wheel}[report]", cwd=work)
+        with step("import it, and run the demo, from elsewhere"):
+            check_installed(python, work)
+        with step("types: mypy and pyright, strict, of a stranger's program"):
+            check_types(python, work)
+        kept = ROOT / "dist"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(work / "dist", kept)
+    print(f"{sdist.name} and {wheel.name} are in {kept.name}/")
+
+
+def check_sdist(sdist: Path) -> None:
+    """Everything that is under version control is there, but for dot-files."""
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    missing = {name for name in _tracked() if not name.startswith(".")} - held
+    assert not missing, f"not in the sdist: {sorted(missing)}; add them to MANIFEST.in"
+
+
+def check_wheel(wheel: Path) -> None:
+    """All modules and assets of the package are there, and nothing else is."""
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    package = {
+        name.removeprefix("src/") for name in _tracked() if name.startswith("src/") and Path(name).suffix in ASSETS
+    }
+    assert held == package, (
+        f"in one of wheel and source alone: {sorted(held ^ package)}; see package-data in pyproject.toml"
+    )
+
+
+def check_installed(python: Path, work: Path) -> None:
+    """The version is that of the metadata; the demo ends well, with the page that needs all assets."""
+    outside = work / "outside"
+    outside.mkdir()
+    seen = _call(
+        str(python),
+        "-I",
+        "-c",
+        "import importlib.metadata, dpsample\n"
+        "print(dpsample.__file__, dpsample.__version__, importlib.metadata.version('dpsample'))",
+        cwd=outside,
+    )
+    place, version, stated = seen.split()
+    assert Path(place).is_relative_to(work / "clean"), place
+    assert version == stated, seen
+    assert version in _call(str(python.with_name("dpsample")), "--version", cwd=outside)
+    story = _call(str(python.with_name("dpsample")), "demo", "--output", "kept", cwd=outside)
+    assert "Proved:" in story, story
+    assert (outside / "kept" / "demo-report.html").stat().st_size > 100_000
+
+
+def check_types(python: Path, work: Path) -> None:
+    """A program that uses the installed package passes both checkers, though it has no part of ours beside it."""
+    program = work / "outside" / "stranger.py"
+    shutil.copy(ROOT / "tests" / "typed" / "stranger.py", program)
+    (program.parent / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    tools = Path(sys.executable).parent
+    _call(str(tools / "mypy"), "--strict", "--python-executable", str(python), program.name, cwd=program.parent)
+    _call(str(tools / "pyright"), "--pythonpath", str(python), program.name, cwd=program.parent)
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Say what is done, and how long it took."""
+    print(f"{name} ...", end=" ", flush=True)
+    started = time.monotonic()
+    yield
+    print(f"{time.monotonic() - started:.0f} s", flush=True)
+
+
+def _tracked() -> list[str]:
+    return _call("git", "-c", "core.quotePath=false", "ls-files", cwd=ROOT).splitlines()
+
+
+def _call(*command: str, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, env=_OUTSIDE, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"\n{' '.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Releases that are combined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample import KeepAll, Privacy, Release, Sampling
+from dpsample.release.terms import Terms
+from dpsample.scheme import default_grid
+from dpsample.scheme.invert import locate
+from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.sampling import Ints
+
+PRIVACY = Privacy(1, "1e-6")
+
+
+def release_of(
+    frequencies: Ints, seed: int, privacy: Privacy = PRIVACY, sampling: Sampling | None = None, **terms: Any
+) -> Release:
+    """A release of keys k0, k1, ... of these frequencies, with public coins."""
+    sampling = sampling or KeepAll()
+    reporting, grid = Reporting.of(sampling, privacy), default_grid(privacy)
+    v = np.random.default_rng(seed).random(len(frequencies))
+    seen = (frequencies > 0) & (v < reporting.probabilities(frequencies))
+    cells = locate(frequencies[seen], v[seen], reporting, grid)[0]
+    keys = np.array([f"k{n:05d}" for n in range(len(frequencies))])[seen]
+    return Release(
+        pa.table({"key": keys, "token": cells / grid}), Terms(privacy, sampling, ("key",), grid=grid, **terms)
+    )

@@ -1,0 +1,60 @@
+"""What tests of Spark do: kill a task, plant a fault, and compare forms of the same rows."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters import Cluster
+from dpsample import Privacy
+from dpsample.private.engine.spark import Spark
+
+PRIVACY = Privacy(0.5, 1e-3)
+KEY = bytes(range(100, 132))
+
+
+@pytest.fixture
+def phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that tells what Spark is doing."""
+    named = Spark._named
+
+    def noted(self: Spark, what: str, work: Callable[[], Any], rows: int | None) -> Any:
+        (tmp_path / "phase").write_text(what)
+        return named(self, what, work, rows)
+
+    monkeypatch.setattr(Spark, "_named", noted)
+    return tmp_path
+
+
+def killed(cluster: Cluster, folder: Path, work: Callable[[], Any]) -> Any:
+    """Kill the worker that has come half-way, and all that it runs."""
+    cluster.wait()
+
+    def kill() -> None:
+        end = time.monotonic() + 300
+        while not (folder / "here.written").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        cluster.kill((folder / "here.written").read_text())
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        return work()
+    finally:
+        killer.join()
+        assert (folder / "here.written").exists()
+
+
+def forms(key: bytes = KEY) -> list[bytes]:
+    """A secret as it might be written, whole or cut off."""
+    raw = key[:12]
+    # base64 at each alignment: n bytes before the secret, and from the first sign that is the secret's alone
+    bases = [base64.b64encode(bytes(n) + key)[-(-8 * n // 6) :][:14] for n in range(3)]
+    numbers = ", ".join(map(str, key[:6])).encode()
+    return [raw, raw.hex().encode(), raw.hex().upper().encode(), *bases, repr(raw)[2:-1].encode(), numbers]

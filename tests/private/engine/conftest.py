@@ -1,0 +1,3 @@
+"""Fixtures of tests of Spark."""
+
+from spark_tasks import phases as phases
