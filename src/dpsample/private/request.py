@@ -102,7 +102,7 @@ class Request:
         if self.source.user is None:
             raise InvalidValue("keys of users can only be discovered if a column names the user", "set `user`")
         if self.setting.discover == "none" and (self.known is None or not self.known.only):
-            raise InvalidValue("`discover=none` can only be used with `only_known`", "leave `discover` out")
+            raise InvalidValue("`discover='none'` can only be used with `only_known`", "leave `discover` out")
         for name, stated in {"grid": self.grid is not None, "strategy": self.strategy != "auto"}.items():
             if stated:
                 raise InvalidValue(
@@ -256,7 +256,7 @@ def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto")
     possible = not source.aggregated and source.kind in ("files", "table", "frame") and _picks_elements(sampling)
     if strategy == "two-pass" and not possible:
         raise InvalidValue(
-            f"`strategy=two-pass` cannot be used for {source} with {sampling}",
+            f"`strategy='two-pass'` cannot be used for {source} with {sampling}",
             "leave `strategy` out; two passes need raw elements in files or a table, and ppswor by frequency without "
             "a seed, or a soft cap",
         )

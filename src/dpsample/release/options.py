@@ -274,8 +274,8 @@ class ReleaseOptions:
             raise InvalidValue(f"{found} cannot be combined with `keys_only`, which counts nothing", "leave one out")
         if self.discover == "one-key" and self.total_share:
             raise InvalidValue(
-                "a total cannot be combined with `discover=one-key`",
-                "use `discover=ask`, which looks at how many keys users have",
+                "a total cannot be combined with `discover='one-key'`",
+                "use `discover='ask'`, which looks at how many keys users have",
             )
         if self.discover == "none":
             _ = self.users.square  # refuses a budget that leaves nothing for counts
@@ -287,8 +287,8 @@ class ReleaseOptions:
         capacity_cap(self.users.one_key(), self.sampling)
         if self.discover == "many-keys" and self.users.many_keys(2) is None:
             raise InvalidValue(
-                "`discover=many-keys` needs more of epsilon than is left",
-                "choose a larger epsilon, spend less on counts, or use `discover=one-key`",
+                "`discover='many-keys'` needs more of epsilon than is left",
+                "choose a larger epsilon, spend less on counts, or use `discover='one-key'`",
             )
 
     @property
