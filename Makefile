@@ -84,7 +84,6 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/planner.py --quick
-	$(BIN)/python benchmarks/explore.py
 	$(BIN)/python benchmarks/own_frequency.py --quick
 	$(BIN)/python benchmarks/accuracy.py --quick
 	$(BIN)/python benchmarks/accuracy.py --coverage --quick

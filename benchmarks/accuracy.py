@@ -26,6 +26,7 @@ from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
 from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
+from dpsample.release.kinds import Tokens
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_laws
 from dpsample.scheme.sampling import Ints
@@ -123,7 +124,7 @@ def coverage(releases: int) -> None:
         privacy = Privacy(epsilon, Fraction(1, 2**20))
         grid, i = default_grid(privacy), np.arange(1, 5000)
         threshold = int(i[np.argmax(reporting_probabilities(i, sampling, privacy) >= 0.5)])
-        terms = Terms(privacy, sampling, ("key",), grid=grid)
+        terms = Terms(privacy, ("key",), Tokens(sampling, privacy, grid))
         generator = np.random.default_rng(3)
         sanitizer, coins = Sanitizer(sampling, privacy, grid), FastCoins(generator)
         for keys in (10, 100, 1000, 10000):

@@ -21,6 +21,7 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
 from dpsample.periods import Combined, changes
+from dpsample.release.kinds import Tokens
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.invert import locate
@@ -55,7 +56,7 @@ def released(days: Ints, privacy: Privacy, sampling: Sampling, generator: np.ran
         seen = (frequency > 0) & (drawn < reporting.probabilities(frequency))
         cells = locate(frequency[seen], drawn[seen], reporting, grid)[0]
         table = pa.table({"key": keys[seen], "token": cells / grid})
-        releases.append(Release(table, Terms(privacy, sampling, ("key",), grid=grid)))
+        releases.append(Release(table, Terms(privacy, ("key",), Tokens(sampling, privacy, grid))))
     return releases
 
 

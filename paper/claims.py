@@ -297,13 +297,16 @@ CLAIMS: Sequence[Claim] = (
         "ratio of probabilities",
         "π*/φ lies in [2, 2/ε] for i ≤ L, and is about 2i for low i",
         ratio_limits,
-        ("paper/test_paper.py::test_the_ratio_of_probabilities_has_its_own_limit",),
+        ("paper/test_paper_claims.py::test_the_ratio_of_probabilities_has_its_own_limit",),
     ),
     Claim(
         "certainty",
         "π* = 1 from 2L + 2 ≈ (2/ε) ln(ε/δ) on, φ > 1 − δ from about (2/ε) ln(1/δ) on",
         certain_from,
-        ("scheme/test_reporting.py::test_the_closed_form", "paper/test_paper.py::test_where_reporting_becomes_certain"),
+        (
+            "scheme/test_reporting.py::test_the_closed_form",
+            "paper/test_paper_claims.py::test_where_reporting_becomes_certain",
+        ),
     ),
     Claim(
         "few positions",
@@ -311,7 +314,7 @@ CLAIMS: Sequence[Claim] = (
         few_positions,
         (
             "scheme/test_reporting.py::test_privacy_binds_at_few_frequencies",
-            "paper/test_paper.py::test_more_positions_than_printed",
+            "paper/test_paper_claims.py::test_more_positions_than_printed",
         ),
     ),
     Claim(
@@ -324,13 +327,16 @@ CLAIMS: Sequence[Claim] = (
         "closed form of tokens",
         "π*_ij = δ exp(ε (i − j)) up to i − j = L, then falling alike",
         closed_form_of_tokens,
-        ("scheme/test_tokens.py::test_grid_1_is_algorithm_4", "paper/test_paper.py::test_the_closed_form_of_tokens"),
+        (
+            "scheme/test_tokens.py::test_grid_1_is_algorithm_4",
+            "paper/test_paper_claims.py::test_the_closed_form_of_tokens",
+        ),
     ),
     Claim(
         "breakpoints",
         "Algorithm 5 has at most 3m breakpoints up to frequency m",
         breakpoints,
-        ("paper/test_paper.py::test_rows_and_breakpoints_are_those_of_algorithm_5",),
+        ("paper/test_figures.py::test_rows_and_breakpoints_are_those_of_algorithm_5",),
     ),
     Claim(
         "Lemma niceq",
@@ -345,7 +351,7 @@ CLAIMS: Sequence[Claim] = (
         "lower frequencies",
         "As accurate as prior methods at frequencies 2 to 8 times lower",
         lower_frequencies,
-        ("paper/test_paper.py::test_how_much_lower_frequencies_may_be",),
+        ("paper/test_paper_claims.py::test_how_much_lower_frequencies_may_be",),
     ),
     Claim(
         "sweet spot",
@@ -360,7 +366,7 @@ CLAIMS: Sequence[Claim] = (
         "no loss at τ = δ",
         "Reporting approaches that of the sample when τ approaches δ",
         no_loss_at_delta,
-        ("paper/test_paper.py::test_nothing_is_lost_where_tau_is_delta",),
+        ("paper/test_paper_claims.py::test_nothing_is_lost_where_tau_is_delta",),
     ),
     Claim(
         "Algorithm 5 is private",
@@ -368,7 +374,7 @@ CLAIMS: Sequence[Claim] = (
         printed_algorithm,
         (
             "scheme/test_certify.py::test_the_papers_algorithm_5_as_printed_is_not_private",
-            "paper/test_paper.py::test_rows_and_breakpoints_are_those_of_algorithm_5",
+            "paper/test_figures.py::test_rows_and_breakpoints_are_those_of_algorithm_5",
         ),
     ),
     Claim(
@@ -383,7 +389,7 @@ CLAIMS: Sequence[Claim] = (
         best_order,
         (
             "scheme/test_ordinal.py::test_no_grid_beats_algorithm_5",
-            "paper/test_paper.py::test_reporting_less_may_order_better",
+            "paper/test_paper_claims.py::test_reporting_less_may_order_better",
         ),
     ),
     Claim(

@@ -4,19 +4,20 @@ A ball is a midpoint and a radius that together enclose the true value, whatever
 this module as integers or fractions.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
 from flint import arb, ctx, fmpz
 
+from dpsample.exact import rounded_up
+
 _PRECISION = 256  # bits of a midpoint
 
 
 @contextmanager
 def precision(bits: int = _PRECISION) -> Iterator[None]:
-    """Compute with so many bits inside of the context."""
+    """Compute with this many bits inside the context."""
     with ctx.workprec(bits):
         yield
 
@@ -43,17 +44,14 @@ def floor(x: arb, bits: int) -> int:
 
 
 def figures_above(x: arb, figures: int = 9) -> Fraction:
-    """Round the upper bound of a number up to so many decimal figures; 0 if that is not positive.
+    """Round the upper bound of a number up to this many decimal figures; 0 if that is not positive.
 
     >>> with precision():
     ...     figures_above(ball(Fraction(2, 3)), 3)
     Fraction(667, 1000)
     """
     value = Fraction(_scaled(x.upper(), _PRECISION, up=True), 1 << _PRECISION)
-    if value <= 0:
-        return Fraction(0)
-    unit = Fraction(10) ** (math.floor(math.log10(value)) - figures + 1)
-    return -(-value // unit) * unit
+    return rounded_up(value, figures) if value > 0 else Fraction(0)
 
 
 def _scaled(x: arb, bits: int, up: bool) -> int:

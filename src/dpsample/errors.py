@@ -58,8 +58,12 @@ class PrivacyWarning(UserWarning):
     """Privacy parameters that are allowed, but protect very little."""
 
 
-def attempt(work: Callable[[], _T], refusal: DpsampleError, *errors: type[Exception]) -> _T:
+def attempt(
+    work: Callable[[], _T], refusal: DpsampleError | Callable[[], DpsampleError], *errors: type[Exception]
+) -> _T:
     """Return what `work` returns, or raise the refusal instead of its errors: outside of the handler.
+
+    Where this is called often, give a function that makes the refusal.
 
     So the refusal keeps no other error as its context, which might quote the data. An error of ours passes.
 
@@ -76,4 +80,4 @@ def attempt(work: Callable[[], _T], refusal: DpsampleError, *errors: type[Except
         raise
     except errors:
         pass
-    raise refusal
+    raise refusal if isinstance(refusal, DpsampleError) else refusal()

@@ -31,17 +31,16 @@ def exact(value: Any, name: str) -> Fraction:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise InvalidValue(
-            f"{name} must be an int, float, decimal string, Decimal or Fraction",
-            f"{type(value).__name__}",
+            f"{name} must be an int, float, decimal string, Decimal or Fraction, not {type(value).__name__}",
             f"write it as a number or a string such as {name}='0.1'",
         )
     try:
         return _within_bounds(value)
     except (ValueError, ArithmeticError):
         pass
+    magnitudes = f"between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT} in magnitude"
     raise InvalidValue(
-        f"{name} must be a finite number, 0 or between 1e-{_LARGEST_EXPONENT} and 1e{_LARGEST_EXPONENT} in magnitude",
-        _shown(value),
+        f"{name} must be a finite number, 0 or {magnitudes}, not {_shown(value)}",
         f"write it as a number or a string such as {name}='0.1'",
     )
 
@@ -72,25 +71,36 @@ def _shown(value: int | float | str | Decimal | Fraction) -> str:
 
 
 def text(value: Fraction) -> str:
-    """Shortest exact text: a decimal where there is one, else a ratio.
+    """Return the shortest exact text: a decimal where there is one, else a ratio.
 
     >>> text(Fraction(1, 1000000)), text(Fraction(5, 2)), text(Fraction(1, 3))
     ('1e-06', '2.5', '1/3')
     """
-    if value == int(value) and abs(value) < 10**15:
-        return str(int(value))
+    if value.denominator == 1 and abs(value) < 10**15:  # longer integers are written in powers of ten
+        return str(value.numerator)
+    return _text_of_a_float(value) or _text_of_a_decimal(value) or f"{value.numerator}/{value.denominator}"
+
+
+def _text_of_a_float(value: Fraction) -> str | None:
+    """The shortest text of the nearest float, if it is exactly this number."""
     try:
-        if Fraction(repr(float(value))) == value:
-            return repr(float(value))
+        shortest = repr(float(value))
     except OverflowError:
-        pass
-    twos = (value.denominator & -value.denominator).bit_length() - 1
-    odd, fives = value.denominator >> twos, 0
-    while odd % 5 == 0:
-        odd, fives = odd // 5, fives + 1
-    if odd != 1:
-        return f"{value.numerator}/{value.denominator}"
-    places = max(twos, fives)
+        return None
+    return shortest if shortest != "inf" and Fraction(shortest) == value else None
+
+
+def _text_of_a_decimal(value: Fraction) -> str | None:
+    """The number as an integer and a power of ten, if its denominator has no prime factors but 2 and 5."""
+    rest = value.denominator
+    powers = {2: 0, 5: 0}
+    for prime in powers:
+        while rest % prime == 0:
+            rest //= prime
+            powers[prime] += 1
+    if rest != 1:
+        return None
+    places = max(powers.values())
     return f"{value.numerator * 10**places // value.denominator}e-{places}"
 
 
@@ -107,14 +117,29 @@ def shown_number(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
+def unit_of_figures(value: Fraction, figures: int) -> Fraction:
+    """Return the value of the last digit of a positive number that is written with this many figures."""
+    return Fraction(10) ** (math.floor(math.log10(value)) - figures + 1)
+
+
 def figures_below(value: Fraction, figures: int) -> Fraction:
-    """Round a positive number down to so many decimal figures.
+    """Round a positive number down to this many decimal figures.
 
     >>> figures_below(Fraction(2, 3), 3)
     Fraction(333, 500)
     """
-    unit = Fraction(10) ** (math.floor(math.log10(value)) - figures + 1)
+    unit = unit_of_figures(value, figures)
     return value // unit * unit
+
+
+def rounded_up(value: Fraction, figures: int) -> Fraction:
+    """Round a positive number up to this many decimal figures.
+
+    >>> rounded_up(Fraction(2, 3), 3)
+    Fraction(667, 1000)
+    """
+    unit = unit_of_figures(value, figures)
+    return -(-value // unit) * unit
 
 
 @lru_cache(maxsize=256)
@@ -140,5 +165,5 @@ def exponential_floor(x: Fraction, bits: int) -> int:
 def check_level(level: float) -> float:
     """Check the probability with which an interval is to hold."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise InvalidValue("a level is above 0 and below 1", repr(level), "choose one such as 0.95")
+        raise InvalidValue(f"level must be between 0 and 1, not {level!r}", "choose one such as 0.95")
     return float(level)

@@ -29,10 +29,9 @@ class Privacy:
     >>> Privacy(epsilon=1, delta=0)
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: delta must be above 0; found 0; choose a delta well below 1 / (number of \
-elements), such as 1e-8: with delta = 0 a key that is in the data only because of one element may never be \
-reported, so neither may any other key, and a release of keys would be empty; known keys alone (only_known) lose \
-nothing with 1e-200
+    dpsample.errors.InvalidValue: delta must be above 0: with delta = 0 a release of keys would be empty, since no key \
+may be reported that might be in the data because of one element; choose one well below 1 / (number of elements), \
+such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
     """
 
     epsilon: Fraction
@@ -43,32 +42,30 @@ nothing with 1e-200
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         if epsilon <= 0:
             raise InvalidValue(
-                "epsilon must be above 0",
-                text(epsilon),
+                f"epsilon must be above 0, not {text(epsilon)}",
                 "choose one, commonly from 0.1 to 3; smaller is more private",
             )
         if delta == 0:
             raise InvalidValue(
-                "delta must be above 0",
-                "0",
-                "choose a delta well below 1 / (number of elements), such as 1e-8: with delta = 0 a key that is in "
-                "the data only because of one element may never be reported, so neither may any other key, and a "
-                "release of keys would be empty; known keys alone (only_known) lose nothing with 1e-200",
+                "delta must be above 0: with delta = 0 a release of keys would be empty, since no key may be reported "
+                "that might be in the data because of one element",
+                "choose one well below 1 / (number of elements), such as 1e-8; known keys alone (only_known) lose "
+                "nothing with 1e-200",
             )
         if not 0 < delta < 1:
             raise InvalidValue(
-                "delta must be above 0 and below 1",
-                text(delta),
+                f"delta must be above 0 and below 1, not {text(delta)}",
                 "choose one such as 1e-8; with delta = 1 nothing is private",
             )
         if epsilon > _MOST_EPSILON:
-            raise InvalidValue("epsilon must be at most 1e15", text(epsilon), "choose one, commonly from 0.1 to 3")
+            raise InvalidValue(
+                f"epsilon must be at most 1e15, not {text(epsilon)}", "choose one, commonly from 0.1 to 3"
+            )
         if epsilon < LEAST_EPSILON or delta < _LEAST_DELTA:
             raise InvalidValue(
-                f"epsilon must be at least {text(LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, or integers "
-                "cannot hold the scheme",
-                f"epsilon = {text(epsilon)}, delta = {text(delta)}",
-                "choose larger ones; of a user's privacy each key has a part",
+                f"epsilon must be at least {text(LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, not "
+                f"{text(epsilon)} and {text(delta)}: integers cannot hold the scheme",
+                "choose larger ones; each key has a part of a user's privacy",
             )
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
@@ -94,8 +91,7 @@ nothing with 1e-200
             return stated
         if not isinstance(stated, tuple | list) or len(stated) != 2:
             raise InvalidValue(
-                "a privacy is an epsilon and a delta",
-                f"one of type {type(stated).__qualname__}",
+                f"a privacy is an epsilon and a delta, not a value of type {type(stated).__qualname__}",
                 "write Privacy(epsilon=1, delta=1e-8)",
             )
         return cls(*stated)
@@ -155,7 +151,7 @@ nothing with 1e-200
         """
         spent = tuple(epsilons)
         if spent and min(spent) <= 0:
-            raise InvalidValue("each part of a release costs an epsilon above 0", "another", "choose larger shares")
+            raise InvalidValue("each part of a release must cost an epsilon above 0", "choose larger shares")
         if self.definition is None:
             return Privacy(self.epsilon - sum(spent, Fraction(0)), self.delta)
         return Privacy._defined(self.definition.less(spent), self.delta)
@@ -196,26 +192,22 @@ nothing with 1e-200
         >>> Privacy.from_json(Privacy.gdp(0.5, 1e-6).to_json())
         Privacy.gdp(mu='0.5', delta='1e-06')
         """
-        named = set(form) - {"epsilon", "delta"} if isinstance(form, dict) else set()
-        if (
-            not isinstance(form, dict)
-            or not {"epsilon", "delta"} <= set(form)
-            or len(named) > 1
-            or named - {*DEFINITIONS}
-        ):
+        fields = set(form) if isinstance(form, dict) else set()
+        names = fields - {"epsilon", "delta"}
+        if not {"epsilon", "delta"} <= fields or len(names) > 1 or not names <= set(DEFINITIONS):
+            shown = sorted(map(str, form)) if isinstance(form, dict) else type(form).__name__
             raise InvalidValue(
-                "the JSON form of Privacy has the fields epsilon and delta",
-                f"{sorted(map(str, form)) if isinstance(form, dict) else type(form).__name__}",
+                f"the JSON form of Privacy has the fields epsilon and delta, unlike {shown}",
                 "write it with Privacy.to_json",
             )
-        if not named:
+        if not names:
             return cls(form["epsilon"], form["delta"])
-        name = named.pop()
+        [name] = names
         privacy = cls._defined(DEFINITIONS[name](form[name]), form["delta"])
-        if exact(form["epsilon"], "epsilon") != privacy.epsilon:
+        epsilon = exact(form["epsilon"], "epsilon")
+        if epsilon != privacy.epsilon:
             raise InvalidValue(
-                f"the epsilon of a {name} budget follows from it, and is {text(privacy.epsilon)}",
-                text(exact(form["epsilon"], "epsilon")),
+                f"the epsilon of this {name} budget is {text(privacy.epsilon)}, not {text(epsilon)}",
                 "write it with Privacy.to_json",
             )
         return privacy

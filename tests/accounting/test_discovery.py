@@ -40,6 +40,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.renyi_steps import RenyiSteps
+from stated_terms import restated, stated_terms
 from support import refused, run
 
 PRIVACY = Privacy(1, 1e-6)
@@ -160,12 +161,11 @@ def terms(**changes: Any) -> Terms:
         "privacy": PRIVACY,
         "sampling": KeepAll(),
         "keys": ("word",),
-        "unit": "user",
         "per_key": each,
         "discovery": Discovery("one-key", 1, capacity_cap(each), look(5, 6)),
         "counts": Counts(noise, 0.125),
     }
-    return Terms(**{**form, **changes})
+    return stated_terms(**{**form, **changes})
 
 
 def test_terms_are_written_and_read() -> None:
@@ -180,17 +180,22 @@ def test_terms_are_written_and_read() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sampling": Ppswor(tau="0.1")},
+        {"sampling": Ppswor(tau="0.1").to_json()},
         {"keys_only": True},
         {"counts": None},
-        {"max_keys": 3},
+        {"max_keys_per_user": 3},
         {"unit": "element"},
         {"discovery": None},
+        {"grid": 8},
+        {"discovery": None, "counts": None, "grid": 8},
     ],
 )
-def test_terms_that_do_not_go_together_are_refused(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("null", [False, True])
+def test_terms_that_do_not_go_together_are_refused(changes: dict[str, Any], null: bool) -> None:
+    form = {**terms().to_json(rows=0), **changes}
+    form = {name: value for name, value in form.items() if null or value is not None or name == "grid"}
     with pytest.raises(dpsample.InvalidValue):
-        terms(**changes)
+        Terms.from_json(form)
 
 
 def test_a_proof_refuses_what_is_not_private() -> None:
@@ -203,12 +208,12 @@ def test_a_proof_refuses_what_is_not_private() -> None:
     bolder = replace(each, delta=each.delta * 2)
     quiet = replace(good.counts.noise[0], variance=good.counts.noise[0].variance * Fraction(99, 100))
     for wrong in (
-        replace(good, per_key=louder),
-        replace(good, per_key=bolder),
-        replace(good, per_key=Privacy("0.98", "1e-6")),
-        replace(good, counts=replace(good.counts, noise=(quiet, *good.counts.noise[1:]))),
-        replace(good, discovery=Discovery("many-keys", 5, look=look(5, 6))),
-        replace(good, per_key=RenyiSteps(Fraction(14), Fraction("0.02"), Fraction("1e-7"))),
+        restated(good, per_key=louder),
+        restated(good, per_key=bolder),
+        restated(good, per_key=Privacy("0.98", "1e-6")),
+        restated(good, counts=replace(good.counts, noise=(quiet, *good.counts.noise[1:]))),
+        restated(good, discovery=Discovery("many-keys", 5, look=look(5, 6))),
+        restated(good, per_key=RenyiSteps(Fraction(14), Fraction("0.02"), Fraction("1e-7"))),
     ):
         with pytest.raises(PrivacyViolation):
             prove_release(wrong)
@@ -360,7 +365,7 @@ def test_other_refusals() -> None:
     with refused("max_keys_per_user needs a column"):
         Request.of(popular(), "word", privacy=PRIVACY, max_keys_per_user=3)
     table = popular().rename_columns(["user", "low"])
-    with refused("a key column cannot be called estimate or low"):
+    with refused("a key column cannot be called 'low'"):
         Request.of(table, "low", user="user", privacy=PRIVACY)
     Request.of(table, "low", user="user", privacy=PRIVACY, keys_only=True)
 

@@ -27,6 +27,7 @@ from dpsample.private.pairs import kept_rows
 from dpsample.private.randomness import GivenCoins
 from dpsample.release.terms import Terms
 from dpsample.scheme.per_key import PerKey
+from stated_terms import stated_terms
 from support import refused
 
 PRIVACY = Privacy(1, "1e-6")
@@ -185,7 +186,7 @@ def asked(units: tuple[int, int], method: Any = "one-key", **changes: Any) -> Te
     full = capacity_cap(budget.one_key()) if method == "one-key" else None
     discovery = Discovery(method, 1 if method == "one-key" else 4, full, look, filled=filled)
     discovery = replace(discovery, **changes)
-    return Terms(PRIVACY, KeepAll(), ("key",), keys_only=True, unit="user", per_key=each[method], discovery=discovery)
+    return stated_terms(PRIVACY, KeepAll(), ("key",), keys_only=True, per_key=each[method], discovery=discovery)
 
 
 def test_the_choice_follows_from_the_record_and_is_proved() -> None:
@@ -258,9 +259,9 @@ def test_a_plan_chooses_what_finds_more(users: int, mean: int, exponent: float, 
     with DuckDB(threads=1) as engine:
         numbers = CountedUsers(Source(shape(users, mean, exponent), "key", user="user"), engine)
         made = forecast_users(numbers, Setting(Privacy(epsilon, "1e-6"), discover="ask"))
-    ways = [way for way in made.ways if not way.counted]
-    assert max(ways, key=lambda way: way.keys).method == method
-    assert [way.method for way in ways if way.chosen] == [method]
+    ways: dict[float, Any] = {each.keys: each.way for each in made.methods if each.way and not each.way.counted}
+    assert ways[max(ways)].discovery == method
+    assert [way.discovery for way in ways.values() if way.chosen] == [method]
 
 
 @pytest.mark.usefixtures("fixed_coins")

@@ -33,7 +33,6 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
-from dpsample.release.terms import Terms
 from dpsample.scheme import integer_law, likeliest_frequencies, reporting_probabilities, token_law, token_laws
 from dpsample.scheme.certify import certify_keys
 from dpsample.scheme.noise import BITS, KeyNoise
@@ -43,6 +42,7 @@ from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import exceedances, supports
 from noise_laws import exact_delta, law_of
+from stated_terms import stated_terms
 from support import refused
 
 mpmath.mp.dps = 50
@@ -451,9 +451,9 @@ class TestFiles:
             per_key_from_json(change(SMALL.to_json()))
 
     def test_terms_refuse_a_method_where_it_cannot_be(self) -> None:
-        for each, options in ((SMALL, {}), (TestRenyiSteps.STEPS, {"unit": "user", "max_keys": 3})):
-            with refused("what keys and totals spent adds up to the privacy of the release"):
-                Terms(WHOLE, KeepAll(), ("k",), grid=1, per_key=each, **options)  # type: ignore[arg-type]
+        for each, options in ((SMALL, {}), (TestRenyiSteps.STEPS, {"max_keys": 3})):
+            with refused("what keys and totals spent does not add up to the privacy of the release"):
+                stated_terms(WHOLE, KeepAll(), ("k",), grid=1, per_key=each, **options)
 
     @pytest.mark.chance("certain: what is compared does not depend on what is drawn")
     @pytest.mark.parametrize(

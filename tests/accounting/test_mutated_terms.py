@@ -19,6 +19,7 @@ from dpsample.accounting.budget import Budget
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, PrivacyWarning
 from dpsample.private.prepare import terms_of
+from dpsample.release.bought import Bought
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import certify, certify_keys
 from mutations import Mutations, written
@@ -46,7 +47,7 @@ def sized(budget: Budget, size: SampleSize, value: int) -> Terms:
     """The terms of a sample of a chosen size."""
     weights = Total(0, budget.spent_on(size.share), size.sensitivity * budget.changes, size.unit)
     weights = Total(value * size.unit if size.unit < 1 else value, weights.epsilon, weights.sensitivity, size.unit)
-    return terms_of(budget, size.sampling(weights), ["key"], size=RealizedSize(size.size, weights))
+    return terms_of(budget, size.sampling(weights), ["key"], bought=Bought(RealizedSize(size.size, weights)))
 
 
 def planned() -> dict[str, dict[str, Any]]:

@@ -20,8 +20,8 @@ from dpsample.periods.changes import changes
 from dpsample.questions import coordinated
 from dpsample.questions.ranking import compare as tokens_compare
 from dpsample.release.answers import Answers
-from dpsample.release.terms import Terms
 from kinds import KEY, PRIVACY, TOKENS, kinds, of_tokens
+from stated_terms import stated_terms
 
 KINDS = kinds()
 QUESTIONS: dict[str, tuple[Any, ...]] = {  # with the arguments that they need
@@ -129,7 +129,7 @@ def test_every_probability_is_one(kind: str) -> None:
 def test_keys_that_are_far_apart_are_compared_with_certainty_and_no_more() -> None:
     """Sums of the probabilities of a law round to more than 1 in a third of such pairs."""
     names, tokens = ["k0", "k1", "k2", "k3"], [211.0625, 1000.5, 2089.9375, 3775.25]
-    release = Release(pa.table({"key": names, "token": tokens}), Terms(PRIVACY, KeepAll(), ("key",), grid=16))
+    release = Release(pa.table({"key": names, "token": tokens}), stated_terms(PRIVACY, KeepAll(), ("key",), grid=16))
     pairs = [(names[b], names[a]) for a in range(4) for b in range(a + 1, 4)]
     assert any(tokens_compare(release, a, b) > 1 for a, b in pairs)  # what it computes, before it is a probability
     assert all(0.999999 < release.compare(a, b) <= 1 for a, b in pairs)

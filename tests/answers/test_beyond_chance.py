@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from dpsample.accounting.totals import Total
 from dpsample.periods.changes import changes
 from dpsample.periods.hypotheses import Hypothesis
 from several import release_of
+from stated_terms import restated
 from support import refused, run
 
 MEANS = np.maximum(4000.0 / np.arange(1, 401), 5.0)
@@ -37,7 +37,7 @@ def with_total(means: Any, seed: int) -> Release:
     counts, share, each = np.random.default_rng(1000 + seed).poisson(means), Fraction(1, 20), Privacy("0.95", "1e-6")
     made = release_of(counts, seed, privacy=each)
     total = Total(int(counts.sum()) + 5, share, Fraction(1))
-    terms = replace(made.terms, privacy=Privacy(1, "1e-6"), per_key=each, total=total)
+    terms = restated(made.terms, privacy=Privacy(1, "1e-6"), per_key=each, total=total)
     return Release(made.table.select(["key", "token"]), terms)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -25,11 +24,11 @@ from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.report.changed import changed_section
 from dpsample.questions.result import Estimates
-from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Ints
 from several import PRIVACY, release_of
+from stated_terms import restated, stated_terms
 from support import refused, run
 
 
@@ -49,7 +48,7 @@ def week(days: Ints) -> Combined:
 
 
 def altered(release: Release, **terms: Any) -> Release:
-    return Release(release.table.select(["key", "token"]), dataclasses.replace(release.terms, **terms))
+    return Release(release.table.select(["key", "token"]), restated(release.terms, **terms))
 
 
 def test_one_release_is_itself(week: Combined) -> None:
@@ -74,13 +73,13 @@ def test_releases_that_do_not_add_up_are_refused(week: Combined) -> None:
         combine(monday, altered(tuesday, part=Part("country", "Norway")))
     renamed = Release(
         tuesday.table.select(["key", "token"]).rename_columns(["word", "token"]),
-        dataclasses.replace(tuesday.terms, keys=("word",)),
+        restated(tuesday.terms, keys=("word",)),
     )
     with refused("the same key columns"):
         combine(monday, renamed)
     with refused("count the same"):
-        combine(monday, altered(tuesday, unit="user", max_keys=1))
-    keys = Release(tuesday.table.select(["key"]), dataclasses.replace(tuesday.terms, keys_only=True))
+        combine(monday, altered(tuesday, max_keys=1))
+    keys = Release(tuesday.table.select(["key"]), restated(tuesday.terms, keys_only=True))
     with refused("releases with tokens"):
         combine(monday, keys)
 
@@ -89,12 +88,12 @@ def test_costs_add_up_unless_parts_do_not_overlap(week: Combined) -> None:
     assert week.cost == ["epsilon 1, delta 1e-06, for each element: parts do not overlap"]
     plain = Combined([altered(release, part=None) for release in week.releases])
     assert plain.cost[0].startswith("epsilon 5, delta 5e-06, for each element, if their data overlap")
-    users = Combined([altered(release, unit="user", max_keys=1) for release in week.releases])
+    users = Combined([altered(release, max_keys=1) for release in week.releases])
     assert [cost.split(",")[0] for cost in users.cost] == ["epsilon 1", "epsilon 5"]
 
 
 def test_users_are_counted_once_in_each_release_and_answers_say_so(week: Combined) -> None:
-    users = Combined([altered(release, unit="user", max_keys=1) for release in week.releases[:2]])
+    users = Combined([altered(release, max_keys=1) for release in week.releases[:2]])
     answers: list[Estimate | Estimates] = [
         users.sum(),
         users.count_keys(),
@@ -118,7 +117,7 @@ def test_keys_of_any_type_and_of_several_columns_meet(kind: pa.DataType) -> None
         else pa.array([0, 1])
     )
     column = values.cast(kind)
-    terms = Terms(PRIVACY, KeepAll(), ("a", "b"), grid=16)
+    terms = stated_terms(PRIVACY, KeepAll(), ("a", "b"), grid=16)
     both = pa.table({"a": ["x", "x"], "b": column, "token": [50.0, 60.0]})
     week = Combined([Release(both, terms), Release(both.slice(1), terms)])
     assert len(week) == 2
@@ -137,7 +136,9 @@ def test_keys_of_any_type_and_of_several_columns_meet(kind: pa.DataType) -> None
 def test_of_one_release_the_intervals_are_its_own(privacy: Privacy, sampling: Sampling) -> None:
     grid = default_grid(privacy)
     cells = np.unique(np.geomspace(1, 1e6, 100).astype(np.int64))
-    release = Release(pa.table({"key": cells, "token": cells / grid}), Terms(privacy, sampling, ("key",), grid=grid))
+    release = Release(
+        pa.table({"key": cells, "token": cells / grid}), stated_terms(privacy, sampling, ("key",), grid=grid)
+    )
     _, rows = keys_of([release])
     totals = KeyTotals([release], rows, cells_of([release], rows))
     for level in (0.5, 0.95):
@@ -157,7 +158,7 @@ def test_the_interval_of_two_reported_days_is_that_of_the_noise_of_both() -> Non
     noise[1000 * grid - law.cells] = law.probabilities
     upto = np.cumsum(np.convolve(noise, noise))  # that both tokens lack at most so many cells
     table = pa.table({"key": ["a"], "token": [(700 * grid + 3) / grid]}), pa.table({"key": ["a"], "token": [900.5]})
-    week = Combined([Release(one, Terms(PRIVACY, KeepAll(), ("key",), grid=grid)) for one in table])
+    week = Combined([Release(one, stated_terms(PRIVACY, KeepAll(), ("key",), grid=grid)) for one in table])
     cells = 700 * grid + 3 + int(900.5 * grid)
     i = np.arange(1600, 1660)
     at_least = np.array([upto[int(n)] for n in np.clip(i * grid - cells, 0, len(upto) - 1)])
@@ -269,7 +270,7 @@ def test_a_number_of_keys_is_unbiased_over_the_laws() -> None:
         for n in range(2):
             cells = outcomes[some, n]
             table = pa.table({"key": names[cells > 0], "token": cells[cells > 0] / grid})
-            releases.append(Release(table, Terms(privacy, KeepAll(), ("key",), grid=grid)))
+            releases.append(Release(table, stated_terms(privacy, KeepAll(), ("key",), grid=grid)))
         _, counts, _ = numbers_of(Combined(releases), np.arange(len(names)), least)
         assert float(probability[some] @ counts) == pytest.approx(expected, abs=0.02)
 
@@ -318,7 +319,7 @@ def test_p_values_are_valid_at_every_frequency_given_that_a_key_is_reported() ->
         for n in range(2):
             seen = pairs[:, n] > 0
             table = pa.table({"key": names[seen], "token": pairs[seen, n].astype(float)})
-            releases.append(Release(table, Terms(privacy, sampling, ("key",), grid=grid)))
+            releases.append(Release(table, stated_terms(privacy, sampling, ("key",), grid=grid)))
         _, rows = keys_of(releases)
         p, _ = Tested(((releases[0],), (releases[1],)), rows, Hypothesis()).p_values()
         for i in [*range(1, 30), 35, 40, 45]:

@@ -23,11 +23,11 @@ from dpsample.estimators.estimate import Below, Estimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.reported import Selected, least_of_tokens, sum_of_reported, token_values
 from dpsample.private.prepare import terms_of
-from dpsample.release.terms import Terms
 from dpsample.scheme import token_law
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.scheme import Scheme
 from kinds import KEY, PRIVACY, kinds, of_tokens
+from stated_terms import stated_terms
 from support import refused, run
 
 KINDS = kinds()
@@ -147,7 +147,7 @@ def test_what_is_below_is_a_number_only_if_a_total_bought_it_or_if_it_is_asked_f
     assert "below" in plain.sum(by="left(key, 1)", extrapolate=True).to_arrow().column_names
     part = PRIVACY.epsilon / 20
     bought = Total(9000, part, 1)  # type: ignore[arg-type]
-    terms = Terms(
+    terms = stated_terms(
         PRIVACY, KeepAll(), ("key",), grid=16, total=bought, per_key=Privacy(PRIVACY.epsilon - part, PRIVACY.delta)
     )
     known = Release(plain.table.select(["key", "token"]), terms).sum()

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 import dpsample
 from dpsample import KeepAll, Privacy, Release
 from dpsample.cli import cli
-from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 from support import run
 
 pytestmark = pytest.mark.chance("certain: questions are refused before anything is drawn")
@@ -24,9 +24,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     tokens = [cell / 8 for cell in WORDS.values()]
     table = pa.table({"word": list(WORDS), "token": tokens})
-    Release(table, Terms(Privacy(1, "1e-6"), KeepAll(), ("word",), 8)).write("words.parquet")
+    Release(table, stated_terms(Privacy(1, "1e-6"), KeepAll(), ("word",), 8)).write("words.parquet")
     keys = pa.table({"word": list(WORDS)})
-    Release(keys, Terms(Privacy(1, "1e-6"), KeepAll(), ("word",), keys_only=True)).write("keys.parquet")
+    Release(keys, stated_terms(Privacy(1, "1e-6"), KeepAll(), ("word",), keys_only=True)).write("keys.parquet")
     (tmp_path / "prices.csv").write_text("word,price,kind\ncat,2.5,pet\ncow,1,farm\ndog,3,pet\n")
     return tmp_path
 

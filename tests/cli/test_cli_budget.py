@@ -20,8 +20,8 @@ from dpsample.accounting.charges import Charge
 from dpsample.accounting.ledger import release_sha256, reserve_budget
 from dpsample.cli import cli
 from dpsample.cli.ledger import ledger_commands
-from dpsample.release.terms import Terms
 from places import ROOT
+from stated_terms import stated_terms
 from support import run
 
 pytestmark = pytest.mark.chance("odds 1e-11: one of the few keys that a single user keeps shows, at delta 1e-12")
@@ -150,7 +150,7 @@ def test_a_ledger_says_what_became_of_each_release(tmp_path: Path) -> None:
     reserve_budget(path, charge)
     reserve_budget(path, replace(charge, release="refused.parquet")).cancel()
     with reserve_budget(path, replace(charge, release="r.parquet")) as reservation:
-        terms = replace(Terms(charge.privacy, dpsample.KeepAll(), ("word",)), ledger=reservation.hash)
+        terms = replace(stated_terms(charge.privacy, dpsample.KeepAll(), ("word",)), ledger=reservation.hash)
         table = pa.table({"word": ["the"], "token": [40.0]})
         dpsample.Release(table, terms).write(tmp_path / "r.parquet")
         reservation.confirm(release_sha256(tmp_path / "r.parquet")[1])

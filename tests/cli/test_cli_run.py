@@ -145,9 +145,7 @@ def test_what_is_missing_is_named(folder: Path) -> None:
 def test_a_password_is_not_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = '"postgresql://me:hidden@localhost/shop"\ntable = "orders"'
     (folder / "release.toml").write_text(SETTINGS.replace('["events.csv"]', source).replace("header = true", ""))
-    monkeypatch.setattr(
-        sys.modules["dpsample.cli.release"], "check_release_to", lambda *arguments: None
-    )  # would connect
+    monkeypatch.setattr(sys.modules["dpsample.cli.release"], "check_release_to", lambda *arguments: None)
     done = run(folder, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "postgresql://" in done.stdout

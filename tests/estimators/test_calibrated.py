@@ -31,13 +31,13 @@ from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tuning import TUNING
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled
-from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid, frequency_reaching, reporting_probabilities, token_laws
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from places import ROOT
+from stated_terms import stated_terms
 
 FREQUENCY = Measure.of("frequency")
 MEASURES = ["frequency", "keys", "power:0.5", "capped:9"]
@@ -273,7 +273,7 @@ def test_keys_below_the_threshold_are_not_mistaken_for_those_at_it(sampling: Sam
         tally = drawn(frequencies, sampling, privacy, generator)
         cells = np.repeat(tally.cells, tally.keys)
         table = pa.table({"key": np.arange(len(cells)), "token": cells / grid})
-        release = Release(table, Terms(privacy, sampling, ("key",), grid=grid))
+        release = Release(table, stated_terms(privacy, sampling, ("key",), grid=grid))
         quantiles = release.quantiles([0.5, 0.9], at_least=threshold)
         number, mean = release.count_keys(at_least=threshold), release.mean(at_least=threshold)
         answers = [number, mean, quantiles[0.5], quantiles[0.9]]
@@ -442,6 +442,6 @@ def test_a_mean_of_sampled_keys_allows_for_their_uncertain_number() -> None:
         tally = drawn(frequencies, sampling, privacy, generator)
         tokens = np.repeat(tally.cells, tally.keys) / default_grid(privacy)
         table = pa.table({"key": np.arange(len(tokens)), "token": tokens})
-        answer = Release(table, Terms(privacy, sampling, ("key",), grid=default_grid(privacy))).mean()
+        answer = Release(table, stated_terms(privacy, sampling, ("key",), grid=default_grid(privacy))).mean()
         held.append(answer.guaranteed and answer.low <= truth <= answer.high)
     assert np.mean(held) > 0.95

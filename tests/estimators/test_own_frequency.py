@@ -12,12 +12,12 @@ import pytest
 
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, read_release
 from dpsample.files import write_table
-from dpsample.release.terms import Terms
 from dpsample.scheme import token_laws
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from places import ROOT
+from stated_terms import stated_terms
 from support import refused
 
 SCHEMES: list[tuple[Sampling, PerKey, int]] = [
@@ -67,7 +67,7 @@ def test_the_file_is_as_accurate_as_noisy_counts() -> None:
 def test_a_file_whose_numbers_do_not_follow_from_its_tokens_is_refused(tmp_path: Path) -> None:
     """Not even with checksums that are right."""
     table = pa.table({"key": ["a", "b", "c"], "token": [0.5, 20.0, 10.0**9]})
-    release = Release(table, Terms(Privacy(1, "1e-6"), KeepAll(), ("key",), grid=2))
+    release = Release(table, stated_terms(Privacy(1, "1e-6"), KeepAll(), ("key",), grid=2))
     each = release.each_key().numbers
     for name, answer in (("estimate", "value"), ("low", "low"), ("high", "high")):
         assert release.table[name].to_pylist() == each[answer].to_pylist()

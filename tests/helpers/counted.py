@@ -22,6 +22,7 @@ from dpsample.accounting.totals import Total
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 
 BUDGET = UserBudget(Privacy(5, "1e-5"), look=LOOK_SHARE, counts=COUNT_SHARE)
 LOOK = Look((9000, 500, 20, *[0] * (len(Look.EDGES) - 3)), BUDGET.privacy.share(LOOK_SHARE))
@@ -35,7 +36,7 @@ def terms_of(
     each = BUDGET.one_key()
     discovery = Discovery("one-key", 1, capacity_cap(each), LOOK)
     given: dict[str, Any] = {"discovery": discovery, "counts": Counts(NOISE, clipped, groups), "per_key": each, **more}
-    return Terms(BUDGET.privacy, KeepAll(), keys, unit="user", total=total, **given)
+    return stated_terms(BUDGET.privacy, KeepAll(), keys, total=total, **given)
 
 
 def made(values: Any, errors: Any, names: list[str] | None = None, **options: Any) -> Release:

@@ -14,7 +14,7 @@ from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.parts import Part
 from dpsample.periods import Combined
 from dpsample.private.prepare import terms_of
-from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 
 PRIVACY = Privacy(1, "1e-6")
 GRID = 16
@@ -27,7 +27,7 @@ def of_tokens(tokens: list[float] | None = None, **terms: Any) -> Release:
     """A release of some tokens; by default of all keys, as elements."""
     stated = {"sampling": KeepAll(), "grid": GRID, **terms}
     table = pa.table({"key": NAMES, "token": TOKENS if tokens is None else tokens})
-    return Release(table, Terms(PRIVACY, keys=("key",), **stated))
+    return Release(table, stated_terms(PRIVACY, keys=("key",), **stated))
 
 
 def bounded() -> Release:
@@ -41,7 +41,9 @@ def bounded() -> Release:
 def known(only: bool) -> Release:
     """The first half of the keys are known ones, or all are."""
     listed = [only or n < len(NAMES) // 2 for n in range(len(NAMES))]
-    terms = Terms(PRIVACY, KeepAll(), ("key",), grid=GRID, known=Known(sum(listed), only, added_to_known(PRIVACY)))
+    terms = stated_terms(
+        PRIVACY, KeepAll(), ("key",), grid=GRID, known=Known(sum(listed), only, added_to_known(PRIVACY))
+    )
     return Release(pa.table({"key": NAMES, "token": TOKENS, "known": listed}), terms)
 
 
@@ -53,7 +55,7 @@ def kinds() -> dict[str, Release | Combined]:
         "sampled": of_tokens(sampling=Ppswor("0.01")),
         "coordinated": of_tokens([t + 2000 for t in TOKENS], sampling=Ppswor("0.01", seed="public")),
         "bounded": bounded(),
-        "keys only": Release(pa.table({"key": NAMES}), Terms(PRIVACY, KeepAll(), ("key",), keys_only=True)),
+        "keys only": Release(pa.table({"key": NAMES}), stated_terms(PRIVACY, KeepAll(), ("key",), keys_only=True)),
         "stream": of_tokens([float(round(t)) for t in TOKENS], sampling=SampleAndHold("0.1"), grid=1),
         "counted": made([float(10 * t) for t in TOKENS], [5.0] * len(TOKENS), NAMES),
         "known": known(only=True),

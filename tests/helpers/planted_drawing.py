@@ -14,9 +14,9 @@ class Bug:
     tests: tuple[str, ...]
 
 
-DRAWS = "private/test_draws.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
-REACHES = "private/test_draws.py::test_each_noise_reaches_the_release"
-NUMBERS = "private/test_draws.py::test_without_noise_totals_are_the_true_numbers"
+DRAWS = "private/test_noises.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law"
+REACHES = "private/test_noises.py::test_each_noise_reaches_the_release"
+NUMBERS = "private/test_noises.py::test_without_noise_totals_are_the_true_numbers"
 PARTS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_part_by_at_most_the_length_of_its_noise"
 AMOUNT_PARTS = "accounting/test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
 TOTALS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_total_by_at_most_its_sensitivity"
@@ -126,14 +126,14 @@ NOISE = [
         "private/prepare.py",
         "size.sampling(noisy_weights), RealizedSize",
         "size.sampling(replace(noisy_weights, value=weights * size.unit)), RealizedSize",
-        ("private/test_draws.py::test_tau_follows_from_the_noisy_total",),
+        ("private/test_noises.py::test_tau_follows_from_the_noisy_total",),
     ),
     Bug(
         "discrete Laplace noise without its whole part",
         "private/noise.py",
         "            whole += 1",
         "            break",
-        ("private/test_draws.py::test_discrete_laplace_noise_by_chi_square",),
+        ("private/test_noises.py::test_discrete_laplace_noise_by_chi_square",),
     ),
     Bug(
         "a number of a table is decided by its first 64 bits",
@@ -164,7 +164,7 @@ COINS = [
         "private/derived_coins.py",
         "        return SecretCoins()",
         "        return StreamCoins(self._key)",
-        ("private/test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
+        ("private/test_noises.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
     ),
     Bug(
         "a forked process goes on with its parent's coins",
@@ -199,7 +199,7 @@ COINS = [
         "private/stream/queries.py",
         'self._batch[1].to_bytes(8, "little")',
         'int(0).to_bytes(8, "little")',
-        ("private/test_draws.py::test_batches_of_a_query_have_coins_of_their_own",),
+        ("private/test_noises.py::test_batches_of_a_query_have_coins_of_their_own",),
     ),
     Bug(
         "a sampled key is reported by the coins that sampled it, on a cluster",
@@ -213,7 +213,7 @@ COINS = [
         "private/engine/spark/engine.py",
         "        return Secret()",
         "        return Secret(bytes(32))",
-        ("private/test_draws.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
+        ("private/test_noises.py::test_on_a_cluster_each_release_and_each_noise_has_coins_of_its_own",),
     ),
 ]
 

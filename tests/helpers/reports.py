@@ -10,9 +10,30 @@ from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from dpsample import CustomSampling, KeepAll, Ppswor, Privacy, Release
-from dpsample.release.terms import Terms
+import dpsample.presentation.report
+from dpsample import CustomSampling, KeepAll, Ppswor, Privacy, Release, SampleSize, new_ledger
+from stated_terms import stated_terms
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A release that protects users, of a chosen size, with a total, in a ledger."""
+    ledger = tmp_path_factory.mktemp("budget") / "pages.ledger"
+    new_ledger(ledger, "pages", Privacy(10, "1e-4"), unit="user")
+    rows = pa.table({"page": [f"p{n % 5}" for n in range(6000)], "user": [n // 4 for n in range(6000)]})
+    return dpsample.release(
+        rows,
+        "page",
+        user="user",
+        max_keys_per_user=4,
+        privacy=Privacy(3, "1e-5"),
+        size=SampleSize(1000),
+        total=True,
+        ledger=ledger,
+    )
+
 
 PRIVACY = Privacy(1, "1e-6")
 HOSTILE = sorted(
@@ -44,14 +65,14 @@ def made(keys: dict[str, Any], sampling: Any = None, keys_only: bool = False, **
     """A release of these keys, with tokens that fall slowly."""
     n = len(next(iter(keys.values())))
     columns = keys if keys_only else {**keys, "token": pa.array([20.0 + 2.0**m for m in range(n)], pa.float64())}
-    return Release(pa.table(columns), Terms(PRIVACY, sampling or KeepAll(), tuple(keys), keys_only=keys_only, **terms))
+    return Release(pa.table(columns), stated_terms(PRIVACY, sampling, tuple(keys), keys_only=keys_only, **terms))
 
 
 def words(n: int = 400) -> Release:
     """A release of n keys of many frequencies."""
     tokens = [1.0 + 0.125 * (m % 30) + (m // 3) + (5000.0 if m % 40 == 0 else 0.0) for m in range(n)]
     table = pa.table({"word": [f"w{m:04d}" for m in range(n)], "token": tokens})
-    return Release(table, Terms(PRIVACY, KeepAll(), ("word",)))
+    return Release(table, stated_terms(PRIVACY, KeepAll(), ("word",)))
 
 
 RELEASES: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Releases that are combined."""
+"""Releases of given tokens, to combine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample import KeepAll, Privacy, Release, Sampling
-from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.invert import locate
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
+from stated_terms import stated_terms
 
 PRIVACY = Privacy(1, "1e-6")
 
@@ -28,5 +28,5 @@ def release_of(
     cells = locate(frequencies[seen], v[seen], reporting, grid)[0]
     keys = np.array([f"k{n:05d}" for n in range(len(frequencies))])[seen]
     return Release(
-        pa.table({"key": keys, "token": cells / grid}), Terms(privacy, sampling, ("key",), grid=grid, **terms)
+        pa.table({"key": keys, "token": cells / grid}), stated_terms(privacy, sampling, ("key",), grid=grid, **terms)
     )

@@ -1,4 +1,4 @@
-"""Made weighings."""
+"""A random weighing of keys, for tests of amounts."""
 
 from __future__ import annotations
 

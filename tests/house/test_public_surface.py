@@ -103,19 +103,22 @@ PLANNING = [
     "Forecast",
     "Frequencies",
     "Goal",
+    "Grid",
+    "Page",
+    "Plan",
     "Setting",
     "curve",
     "default_delta",
     "estimated_frequencies",
+    "explore",
     "forecast",
+    "most_possible",
     "recommended",
-    "settings",
     "smallest_epsilon",
 ]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
 PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
 REPORT = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
-EXPLORE = ["Choices", "Explorer", "Place", "Server", "UsersExplorer"]
 ESTIMATORS = [
     "ESTIMATORS",
     "Estimate",
@@ -139,7 +142,6 @@ ESTIMATORS = [
         ("dpsample.comparison.baselines", BASELINES),
         ("dpsample.estimators", ESTIMATORS),
         ("dpsample.planning", PLANNING),
-        ("dpsample.planning.explore", EXPLORE),
         ("dpsample.presentation.pages", PAGES),
         ("dpsample.presentation.report", REPORT),
     ],

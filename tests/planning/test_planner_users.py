@@ -21,9 +21,10 @@ from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, FULL, LOOK_S
 from dpsample.accounting.filled import FILLED_SHARE
 from dpsample.cli import cli
 from dpsample.planning.command import command, python
+from dpsample.planning.forecast import most_possible
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
-from dpsample.planning.users import Way, forecast_users, possible_keys
+from dpsample.planning.users import forecast_users
 from dpsample.private.count import CountedUsers
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.users.counts import Stage, released
@@ -52,32 +53,32 @@ def two_keys_each(users: int = 400) -> pa.Table:
     return pa.table({"u": [u for u, _ in rows], "k": [k for _, k in rows]})
 
 
-def planned(table: pa.Table, **options: Any) -> tuple[Any, dict[tuple[bool, str], Way]]:
+def planned(table: pa.Table, **options: Any) -> tuple[Any, dict[tuple[bool, str], Any]]:
     with DuckDB(threads=1) as engine:
         numbers = CountedUsers(Source(table, "k", user="u"), engine)
         assert repr(numbers) == "CountedUsers()"
         with pytest.MonkeyPatch.context() as patch:  # pairs are sorted for an assignment, and not again for counts
             patch.setattr("dpsample.private.engine.duckdb.pairs._sort_pairs", None)
             made = forecast_users(numbers, Setting(PRIVACY, discover="ask", **options))
-    return made, {(way.counted, way.method): way for way in made.ways}
+    return made, {(each.way.counted, each.way.discovery): each for each in made.methods if each.way}
 
 
 @cache
-def planned_plainly() -> tuple[Any, dict[tuple[bool, str], Way]]:
+def planned_plainly() -> tuple[Any, dict[tuple[bool, str], Any]]:
     return planned(one_key_each())
 
 
 @pytest.mark.parametrize("privacy", [Privacy("0.3", "1e-3"), Privacy("2", "1e-9")], ids=str)
 def test_what_is_possible_is_the_sum_of_exact_probabilities(privacy: Privacy) -> None:
     numbers = [1, 1, 1, 8, 13, 20, 20, 300]
-    assert possible_keys(Frequencies.of(numbers), privacy) == pytest.approx(exact_sum(numbers, privacy), rel=1e-11)
+    assert most_possible(Frequencies.of(numbers), privacy).keys == pytest.approx(exact_sum(numbers, privacy), rel=1e-11)
 
 
 @drawn_once
 def test_users_with_one_key_give_it_up_to_a_full_key() -> None:
     made, ways = planned_plainly()
-    assert made.possible == pytest.approx(exact_sum(list(NUMBERS.values()), PRIVACY), rel=1e-11)
-    assert (made.users.total, made.users.elements) == (4, 1115)
+    assert made.possible.keys == pytest.approx(exact_sum(list(NUMBERS.values()), PRIVACY), rel=1e-11)
+    assert (made.frequencies.total, made.frequencies.elements) == (4, 1115)
     assert "NOT private" in repr(made)
     assert "1000" not in repr(made)
     left = Privacy(EPSILON * (1 - LOOK_SHARE), DELTA)
@@ -85,8 +86,9 @@ def test_users_with_one_key_give_it_up_to_a_full_key() -> None:
     full = next(n for n, p in enumerate(pi) if p >= Decimal(FULL))
     expected = sum(pi[min(n, full)] for n in NUMBERS.values())
     assert ways[False, "one-key"].keys == pytest.approx(float(expected), rel=1e-11)
-    assert ways[False, "one-key"].threshold == next(n for n, p in enumerate(pi) if p >= Decimal("0.5"))
-    assert all(way.chosen == (way.method == "one-key") for way in made.ways)  # who has one key cannot give more
+    assert ways[False, "one-key"].detection_threshold == next(n for n, p in enumerate(pi) if p >= Decimal("0.5"))
+    # who has one key cannot give more
+    assert all(each.way.chosen == (each.way.discovery == "one-key") for each in made.methods)
     assert ways[True, "one-key"].keys < ways[False, "one-key"].keys
 
 
@@ -94,7 +96,7 @@ def test_users_with_one_key_give_it_up_to_a_full_key() -> None:
 def test_users_who_keep_all_keys_give_all() -> None:
     made, ways = planned(two_keys_each())
     numbers = [400, *[40] * 10]
-    assert made.possible == pytest.approx(exact_sum(numbers, PRIVACY), rel=1e-11)
+    assert made.possible.keys == pytest.approx(exact_sum(numbers, PRIVACY), rel=1e-11)
     for counted in (False, True):
         budget = UserBudget(PRIVACY, LOOK_SHARE, counts=COUNT_SHARE if counted else Fraction(0))
         look = Look((0, 400, *[0] * (len(Look.EDGES) - 2)), EPSILON * (LOOK_SHARE - FILLED_SHARE))
@@ -102,11 +104,12 @@ def test_users_who_keep_all_keys_give_all() -> None:
         way, each = ways[counted, "many-keys"], budget.many_keys(keys)
         assert each is not None
         expected = float(sum(reporting_probabilities(numbers, KeepAll(), each)))
-        assert way.keys_each == keys
+        assert way.way.keys_each == keys
         assert way.keys == pytest.approx(expected, rel=1e-12)
         # ten keys of 40 users fill less, where full keys have more users than that, than they do as units of one key
-        fullest = max((w.filled, w.method) for w in made.ways if w.counted == counted)
-        assert [w.method for w in made.ways if w.chosen and w.counted == counted] == [fullest[1]]
+        found = [method.way for method in made.methods]
+        fullest = max((w.filled, w.discovery) for w in found if w.counted == counted)
+        assert [w.discovery for w in found if w.chosen and w.counted == counted] == [fullest[1]]
 
 
 @drawn_once
@@ -125,10 +128,10 @@ def test_the_error_of_a_single_count_is_its_noise() -> None:
     _, ways = planned(table)
     budget = UserBudget(PRIVACY, LOOK_SHARE, counts=COUNT_SHARE)
     deviation = 1 / math.sqrt(budget.square * COUNT_PARTS["counts"])
-    few, many = ways[True, "one-key"].errors
+    few, many = ways[True, "one-key"].way.count_errors
     assert few is None
     assert many == pytest.approx(deviation / 1000, rel=1e-12)
-    assert ways[False, "one-key"].errors == (None, None)
+    assert ways[False, "one-key"].way.count_errors == (None, None)
 
 
 def test_what_has_no_noise_cannot_be_released() -> None:
@@ -159,8 +162,8 @@ def test_a_plan_of_users_in_words_and_as_json(tmp_path: Path) -> None:
     assert (
         lines[2] == "delta 1e-05, for each user (all rows of one user identifier), with all of their keys"
     )  # of 1,115 pairs
-    assert lines[3] == "4 keys; users have 1,115 keys in all"
-    assert sum("any method, at most" in line for line in lines) == 2
+    assert lines[3] == "4 keys; users have 1,115 keys in all; all keys are kept"
+    assert sum("  any method, at most" in line for line in lines) == 2
     assert sum("keys only, one key each *" in line for line in lines) == 2
     assert max(map(len, lines[:-3])) <= 120
     assert lines[-2] == (
@@ -171,7 +174,7 @@ def test_a_plan_of_users_in_words_and_as_json(tmp_path: Path) -> None:
     assert told["delta_by_number_of_elements"] is False
     last = told["forecasts"][1]
     assert last["possible_keys"] == pytest.approx(exact_sum(list(NUMBERS.values()), PRIVACY), rel=1e-11)
-    assert set(last["ways"][0]["errors"]) == {"100", "1000"}
+    assert len(last["methods"][0]["way"]["count_errors"]) == 2
 
 
 @drawn_once
@@ -198,11 +201,11 @@ def test_a_plan_with_a_bound_says_what_was_possible(tmp_path: Path) -> None:
         (["--scheme", "ppswor", "--tau", "0.1"], "needs a contribution bound"),
         (["--scheme", "ppswor", "--sample-size", "10"], "needs a contribution bound"),
         (["-e", "0"], "epsilon"),
-        (["--zcdp", "1"], "found --zcdp; add --max-keys-per-user"),
+        (["--zcdp", "1"], "not with --zcdp; add --max-keys-per-user"),
         (["--with-total", "--total-share", "0.99"], "must leave some"),
         (["--max-keys-per-user", "2", "--rows", "3"], "--rows and --sum go with users without a contribution bound"),
         (["--sum", "price"], "write --sum price:100"),
-        (["--keys", "list.csv"], "--keys of a plan is the number of keys of --zipf; found 'list.csv'; leave"),
+        (["--keys", "list.csv"], "--keys of a plan is the number of keys of --zipf, not 'list.csv'; leave"),
         (["--at-least", "0"], "--at-least is a whole number"),
     ],
     ids=str,

@@ -14,8 +14,8 @@ from dpsample import KeepAll, Privacy, Release, read_release
 from dpsample.accounting.parts import Part
 from dpsample.presentation.label import TODO, label_of
 from dpsample.presentation.report import make_report
-from dpsample.release.terms import Terms
 from places import VECTORS
+from stated_terms import stated_terms
 from support import run
 from vectors import register_halves
 
@@ -68,7 +68,7 @@ def parsed(text: str) -> Any:
 
 
 def empty(**terms: Any) -> Release:
-    stated = Terms(**{"privacy": Privacy("0.3", "1e-8"), "sampling": KeepAll(), "keys": ("word",), **terms})
+    stated = stated_terms(**{"privacy": Privacy("0.3", "1e-8"), "sampling": KeepAll(), "keys": ("word",), **terms})
     numbers = {name: pa.array([], pa.float64()) for name in stated.numbers}
     return Release(pa.table({**{name: pa.array([], pa.string()) for name in stated.keys}, **numbers}), stated)
 
@@ -119,7 +119,7 @@ def test_a_name_cannot_leave_its_field() -> None:
 
 
 def test_what_is_stated_of_each_unit() -> None:
-    element, user = empty(), empty(unit="user", max_keys=3, per_key=Privacy("0.1", "1e-9"), part=Part("day", "1"))
+    element, user = empty(), empty(max_keys=3, per_key=Privacy("0.1", "1e-9"), part=Part("day", "1"))
     assert "Spent: epsilon 0.3, delta 1e-08." in label_of(element)["privacy parameters"]
     assert "Each key has epsilon 0.1, delta 1e-09." in label_of(user)["privacy parameters"]
     assert "a user is protected within one day" in label_of(user)["unit of privacy"]

@@ -13,9 +13,9 @@ import pytest
 from dpsample import KeepAll, Privacy, Release
 from dpsample.accounting.totals import Total
 from dpsample.presentation.report import make_report
-from dpsample.release.terms import Terms
 from kinds import GRID, of_tokens
 from reports import seen
+from stated_terms import stated_terms
 
 PART = Fraction(1, 20)
 
@@ -23,7 +23,7 @@ PART = Fraction(1, 20)
 def with_total(release: Release) -> Release:
     """The same release of elements, with a private total of 9,000."""
     each, whole = release.terms.privacy, Privacy("1.05", "1e-6")
-    terms = Terms(whole, KeepAll(), ("key",), grid=GRID, total=Total(9000, PART, Fraction(1)), per_key=each)
+    terms = stated_terms(whole, KeepAll(), ("key",), grid=GRID, total=Total(9000, PART, Fraction(1)), per_key=each)
     return Release(release.table.select(["key", "token"]), terms)
 
 
@@ -57,6 +57,6 @@ def test_of_no_reported_key_all_lines_are_there() -> None:
 def test_without_a_total_or_numbers_there_is_no_line(keys_only: bool) -> None:
     release = of_tokens()
     if keys_only:
-        terms = Terms(Privacy(1, "1e-6"), KeepAll(), ("key",), keys_only=True)
+        terms = stated_terms(Privacy(1, "1e-6"), KeepAll(), ("key",), keys_only=True)
         release = Release(release.table.select(["key"]), terms)
     assert "in reported keys:" not in seen(make_report(release).html)

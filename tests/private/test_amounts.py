@@ -42,8 +42,9 @@ from dpsample.private.users.sums import Parts, estimated_amount
 from dpsample.questions.amounts import Sum, fieller
 from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
-from dpsample.release.terms import Terms
 from pairings import Pairing, assigned
+from pairings import pairing as pairing
+from stated_terms import stated_terms
 from support import refused, run
 from weighing import weighing_of
 
@@ -305,7 +306,7 @@ def made() -> Release:
     each = budget.one_key()
     counts = Counts(noise, 0.1, ((20.0, 0.01), (90.0, 0.0)), amounts)
     discovery = Discovery("one-key", 1, capacity_cap(each))
-    terms = Terms(budget.privacy, KeepAll(), ("key",), unit="user", discovery=discovery, counts=counts, per_key=each)
+    terms = stated_terms(budget.privacy, KeepAll(), ("key",), discovery=discovery, counts=counts, per_key=each)
     table = counted(pa.table({"key": ["a", "b", "c", "d"]}), np.array([100.0, 50, 30, 20]), np.full(4, 3.0))
     errors, users = np.array([9.0, 6, 6, 4]), table["measured"].to_numpy()
     table = summed(table, amounts[0], np.array([150.0, 80, -4, 30]), errors, users)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.tokens import token_law
+from stated_terms import restated, stated_terms
 from support import refused, run
 
 PRIVACY = Privacy(1, "1e-6")
@@ -311,7 +311,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["a"]}), tmp_path / "data.parquet")
     with refused("a list of known keys is public"):
         dpsample.release(tmp_path / "data.parquet", "key", privacy=PRIVACY, keys=tmp_path / "data.parquet")
-    with refused("a key column cannot be called known"):
+    with refused("a key column cannot be called 'known'"):
         dpsample.release(pa.table({"known": ["a"]}), "known", privacy=PRIVACY, keys=["a"])
     pairs = pa.table({"k": ["a"], "u": [1]})
     for options in ({"discover": "one-key"}, {"count_share": 0.5}):
@@ -322,11 +322,11 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
 
 
 def test_terms_that_do_not_go_together_are_refused() -> None:
-    terms = Terms(PRIVACY, KeepAll(), ("key",), known=Known(3, added=60))
+    terms = stated_terms(PRIVACY, KeepAll(), ("key",), known=Known(3, added=60))
     assert Terms.from_json(terms.to_json(0)) == terms
     assert prove_release(terms).complete
     with pytest.raises(PrivacyViolation):
-        prove_release(Terms(PRIVACY, KeepAll(), ("key",), known=Known(3, added=20)))
+        prove_release(stated_terms(PRIVACY, KeepAll(), ("key",), known=Known(3, added=20)))
     wrong_terms: list[dict[str, Any]] = [
         {"sampling": Ppswor(0.1)},
         {"known": Known(3)},
@@ -334,8 +334,8 @@ def test_terms_that_do_not_go_together_are_refused() -> None:
         {"sampling": KeepAll(5)},
     ]
     for changes in wrong_terms:
-        with refused("known keys are not sampled"):
-            replace(terms, **changes)
+        with refused("known keys"):
+            restated(terms, **changes)
     for wrong in ((0, False, 60), (3, 1, 60), (3, False, -1)):
         with refused("a list of known keys states"):
             Known(*wrong)  # type: ignore[arg-type]

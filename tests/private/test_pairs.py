@@ -19,6 +19,8 @@ from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
 from pairings import CLASSES, Pairing, assigned, held, keys_of_users, users_of_keys
+from pairings import pairing as pairing
+from pairings import sorted_once as sorted_once
 from support import refused
 
 
@@ -181,7 +183,7 @@ def test_nothing_is_left_of_kept_pairs(tmp_path: Path, monkeypatch: pytest.Monke
         after = assigned(engine, source)
         assert tuple(map(len, held(engine))) == (2, 2)  # and the lock; the codes, and the units
         before = held(engine)
-        with interrupted(monkeypatch, f"{module}.pairs.write_pairs"):
+        with interrupted(monkeypatch, f"{module}.pairs._cuts"):
             engine.pairs_of(source, pa.table({"k": ["key 1"]}), after)
         assert held(engine) == before
         engine.forget(after.source)

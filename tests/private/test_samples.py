@@ -24,7 +24,7 @@ import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.private.sample import WARNING, Sample, read_sample
 from dpsample.release.release import Release
-from dpsample.release.terms import Terms
+from stated_terms import stated_terms
 from strategies import schemes
 from support import refused, refused_alone
 
@@ -168,7 +168,7 @@ def test_keys_of_every_type_are_told_apart(column: pa.Array) -> None:
 
 
 def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
-    terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
+    terms = stated_terms(Privacy(1, 1e-6), KeepAll(), ("query",))
     release = Release(pa.table({"query": ["a"], "token": [8.0]}), terms)
     for form in FORMATS:
         release.write(tmp_path / f"x.{form}")

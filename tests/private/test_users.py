@@ -1,6 +1,5 @@
 """Releases that protect users, of a chosen size, with totals: laws end to end, words, files, proofs."""
 
-import dataclasses
 import json
 import math
 from collections import Counter
@@ -30,6 +29,7 @@ from dpsample.private.run import release_to_file
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
+from stated_terms import restated, stated_terms
 from strategies import decimals
 from support import refused
 
@@ -282,19 +282,19 @@ def test_noise_may_leave_nothing(sizes: tuple[int, int]) -> None:
 
 
 def test_answers_say_what_users_kept() -> None:
-    users: dict[str, Any] = {"unit": "user", "max_keys": 2, "per_key": per_key(Privacy(Fraction(19, 20), 1e-10), 2)}
+    users: dict[str, Any] = {"max_keys": 2, "per_key": per_key(Privacy(Fraction(19, 20), 1e-10), 2)}
     totals: dict[str, Any] = {
         "total": Total(41, Fraction(1, 40), Fraction(2)),
         "dropped": Total(59, Fraction(1, 40), Fraction(18)),
     }
-    made = Release(pa.table({"k": ["a"], "token": [30.0]}), Terms(PRIVACY, KeepAll(), ("k",), **users, **totals))
+    made = Release(pa.table({"k": ["a"], "token": [30.0]}), stated_terms(PRIVACY, KeepAll(), ("k",), **users, **totals))
     plain = "numbers are of the keys that users kept, up to 2 each: where users have more keys, they are too low"
     assert "users kept about 41 % of their keys" in made.sum().notes[-1]
     assert "this corrects sums over all keys, not single keys" in made.sum().notes[-1]
     assert "users kept about 41 %" in repr(made)
     for answer in (made["a"], made.sum("k = 'a'"), made.sum(by="k"), made.mean(), made.top(1), made.quantiles([0.5])):
         assert answer.notes[-1] == plain
-    element = Release(made.table.select(["k", "token"]), Terms(PRIVACY, KeepAll(), ("k",)))
+    element = Release(made.table.select(["k", "token"]), stated_terms(PRIVACY, KeepAll(), ("k",)))
     assert not any("kept" in note for note in element.sum().notes)
 
 
@@ -334,7 +334,7 @@ def test_other_needs_a_total_and_tokens() -> None:
         dpsample.release({"a": 100}, privacy=PRIVACY).other()
     with refused("the remainder follows from a total and from tokens"):
         dpsample.release({"a": 100}, privacy=PRIVACY, total=True, keys_only=True).other()
-    with refused("a level is above 0"):
+    with refused("level must be between 0 and 1"):
         dpsample.release({"a": 100}, privacy=PRIVACY, total=True).other(95)
 
 
@@ -374,7 +374,7 @@ def test_an_element_level_release_has_no_field_of_others(tmp_path: Path) -> None
 
 
 def test_terms_that_do_not_add_up_are_refused() -> None:
-    good = Terms(PRIVACY, KeepAll(), ("k",), unit="user", max_keys=2, per_key=per_key(PRIVACY, 2))
+    good = stated_terms(PRIVACY, KeepAll(), ("k",), max_keys=2, per_key=per_key(PRIVACY, 2))
     form = good.to_json(0)
     total = Total(5, Fraction(1, 20), Fraction(2)).to_json()
     for change in (
@@ -393,25 +393,25 @@ def test_terms_that_do_not_add_up_are_refused() -> None:
 
 
 def test_a_proof_finds_what_is_not_private() -> None:
-    good = Terms(PRIVACY, KeepAll(), ("k",), unit="user", max_keys=3, per_key=per_key(PRIVACY, 3))
+    good = stated_terms(PRIVACY, KeepAll(), ("k",), max_keys=3, per_key=per_key(PRIVACY, 3))
     assert prove_release(good).complete
     with pytest.raises(PrivacyViolation, match="3 keys together"):
-        prove_release(dataclasses.replace(good, per_key=Privacy("0.4", "1e-11")))
+        prove_release(restated(good, per_key=Privacy("0.4", "1e-11")))
     total = Total(5, Fraction(1, 20), Fraction(1))
     each = per_key(Privacy(Fraction(19, 20), 1e-10), 3)
     with pytest.raises(PrivacyViolation, match="another change of the total"):
-        prove_release(dataclasses.replace(good, per_key=each, total=total))
+        prove_release(restated(good, per_key=each, total=total))
     both: dict[str, Any] = {
         "total": Total(5, Fraction(1, 40), Fraction(3)),
         "dropped": Total(5, Fraction(1, 40), Fraction(26)),
     }
     with pytest.raises(PrivacyViolation, match="another change of the dropped keys"):
-        prove_release(dataclasses.replace(good, per_key=each, **both))
+        prove_release(restated(good, per_key=each, **both))
     sized = RealizedSize(10, Total(5, Fraction(1, 20), Fraction(3)))
     with pytest.raises(PrivacyViolation, match="another change of the sample size"):
-        prove_release(dataclasses.replace(good, per_key=each, size=sized, sampling=Ppswor(1, 2, cap=10)))
+        prove_release(restated(good, per_key=each, size=sized, sampling=Ppswor(1, 2, cap=10)))
     with pytest.raises(PrivacyViolation, match="has a tau"):
-        prove_release(dataclasses.replace(good, per_key=each, size=sized))
+        prove_release(restated(good, per_key=each, size=sized))
 
 
 def test_the_page_says_all() -> None:

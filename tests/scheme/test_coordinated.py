@@ -26,7 +26,6 @@ from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled_batch
 from dpsample.questions.coordinated import difference, in_both
 from dpsample.release.key_hash import first_frequencies, key_hashes
-from dpsample.release.terms import Terms
 from dpsample.scheme import certify, reporting_probabilities, token_law
 from dpsample.scheme.coordinated import LAST_FIRST, first_kept
 from dpsample.scheme.noise import KeyNoise
@@ -36,6 +35,7 @@ from dpsample.scheme.sampling import Ints, Sampling
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from references import true_pi, true_q
+from stated_terms import stated_terms
 from support import refused, run
 
 SEED = "2026 public"
@@ -193,9 +193,9 @@ def test_given_the_hash_keys_are_sanitized_as_all_keys(each: PerKey, keys_only: 
     batch = keys.append_column("frequency", pa.array(frequencies))
     kept = sampled_batch(batch, sampling, GivenCoins(np.zeros(0, np.uint64)))  # no coin is used
     assert kept["key"].to_pylist() == [f"k{n}" for n in np.flatnonzero(frequencies >= h)]
-    terms = Terms(Privacy(4, "0.5"), sampling, ("key",), 1, keys_only, "user", 3, per_key=each)
+    terms = stated_terms(Privacy(4, "0.5"), sampling, ("key",), 1, keys_only=keys_only, max_keys=3, per_key=each)
     if each is PRIVACY:
-        terms = Terms(PRIVACY, sampling, ("key",), 4, keys_only)
+        terms = stated_terms(PRIVACY, sampling, ("key",), 4, keys_only=keys_only)
     inside = frequencies >= h
     words = np.random.default_rng(3).integers(0, 2**64, kept.num_rows, np.uint64)
     found = Sanitizer.of(terms).batch(kept, GivenCoins(words))
@@ -216,7 +216,7 @@ def test_the_certificate_is_that_of_all_keys(sampling: Any) -> None:
     assert found.complete
     assert (found.delta, found.checked, found.bound) == (plain.delta, plain.checked, plain.bound)
     assert "for every seed" in str(found)
-    proof = prove_release(Terms(PRIVACY, sampling, ("key",), 8))
+    proof = prove_release(stated_terms(PRIVACY, sampling, ("key",), 8))
     assert proof.complete
     assert repr(SEED) in str(proof)
 
@@ -226,7 +226,7 @@ def test_the_certificate_is_that_of_all_keys(sampling: Any) -> None:
 
 def draw(keys: pa.RecordBatch, frequencies: Ints, sampling: Sampling, generator: Any, privacy: Privacy) -> Release:
     """A release with the coins of a generator, without an engine."""
-    terms = Terms(privacy, sampling, ("key",), 16)
+    terms = stated_terms(privacy, sampling, ("key",), 16)
     batch = keys.append_column("frequency", pa.array(frequencies)).filter(pa.array(frequencies > 0))
     drawn = sampled_batch(batch, sampling, GivenCoins(generator.integers(0, 2**64, batch.num_rows, np.uint64)))
     words = generator.integers(0, 2**64, drawn.num_rows, np.uint64)

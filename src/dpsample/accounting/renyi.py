@@ -15,6 +15,7 @@ from typing import Any
 from flint import arb
 
 from dpsample.balls import ball, figures_above, precision
+from dpsample.definitions import added_by_conversion
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, text
 from dpsample.privacy import Privacy
@@ -149,8 +150,7 @@ class RenyiCurve:
 def conversion(order: Fraction, delta: Fraction) -> Fraction:
     """Return what the conversion to (epsilon, delta) adds to a divergence of this order, rounded up."""
     with precision():
-        alpha = ball(order)
-        added = (1 - 1 / alpha).log() - (ball(delta).log() + alpha.log()) / (alpha - 1)
+        added = added_by_conversion(ball(order), ball(delta))
         return figures_above(added + 64, 18) - 64 if added < 0 else figures_above(added)
 
 

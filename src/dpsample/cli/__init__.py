@@ -30,11 +30,11 @@ import click
 
 from dpsample import __version__
 from dpsample.cli.demo import demo_command
-from dpsample.cli.explore import explore, with_one_thread
+from dpsample.cli.explore import explore
 from dpsample.cli.inspect import certify_command, info, verify
 from dpsample.cli.ledger import ledger_commands
 from dpsample.cli.options import in_options
-from dpsample.cli.plan import plan
+from dpsample.cli.plan import plan, with_one_thread
 from dpsample.cli.query import changes, compare, each_key, mean, other, quantiles, query, rank, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report

@@ -1,5 +1,7 @@
-"""dpsample plan."""
+"""dpsample plan, and the options and the plan that it shares with dpsample explore."""
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,11 +13,12 @@ from dpsample.cli.printing import show, shown_stages
 from dpsample.release import options as released
 from dpsample.release.option_words import read_sampling, read_size, read_sums, read_total
 
-PLANNED = ("all", "ppswor", "priority")
+_SCHEMES = ("all", "ppswor", "priority")  # whose forecasts are computed
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # where frequencies come from: the data, a formula, or a file
-frequencies = options.together(
+_frequencies = options.together(
     click.argument("source", nargs=-1),
     click.option("--key", "-k", multiple=True, help="Key column of SOURCE. Repeat it for a key of several columns."),
     click.option(
@@ -36,27 +39,33 @@ frequencies = options.together(
 )
 
 
+_settings = options.together(
+    options.several(released.EPSILON, f"One or more values.  [default: {','.join(EPSILONS)}]"),
+    options.several(released.ZCDP),
+    options.several(released.GDP),
+    options.several(released.DELTA, "One or more values.  [default: chosen by the number of elements]"),
+    options.several(released.MAX_KEYS),
+    options.several(released.TAU),
+    options.several(released.SAMPLE_SIZE),
+    options.click_option(replace(released.SCHEME, choices=_SCHEMES)),
+    options.of_release("sampling", without=(released.SCHEME, released.TAU, released.SEED)),
+    options.of_release("size", without=(released.SAMPLE_SIZE,)),
+    options.of_release("amounts", "total"),
+    click.option(
+        "--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects."
+    ),
+)
+planned = options.together(_frequencies, _settings, options.resources)
+
+
 @click.command()
-@frequencies
-@options.several(released.EPSILON, f"One or more values.  [default: {','.join(EPSILONS)}]")
-@options.several(released.ZCDP)
-@options.several(released.GDP)
-@options.several(released.DELTA, "One or more values.  [default: chosen by the number of elements]")
-@options.several(released.MAX_KEYS)
-@options.several(released.TAU)
-@options.several(released.SAMPLE_SIZE)
-@options.click_option(replace(released.SCHEME, choices=PLANNED))
-@options.of_release("sampling", without=(released.SCHEME, released.TAU, released.SEED))
-@options.of_release("size", without=(released.SAMPLE_SIZE,))
-@options.of_release("amounts", "total")
-@click.option("--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects.")
+@planned
 @click.option(
     "--goal",
     help="Find the smallest epsilon that reaches a goal: keys>=N, elements>=SHARE, nrmse<=ERROR or selection<=ERROR.",
 )
-@options.resources
 @options.output_format
-def plan(form: str, **arguments: Any) -> None:
+def plan(form: str, goal: str | None, **arguments: Any) -> None:
     """Forecast a release before any budget is spent. Plans a grid of settings, or the smallest epsilon for a goal.
 
     Frequencies come from SOURCE, --zipf, --histogram or --release. The output for a SOURCE is NOT private.
@@ -71,189 +80,118 @@ def plan(form: str, **arguments: Any) -> None:
       dpsample plan clicks.parquet -k page --user user_id
       dpsample plan clicks.parquet -k page --user user_id --max-keys-per-user 5,20 --goal "keys>=1000"
     """
-    check_input(arguments)
-    arguments["delta"] = arguments["delta"] or release_delta(arguments)
-    unbounded = arguments["user"] and not arguments["max_keys_per_user"]
-    if not unbounded and (arguments["rows"] is not None or arguments["sums"] or arguments["clips"]):
-        raise click.UsageError(
-            "--rows and --sum go with users without a contribution bound; found another plan; name the --user column "
-            "and leave --max-keys-per-user out, or leave these out"
-        )
-    result = _plan_of_users(arguments) if unbounded else _plan(arguments)
-    show(result.to_json(), result.lines(), form)
+    made = plan_of(arguments, EPSILONS, goal)
+    show(made.to_json(), made.lines(), form)
 
 
-def _plan(arguments: dict[str, Any]) -> Any:
-    """Plan a release of elements, or of users with a contribution bound."""
+def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Any:
+    """Return the plan that the options describe, for these epsilons by default."""
     from dpsample.planning.forecast import check_selection
     from dpsample.planning.goals import Goal
-    from dpsample.planning.text import Plan
+    from dpsample.planning.text import HISTOGRAM, Plan
 
-    stated, _ = _stated(arguments)
-    if arguments["goal"] is not None and arguments[stated]:
-        raise click.UsageError(f"--goal finds the epsilon; found --{stated} as well; leave one of them out")
-    goal = None if arguments["goal"] is None else Goal.of(arguments["goal"])
-    share, grid = check_selection(arguments["share"]), _grid(arguments)
+    check_input(arguments)
+    share = check_selection(arguments["share"])
+    aim = None if goal is None else Goal.of(goal)
+    unbounded = bool(arguments["user"]) and not arguments["max_keys_per_user"]
+    _check_kind(arguments, unbounded, goal)
+    grid = _grid(arguments, epsilons, unbounded, goal)
     with shown_stages() as stages:
-        by_bound = frequencies_of(arguments, stages, grid.max_keys_per_user)
-        forecasts = grid.forecasts(by_bound.__getitem__, share, goal, stages)
-    source = options.source_of(arguments) if arguments["source"] else None
-    return Plan(forecasts, share, goal, not grid.delta, notice_of(arguments), source)
+        if unbounded:
+            forecasts = _forecasts_of_users(arguments, grid, stages)
+        else:
+            forecasts = _forecasts(arguments, grid, share, aim, stages)
+    return Plan(
+        forecasts,
+        aim,
+        default_delta=not grid.delta,
+        described=_described(arguments),
+        source=options.source_of(arguments) if arguments["source"] else None,
+        warning=HISTOGRAM if arguments["histogram"] is not None else None,
+    )
 
 
-def _plan_of_users(arguments: dict[str, Any]) -> Any:
-    """Plan a release of users without a contribution bound."""
-    from dpsample.planning.goals import ANY_DELTA, default_delta
-    from dpsample.planning.users import forecast_users
-    from dpsample.planning.users_text import UsersPlan
-    from dpsample.private.count import CountedUsers
-
-    if arguments["goal"] is not None:
-        raise click.UsageError("--goal goes with --max-keys-per-user if users are protected; found none; add it")
-    stated, _ = _stated(arguments)
-    if stated != "epsilon":
+def _check_kind(arguments: dict[str, Any], unbounded: bool, goal: str | None) -> None:
+    """Refuse options that do not go with the users that are planned, before anything is read."""
+    stated = _stated(arguments)
+    if goal is not None and stated is not None:
+        raise click.UsageError(f"--goal finds the epsilon, so --{stated} cannot be given; leave one of them out")
+    if goal is not None and unbounded:
+        raise click.UsageError("--goal goes with --max-keys-per-user if users are protected; add it")
+    if unbounded and stated in ("zcdp", "gdp"):
         raise click.UsageError(
-            f"users' keys are found with an --epsilon, or within a contribution bound; found --{stated}; "
+            f"users' keys are found with an --epsilon, or within a contribution bound, not with --{stated}; "
             "add --max-keys-per-user, or state --epsilon"
         )
-    source, delta = options.source_of(arguments), listed(arguments["delta"])
-    amounts = _users_settings(arguments, delta or [ANY_DELTA])[0].amounts  # refuses bad ones before anything is read
-    with options.engine_of(arguments) as engine, shown_stages() as stages:
-        engine.check(source.with_amounts(amounts))
-        numbers = CountedUsers(source, engine, stages)
-        todo = _users_settings(arguments, delta or [default_delta(numbers.users)])
-        forecasts = []
-        for done, setting in enumerate(todo, 1):
-            forecasts.append(forecast_users(numbers, setting))
-            stages("planning", done, len(todo))
-    return UsersPlan(forecasts, not delta, source)
+    if not unbounded and (arguments["rows"] is not None or arguments["sums"] or arguments["clips"]):
+        raise click.UsageError(
+            "--rows and --sum go with users without a contribution bound; name the --user column and leave "
+            "--max-keys-per-user out, or leave these out"
+        )
 
 
-def _users_settings(arguments: dict[str, Any], deltas: Sequence[Any]) -> list[Any]:
-    from dpsample.accounting.amounts import amounts_of
-    from dpsample.planning.goals import settings
-
-    epsilons, total = _stated(arguments)[1], read_total(arguments)
-    amounts = amounts_of(arguments["rows"], read_sums(arguments))
-    return list(settings(epsilons, deltas, _samplings(arguments), total=total, discover="ask", amounts=amounts))
-
-
-def _grid(arguments: dict[str, Any]) -> Any:
-    """The settings to plan; a grid refuses bad ones before anything is read."""
-    from dpsample.planning.goals import Grid
-
-    stated, values = _stated(arguments)
-    return Grid(
-        ["1"] if arguments["goal"] is not None else values,  # a goal finds its own
-        listed(arguments["delta"]),
-        _samplings(arguments),
-        bounds_of(arguments) or [None],
-        read_total(arguments),
-        stated,
-    )
-
-
-def _stated(arguments: dict[str, Any]) -> tuple[Any, Sequence[str]]:
-    """Return how budgets are stated, epsilon, zcdp or gdp, and their values."""
+def _stated(arguments: dict[str, Any]) -> Any:
+    """Return the option by which budgets are stated: epsilon, zcdp or gdp, or None by default."""
     given = [name for name in ("epsilon", "zcdp", "gdp") if arguments[name]]
     if len(given) > 1:
-        found = " and ".join(f"--{name}" for name in given)
-        raise click.UsageError(f"budgets are stated by one of --epsilon, --zcdp and --gdp; found {found}; leave one")
-    return (given[0], listed(arguments[given[0]])) if given else ("epsilon", EPSILONS)
+        names = " and ".join(f"--{name}" for name in given)
+        raise click.UsageError(f"{names} cannot be given together; state budgets by one of them")
+    return given[0] if given else None
 
 
-def check_input(arguments: dict[str, Any]) -> None:
-    """Check that frequencies come from one place, and that all options belong to it."""
-    places = {
-        "SOURCE": bool(arguments["source"]),
-        "--zipf": arguments["zipf"] is not None,
-        "--histogram": arguments["histogram"],
-        "--release": arguments["release"],
-    }
-    named = [name for name, present in places.items() if present]
-    if len(named) != 1:
-        raise click.UsageError(
-            f"frequencies come from one of {', '.join(places)}; found {' and '.join(named) or 'none'}; "
-            "give one, such as --zipf 1 --keys 100000"
-        )
-    if arguments["source"] and not arguments["key"]:
-        raise click.UsageError("a SOURCE needs its key column; found none; add --key COLUMN")
-    if arguments["zipf"] is not None and arguments["keys"] is None:
-        raise click.UsageError("--zipf needs a number of keys; found none; add, for example, --keys 100000")
-    of_source = ("frequency", "drop_null", "table", "query", "input_format", "user", "delimiter", "encoding", "null")
-    others = [name for name in ("key", "key_as", *of_source) if arguments[name] and not arguments["source"]]
-    others += ["no_header"] if not arguments["header"] and not arguments["source"] else []
-    others += [name for name in ("keys", "elements") if arguments[name] is not None and arguments["zipf"] is None]
-    if others:
-        option = f"--{others[0].replace('_', '-')}"
-        raise click.UsageError(f"{option} does not go with {named[0]}; found both; leave {option} out")
+def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None) -> Any:
+    """Return the settings to plan; the grid refuses bad ones before anything is read."""
+    from dpsample.accounting.amounts import amounts_of
+    from dpsample.planning.grid import Grid
 
-
-def listed(values: Iterable[str]) -> list[str]:
-    """Return the values of an option, separated by commas or repeated; each once."""
-    return list(dict.fromkeys(part.strip() for value in values for part in value.split(",")))
-
-
-def bounds_of(arguments: dict[str, Any]) -> list[int | None]:
-    """Return the numbers of keys per user; that of an earlier release is known."""
-    bounds: list[int | None] = [
-        _integer(value, "--max-keys-per-user") for value in listed(arguments["max_keys_per_user"])
-    ]
-    if arguments["release"] is None:
-        return bounds
-    own = _earlier(arguments).terms.max_keys
-    if bounds not in ([], [own]):
-        raise click.UsageError(
-            f"the frequencies of a release are those of its own contribution bound, {own or 'none'}; found "
-            "--max-keys-per-user; leave it out"
-        )
-    return [own]
-
-
-def release_delta(arguments: dict[str, Any]) -> tuple[str, ...]:
-    """Return the delta of the earlier release, if there is one."""
-    from dpsample.exact import text
-
-    return () if arguments["release"] is None else (text(_earlier(arguments).privacy.delta),)
-
-
-def _earlier(arguments: dict[str, Any]) -> Any:
-    from dpsample.release.release import read_release
-
-    return read_release(arguments["release"])
-
-
-def _number_of_keys(value: Any) -> int | None:
-    """Read the number of keys; a list of known keys is an option of a release alone."""
-    if value is None or str(value).isdecimal():
-        return None if value is None else int(value)
-    raise click.UsageError(
-        f"--keys of a plan is the number of keys of --zipf; found {value!r}; leave a list of known keys out, since a "
-        "release reports all of them, and what is planned are the others"
+    stated = _stated(arguments)
+    if goal is not None:
+        values: Sequence[str] = ["1"]  # stands for the epsilon that the goal finds
+    else:
+        values = epsilons if stated is None else _listed(arguments[stated])
+    return Grid(
+        values,
+        _listed(arguments["delta"]) or _deltas_of_release(arguments),
+        _samplings(arguments),
+        _bounds(arguments) or [None],
+        read_total(arguments),
+        discover="ask" if unbounded else None,
+        amounts=amounts_of(arguments["rows"], read_sums(arguments)),
+        stated=stated or "epsilon",
     )
 
 
-def _integer(value: str, option: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise click.UsageError(f"{option} takes whole numbers; found {value!r}; write them as 5,20") from None
+def _forecasts(arguments: dict[str, Any], grid: Any, share: float, goal: Any, stages: Any) -> list[Any]:
+    """Return the forecasts of elements, or of users with a contribution bound."""
+    from dpsample.planning.forecast import forecast
+    from dpsample.planning.goals import smallest_epsilon
+
+    def forecast_or_search(frequencies: Any, setting: Any) -> Any:
+        if goal is None:
+            return forecast(frequencies, setting, share)
+        return smallest_epsilon(frequencies, setting, goal, share, stages)
+
+    by_bound = _frequencies_by_bound(arguments, stages, grid.max_keys_per_user)
+    return list(grid.forecasts(by_bound.__getitem__, forecast_or_search, stages))
 
 
-def _samplings(arguments: dict[str, Any]) -> list[Any]:
-    """Return the sampling schemes: one for each tau, then one for each sample size."""
-    sizes = [
-        read_size({**arguments, "tau": None, "sample_size": _integer(size, "--sample-size")})
-        for size in listed(arguments["sample_size"])
-    ]
-    taus: Sequence[str | None] = listed(arguments["tau"]) or ([] if sizes else [None])
-    samplings: list[Any] = [read_sampling({**arguments, "tau": tau}) for tau in taus]
-    samplings += sizes
-    least = arguments["at_least"]
-    return samplings if least is None else [released.kept_from(least, sampling) for sampling in samplings]
+def _forecasts_of_users(arguments: dict[str, Any], grid: Any, stages: Any) -> list[Any]:
+    """Return the forecasts of users without a contribution bound."""
+    from dpsample.planning.users import forecast_users
+    from dpsample.private.count import CountedUsers
+
+    source = options.source_of(arguments)
+    with options.engine_of(arguments) as engine:
+        engine.check(source.with_amounts(grid.amounts))
+        numbers = CountedUsers(source, engine, stages)
+        return list(
+            grid.forecasts(lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages)
+        )
 
 
-def frequencies_of(arguments: dict[str, Any], stages: Any, bounds: Sequence[int | None]) -> dict[int | None, Any]:
+def _frequencies_by_bound(
+    arguments: dict[str, Any], stages: Any, bounds: Sequence[int | None]
+) -> dict[int | None, Any]:
     """Return the frequencies for each number of keys per user: from a file, by a formula, or counted in the data."""
     from dpsample.planning.earlier import estimated_frequencies
     from dpsample.planning.frequencies import Frequencies
@@ -271,8 +209,118 @@ def frequencies_of(arguments: dict[str, Any], stages: Any, bounds: Sequence[int 
     return dict.fromkeys(bounds, same)
 
 
-def notice_of(arguments: dict[str, Any]) -> str | None:
-    """Return the warning that goes with these frequencies, if any."""
-    from dpsample.planning.text import privacy_notice
+def _described(arguments: dict[str, Any]) -> str:
+    """Return where the frequencies come from."""
+    if arguments["release"] is not None:
+        return f"The release {os.path.basename(arguments['release'])}"
+    if arguments["histogram"] is not None:
+        return f"The histogram {os.path.basename(arguments['histogram'])}"
+    if arguments["zipf"] is not None:
+        return f"A Zipf distribution with alpha {arguments['zipf']:g}"
+    return str(options.source_of(arguments))
 
-    return privacy_notice(bool(arguments["source"]), arguments["histogram"] is not None)
+
+def check_input(arguments: dict[str, Any]) -> None:
+    """Check that frequencies come from one place, and that all options belong to it."""
+    places = {
+        "SOURCE": bool(arguments["source"]),
+        "--zipf": arguments["zipf"] is not None,
+        "--histogram": arguments["histogram"] is not None,
+        "--release": arguments["release"] is not None,
+    }
+    named = [name for name, present in places.items() if present]
+    if len(named) != 1:
+        given = " and ".join(named) or "none of them"
+        raise click.UsageError(
+            f"frequencies come from one of {', '.join(places)}, and {given} is given; "
+            "give one, such as --zipf 1 --keys 100000"
+        )
+    if arguments["source"] and not arguments["key"]:
+        raise click.UsageError("a SOURCE needs its key column; add --key COLUMN")
+    if arguments["zipf"] is not None and arguments["keys"] is None:
+        raise click.UsageError("--zipf needs a number of keys; add, for example, --keys 100000")
+    misplaced = [] if arguments["source"] else _options_of_source(arguments)
+    if arguments["zipf"] is None:
+        misplaced += [name for name in ("keys", "elements") if arguments[name] is not None]
+    if misplaced:
+        option = f"--{misplaced[0].replace('_', '-')}"
+        raise click.UsageError(f"{option} does not go with {named[0]}; leave {option} out")
+
+
+def _options_of_source(arguments: dict[str, Any]) -> list[str]:
+    """Return the options that were given, and describe a source."""
+    names = ["key", "key_as", "frequency", "drop_null", "table", "query", "input_format", "user", "delimiter"]
+    given = [name for name in (*names, "encoding", "null") if arguments[name]]
+    return given if arguments["header"] else [*given, "no_header"]
+
+
+def _listed(values: Iterable[str]) -> list[str]:
+    """Return the values of an option, separated by commas or repeated; each once."""
+    return list(dict.fromkeys(part.strip() for value in values for part in value.split(",")))
+
+
+def _bounds(arguments: dict[str, Any]) -> list[int | None]:
+    """Return the numbers of keys per user; that of an earlier release is known."""
+    given = _listed(arguments["max_keys_per_user"])
+    bounds: list[int | None] = [_integer(value, "--max-keys-per-user") for value in given]
+    if arguments["release"] is None:
+        return bounds
+    own = _earlier(arguments).terms.max_keys
+    if bounds not in ([], [own]):
+        raise click.UsageError(
+            f"the frequencies of a release have its own contribution bound, {own or 'none'}; "
+            "leave --max-keys-per-user out"
+        )
+    return [own]
+
+
+def _deltas_of_release(arguments: dict[str, Any]) -> list[str]:
+    """Return the delta of the earlier release, if there is one."""
+    from dpsample.exact import text
+
+    return [] if arguments["release"] is None else [text(_earlier(arguments).privacy.delta)]
+
+
+def _earlier(arguments: dict[str, Any]) -> Any:
+    from dpsample.release.release import read_release
+
+    return read_release(arguments["release"])
+
+
+def _number_of_keys(value: Any) -> int | None:
+    """Read the number of keys; a list of known keys is an option of a release alone."""
+    if value is None:
+        return None
+    if str(value).isdecimal():
+        return int(value)
+    raise click.UsageError(
+        f"--keys of a plan is the number of keys of --zipf, not {value!r}; leave a list of known keys out: a release "
+        "reports all of them, and what is planned are the others"
+    )
+
+
+def _integer(value: str, option: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise click.UsageError(f"{option} takes whole numbers such as 5,20, not {value!r}") from None
+
+
+def _samplings(arguments: dict[str, Any]) -> list[Any]:
+    """Return the sampling schemes: one for each tau, then one for each sample size."""
+    sizes = [_integer(size, "--sample-size") for size in _listed(arguments["sample_size"])]
+    taus: Sequence[str | None] = _listed(arguments["tau"]) or ([] if sizes else [None])
+    samplings: list[Any] = [read_sampling({**arguments, "tau": tau}) for tau in taus]
+    samplings += [read_size({**arguments, "tau": None, "sample_size": size}) for size in sizes]
+    least = arguments["at_least"]
+    return samplings if least is None else [released.kept_from(least, sampling) for sampling in samplings]
+
+
+def with_one_thread() -> None:
+    """Start this command anew with one thread for linear algebra, unless the environment sets a number.
+
+    Its matrices are small, so that more threads only cost time. NumPy reads the number once, when it is imported.
+    """
+    if not any(name in os.environ for name in _ONE_THREAD):
+        environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

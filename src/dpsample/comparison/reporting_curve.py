@@ -69,13 +69,26 @@ def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy
     >>> line.frequencies, line.pws.round(3), line.sbh.round(3)
     (array([  1,   5,  27, 140]), array([0., 0., 1., 1.]), array([0., 0., 1., 1.]))
     """
-    pws = Pws(sampling, privacy)
-    most = float(pws.reported([sampling.largest])[0])
-    before = sampling.least - 1  # no key up to here is reported
-    half = (frequency_reaching(most / 2, sampling, privacy) or 1) - before
-    end = min(10 * half, sampling.largest)
-    in_equal_ratios = np.rint(np.geomspace(1, end, points)).astype(np.int64)
-    i = before + np.unique(in_equal_ratios)
-    each = privacy if peers is None and isinstance(privacy, Privacy) else peers
-    lines = {name: peer.reported(i) for name, peer in histograms(sampling, each)}
-    return Curve(i, pws.reported(i), lines.get(SBH), lines.get(TIGHT), sampling.q(i))
+    never_reported = sampling.least - 1  # no key up to here is reported
+    length = end_of_rise(sampling, privacy) - never_reported
+    in_equal_ratios = np.rint(np.geomspace(1, length, points)).astype(np.int64)
+    return curve_at(never_reported + np.unique(in_equal_ratios), sampling, privacy, peers)
+
+
+def curve_at(frequencies: Ints, sampling: Sampling, privacy: PerKey, peers: Privacy | None = None) -> Curve:
+    """Return the reporting probabilities at these frequencies; `privacy` and `peers` are those of `curve`."""
+    stated = privacy if peers is None and isinstance(privacy, Privacy) else peers
+    lines = {name: peer.reported(frequencies) for name, peer in histograms(sampling, stated)}
+    pws = Pws(sampling, privacy).reported(frequencies)
+    return Curve(frequencies, pws, lines.get(SBH), lines.get(TIGHT), sampling.q(frequencies))
+
+
+def end_of_rise(sampling: Sampling, privacy: PerKey) -> int:
+    """Return the frequency at which a curve ends: ten times as far as where half of the keys are reported that can be.
+
+    Frequencies are counted from the least that is reported.
+    """
+    most = float(Pws(sampling, privacy).reported([sampling.largest])[0])
+    never_reported = sampling.least - 1
+    half = (frequency_reaching(most / 2, sampling, privacy) or 1) - never_reported
+    return never_reported + min(10 * half, sampling.largest)

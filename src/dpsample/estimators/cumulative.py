@@ -81,5 +81,5 @@ def cumulative_counts(calibration: Calibration, least: int, keys: int) -> tuple[
     values = calibration.bias_correction(-targets, calibration.tuning.bias_penalty * keys)
     means = values @ calibration.binned_laws.T
     bias = np.abs(means - targets).max(1)
-    number_of_all = Functional(calibration, Measure.of(f"at-least:{least}"), keys)
+    number_of_all = Functional(calibration, Measure.at_least(least), keys)
     return at, values, bias, number_of_all

@@ -21,7 +21,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.exact import shown_number
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.noise import KeyNoise
@@ -156,10 +156,9 @@ def token_values(scheme: Scheme, measure: Measure, largest: int) -> TokenValues:
         above = np.unique(np.append(above, around[(around >= c) & (around <= scheme.sampling.largest)]))
     laws = [_Law.of(i, scheme) for i in above.tolist()]
     knots = np.maximum.accumulate([law.mean(law.tokens) for law in laws])
-    identity = Measure.of("frequency")
-    distance = _without_bias(laws, knots, identity, above.astype(np.float64) - knots)
+    distance = _without_bias(laws, knots, FREQUENCY, above.astype(np.float64) - knots)
     unbiased = _Values(measure, knots, distance, np.zeros(len(knots)))
-    if measure != identity:
+    if measure != FREQUENCY:
         correction = _corrected(laws, unbiased, measure, above)
         unbiased = _Values(measure, knots, distance, correction)
     target = measure(above)

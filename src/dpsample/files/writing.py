@@ -29,10 +29,10 @@ from dpsample.files.outputs import check_file, check_free, check_target, note_wr
 from dpsample.files.tables import ContentHash, plain_schema, rebatch, written_columns
 
 
-def write_file(path: PathLike, content: bytes, force: bool = False) -> None:
-    """Write a file of any kind, atomically."""
+def write_file(path: PathLike, content: bytes, force: bool = False, mode: int | None = None) -> None:
+    """Write a file of any kind, atomically; with the permissions `mode`, if given."""
     target = check_file(path, force)
-    _write(target, content, force, None)
+    _write(target, content, force, mode)
     note_written(target)
 
 

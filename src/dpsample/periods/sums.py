@@ -261,7 +261,7 @@ def _added_below(parts: Sequence[Below]) -> Below:
 
 def _least(combined: "Combined", measure: Measure, at_least: int | None) -> int:
     """The frequency in one release from which on keys count: one for all releases."""
-    counts = measure == _KEYS or measure.name.startswith("at-least:")
+    counts = measure.counts_keys
     if measure != _FREQUENCY and not counts:
         raise _not_additive(measure)
     if at_least is not None:

@@ -3,14 +3,15 @@
     frequencies  how many keys have each frequency: by a formula, from a histogram, or counted
     earlier      the frequencies that an earlier release lets estimate
     setting      the options of a planned release, without its data
-    command      the command, and the Python, that make a planned release
-    forecast     frequencies and a setting -> what is to be expected of that release
+    command      the command, or the Python, that makes the release
+    forecast     frequencies and a setting -> what to expect of that release, next to other methods
+    users        the same for users without a contribution bound, by each way to find their keys
     errors       the error of the default estimator, predicted without simulation
-    users        users without a contribution bound: ways to find their keys, and what any method could report
-    goals        grids of settings, and the smallest epsilon that reaches a goal
-    text         what `dpsample plan` prints, and the command or the Python that makes the release
-    users_text   the same for users without a contribution bound
-    explore      the planner as a page with sliders, served to this machine only
+    grid         several settings to plan together
+    goals        the smallest epsilon that reaches a goal, and which of several forecasts to release by
+    text         what `dpsample plan` prints
+    page         `explore`: a plan as one page with sliders
+    content      the JSON values that this page shows
 
 Frequencies of private data (`dpsample.count_frequencies`) are private, and so is a plan of them: do not publish it. The
 privacy guarantee does not cover an epsilon that was chosen by looking at the data. Choose it by public or made-up
@@ -19,10 +20,13 @@ frequencies where you can.
 
 from dpsample.comparison.reporting_curve import Curve, curve
 from dpsample.planning.earlier import estimated_frequencies
-from dpsample.planning.forecast import Expected, Forecast, forecast
+from dpsample.planning.forecast import Expected, Forecast, forecast, most_possible
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.goals import Goal, default_delta, recommended, settings, smallest_epsilon
+from dpsample.planning.goals import Goal, recommended, smallest_epsilon
+from dpsample.planning.grid import Grid, default_delta
+from dpsample.planning.page import Page, explore
 from dpsample.planning.setting import Setting
+from dpsample.planning.text import Plan
 
 __all__ = [
     "Curve",
@@ -30,12 +34,16 @@ __all__ = [
     "Forecast",
     "Frequencies",
     "Goal",
+    "Grid",
+    "Page",
+    "Plan",
     "Setting",
     "curve",
     "default_delta",
     "estimated_frequencies",
+    "explore",
     "forecast",
+    "most_possible",
     "recommended",
-    "settings",
     "smallest_epsilon",
 ]

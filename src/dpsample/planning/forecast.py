@@ -1,8 +1,12 @@
-"""Forecast: what is to be expected of a release, before any budget is spent. Mathematics; sees no data.
+"""Forecasts: what to expect of a release, before any budget is spent. A forecast is as private as its frequencies.
 
-Expected   what one method reports, and how far its sums are off
-Forecast   the expectations of one setting, for PWS and for the baselines
-forecast   frequencies, a setting -> its forecast
+Expected        what one method is expected to report, and the errors of its sums
+Way             how the keys of users without a contribution bound are found and counted
+Forecast        what to expect of one setting: of the release, and of other methods
+forecast        frequencies and a setting -> the forecast of a release of elements, or of users with a bound
+most_possible   the most that any method of the same privacy could report
+
+`users.forecast_users` makes the forecast of users without a contribution bound.
 """
 
 from collections.abc import Iterator
@@ -15,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpsample.accounting.discovery import Method as Discovery
 from dpsample.comparison.accuracy import Accuracy, Coverage, Method, Pws, covered, selected
 from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold
 from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH, detection_threshold_of, histograms
@@ -22,48 +27,70 @@ from dpsample.errors import InvalidValue
 from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting, planned_sampling
-from dpsample.planning.users import possible_keys
 from dpsample.presentation.explain import explain_per_key
 from dpsample.privacy import Privacy
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
-from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
-# Sample-and-threshold is left out where its parameters take long to find: if certainty needs more frequencies than
-# this, or if epsilon is outside this range.
+AT_MOST = "any method, at most"
+# Sample-and-threshold is left out where its parameters take seconds to find: where certainty needs more frequencies
+# than this, or where epsilon is outside this range.
 _MOST_STEPS = 3000
 _EPSILONS = Fraction(1, 200), Fraction(20)
 
 
 @dataclass(frozen=True)
+class Way:
+    """How the keys of users without a contribution bound are found, and counted."""
+
+    discovery: Discovery
+    counted: bool  # or keys only
+    keys_each: int  # the largest number of keys that a user gives
+    chosen: bool  # by `discover="ask"`, if its numbers have no noise
+    filled: float  # the filled capacity, by which `discover="ask"` chooses
+    count_errors: tuple[float | None, ...] = ()  # relative, at `users.SIZES`; None where no key has about that size
+    median_error: float | None = None  # of the counts of all keys that are found, relative to them
+
+
+@dataclass(frozen=True)
 class Expected:
-    """What is to be expected of one method, relative to `Frequencies.base`; an NRMSE not computed is None."""
+    """What one method is expected to report, relative to `Frequencies.base`. An error not computed is None."""
 
     method: str
-    keys: float  # that are reported
+    keys: float
     share_of_keys: float
     share_of_elements: float
     detection_threshold: int | None  # the lowest frequency that is reported with probability 1/2 or more
     nrmse: float | None = None  # of the total: root mean square error, as a share of the truth
     selection_nrmse: float | None = None  # of a random selection of `share` of the keys
     estimator: str | None = None
+    way: Way | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        form = asdict(self)
+        if self.way is None:
+            del form["way"]
+        return form
 
 
 @dataclass(frozen=True, repr=False)
 class Forecast:
-    """What is to be expected of one setting, for PWS and for the baselines; as private as the frequencies."""
+    """What to expect of one setting: of the release, and of other methods. As private as the frequencies."""
 
     setting: Setting
     sampling: Sampling  # with its tau
     frequencies: Frequencies
-    share: float
     methods: tuple[Expected, ...]
     notes: tuple[str, ...] = ()
-    possible: float | None = None  # keys that any method could report, if the users of each key are known
+    possible: Expected | None = None  # at most, by any method; known if the users of each key are
+    share: float = 0.01  # of the keys that a question selects
 
     @property
     def pws(self) -> Expected:
-        """What dpsample releases."""
-        return self.methods[0]
+        """The release. For users without a bound: with counts, its keys found as "ask" would choose."""
+        ways = [method for method in self.methods if method.way and method.way.counted and method.way.chosen]
+        return ways[0] if ways else self.methods[0]
 
     @property
     def covered(self) -> float:
@@ -82,24 +109,25 @@ class Forecast:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         setting = self.setting
-        return {
+        form = {
             "private_input": self.private,
             **setting.privacy.to_json(),
             "max_keys_per_user": setting.max_keys_per_user,
-            "per_key": setting.per_key.to_json(),
             "sampling": self.sampling.to_json(),
             "sample_size": setting.size.size if setting.size else None,
             "keys": self.frequencies.total,
             "elements": self.frequencies.elements,
-            **(
-                {}
-                if (uncut := self.frequencies.uncut) is None
-                else {"uncut_keys": uncut.total, "uncut_elements": uncut.elements, "possible_keys": self.possible}
-            ),
             "share": self.share,
-            "methods": [asdict(method) for method in self.methods],
+            "methods": [method.to_json() for method in self.methods],
             "notes": list(self.notes),
         }
+        if setting.discover is None:
+            form["per_key"] = setting.per_key.to_json()
+        if (uncut := self.frequencies.uncut) is not None:
+            form |= {"uncut_keys": uncut.total, "uncut_elements": uncut.elements}
+        if self.possible is not None:
+            form["possible_keys"] = self.possible.keys
+        return form
 
 
 def forecast(
@@ -111,13 +139,12 @@ def forecast(
     baselines: bool = True,
     quick: bool = False,
 ) -> Forecast:
-    """Return what is to be expected of a release.
+    """Return what to expect of a release of elements, or of users with a contribution bound.
 
     A question selects `share` of the keys at random. Without `errors` no NRMSE is computed, which is fast. With `quick`
-    the NRMSE of PWS is computed on a coarser table, and errors and baselines use a subset of the frequencies if there
-    are many (`Frequencies.thinned`); what PWS reports is exact, unless users have many keys: then the noise is found
-    quickly (`Budget.predicted_per_key`). With the baselines, each key has the epsilon and delta that composition gives
-    to any method (`Budget.composed_per_key`).
+    the NRMSE of PWS is computed on a coarser table, and if users have many keys, the noise of a key is found quickly
+    (`Budget.predicted_per_key`): both are approximate. With the baselines, each key has the epsilon and delta that
+    composition gives to any method (`Budget.composed_per_key`).
 
     With frequencies that were cut (`Frequencies.uncut`), shares and errors are relative to the data before the cut.
     The error of a total is then exact as before; that of a selection is computed as if each key lost the same share.
@@ -130,69 +157,118 @@ def forecast(
     SbH, tight cutoff     5,374 76.0% 19
     sample and threshold  1,325 64.3% 78
     """
-    checked, share = Frequencies.of(frequencies), check_selection(share)
-    sampling = planned_sampling(setting, checked)
-    privacy = setting.budget.predicted_per_key if quick else setting.per_key
-    i, keys = checked.thinned if quick else (checked.values, checked.counts)
-    notes = [] if setting.privacy.definition is None else [str(setting.privacy)]
-    if checked.known_from > 1:
-        notes.append(f"keys below frequency {checked.known_from:,} are unknown: all numbers leave them out")
+    known = Frequencies.of(frequencies)
+    question = _Question(known, check_selection(share))
+    sampling = planned_sampling(setting, known)
+    per_key = setting.budget.predicted_per_key if quick else setting.per_key
 
-    reported = covered(checked.values, checked.counts, Pws(sampling, privacy).reported(checked.values))
-    pws = _expected(PWS, reported, frequency_reaching(LIKELY, sampling, privacy), checked)
+    pws = question.covered_by(PWS, Pws(sampling, per_key).reported(known.values))
+    pws = replace(pws, detection_threshold=frequency_reaching(LIKELY, sampling, per_key))
+    notes = _notes_on_input(setting, known)
     if errors:
-        (total, estimator), (selection, _) = (predicted(i, keys, sampling, privacy, s, quick) for s in (1.0, share))
-        pws = replace(_with_errors(pws, total, selection, share, checked), estimator=estimator)
+        total, estimator = predicted(known.values, known.counts, sampling, per_key, 1.0, quick)
+        selection, _ = predicted(known.values, known.counts, sampling, per_key, question.share, quick)
+        pws = replace(question.with_errors(pws, total, selection), estimator=estimator)
         if estimator == "mle":
             notes.append("epsilon is too small for calibrated estimates: answers are by mle, and have no error bars")
+
     methods = [pws]
     if baselines:
-        peers = dict(_peers(sampling, setting.budget.composed_per_key))
-        for name, method in peers.items():
-            threshold = detection_threshold_of(method, sampling.largest)
-            if not errors:
-                methods.append(_expected(name, covered(i, keys, method.reported(i)), threshold, checked))
-                continue
-            by_frequency = method.errors(i)
-            total, selection = (selected(by_frequency, keys, s) for s in (1.0, share))
-            expected = _expected(name, total.coverage, threshold, checked)
-            methods.append(_with_errors(expected, total, selection, share, checked))
+        composed = setting.budget.composed_per_key
+        peers = dict(_peers(sampling, composed))
+        methods += [question.peer(name, method, sampling.largest, errors) for name, method in peers.items()]
         if sampling.least > 1:
             notes.append(f"the other methods also report keys of a lower frequency than {sampling.least:,}")
         if SBH not in peers:
             notes.append("the stability-based histogram is not stated for this sampling")
-        if privacy != (composed := setting.budget.composed_per_key):
+        if per_key != composed:
             notes.append(f"with the other methods, each key has {explain_per_key(composed)}, by composition")
-    possible = None if checked.uncut is None else possible_keys(checked.uncut, setting.privacy)
-    return Forecast(setting, sampling, checked, share, tuple(methods), tuple(notes), possible)
+    possible = None if known.uncut is None else most_possible(known.uncut, setting.privacy)
+    return Forecast(setting, sampling, known, tuple(methods), tuple(notes), possible, question.share)
 
 
-def _expected(name: str, coverage: Coverage, threshold: int | None, frequencies: Frequencies) -> Expected:
-    if (uncut := frequencies.uncut) is not None:
-        coverage = replace(coverage, keys=uncut.total, elements=uncut.elements)
-    return Expected(name, coverage.reported_keys, coverage.share_of_keys, coverage.share_of_elements, threshold)
+def most_possible(users: Frequencies, privacy: Privacy) -> Expected:
+    """Return the most that any method could report with this epsilon and delta.
+
+    `users` are the true numbers of users of each key. Take the users of a key away, one by one: from one to the next,
+    the probability that the key is reported falls as privacy allows, down to 0. So no method reports a key more often
+    than one that spends all of the privacy on it.
+
+    >>> round(most_possible(Frequencies.of({10: 5, 1000: 2}), Privacy(1, 1e-6)).keys, 3)
+    2.064
+    """
+    on_one_key = Privacy(privacy.epsilon, privacy.delta)
+    reported = Pws(KeepAll(), on_one_key).reported(users.values)
+    most = _Question(users, share=1).covered_by(AT_MOST, reported)
+    return replace(most, detection_threshold=frequency_reaching(LIKELY, KeepAll(), on_one_key))
 
 
-def _with_errors(
-    expected: Expected, total: Accuracy, selection: Accuracy, share: float, frequencies: Frequencies
-) -> Expected:
-    """Add the errors of a total, and of a selection of a share of the keys, relative to the data before a cut."""
-    of_total, of_selection = (_before_cut(*of, frequencies).nrmse for of in ((total, 1.0), (selection, share)))
-    return replace(expected, nrmse=of_total, selection_nrmse=of_selection)
+def check_selection(share: float) -> float:
+    """Check the share of keys that a question selects."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise InvalidValue(
+            f"a share of the keys must be above 0 and at most 1, not {share!r}", "choose one such as 0.01"
+        )
+    return float(share)
 
 
-def _before_cut(accuracy: Accuracy, share: float, frequencies: Frequencies) -> Accuracy:
-    """The accuracy of the same estimate for what the data had before the cut, of which each key lost the same share."""
-    if frequencies.uncut is None:
-        return accuracy
-    lost = frequencies.uncut.elements - frequencies.elements
-    squares = float(frequencies.counts @ frequencies.values.astype(np.float64) ** 2)
-    return replace(
-        accuracy,
-        truth=accuracy.truth + share * lost,
-        bias=accuracy.bias - share * lost,
-        variance=accuracy.variance + share * (1 - share) * (lost / frequencies.elements) ** 2 * squares,
-    )
+@dataclass(frozen=True)
+class _Question:
+    """The sums whose errors are forecast: over all keys, and over a random selection of a share of them."""
+
+    frequencies: Frequencies
+    share: float
+
+    def covered_by(self, name: str, reported: Floats) -> Expected:
+        """Return what a method reports, given its reporting probability at each frequency."""
+        coverage = covered(self.frequencies.values, self.frequencies.counts, reported)
+        base = self.frequencies.base
+        coverage = Coverage(base.total, base.elements, coverage.reported_keys, coverage.reported_elements)
+        return Expected(name, coverage.reported_keys, coverage.share_of_keys, coverage.share_of_elements, None)
+
+    def peer(self, name: str, method: Method, largest: int, errors: bool) -> Expected:
+        """Return what to expect of a baseline, whose frequencies go up to the `largest`."""
+        values, keys = self.frequencies.values, self.frequencies.counts
+        by_frequency = method.errors(values) if errors else None
+        reported = method.reported(values) if by_frequency is None else by_frequency.reported
+        threshold = detection_threshold_of(method, largest)
+        expected = replace(self.covered_by(name, reported), detection_threshold=threshold)
+        if by_frequency is None:
+            return expected
+        return self.with_errors(expected, selected(by_frequency, keys, 1.0), selected(by_frequency, keys, self.share))
+
+    def with_errors(self, expected: Expected, total: Accuracy, selection: Accuracy) -> Expected:
+        """Add the errors of the total and of a selection, relative to the data before a cut."""
+        return replace(
+            expected,
+            nrmse=self._before_cut(total, 1.0).nrmse,
+            selection_nrmse=self._before_cut(selection, self.share).nrmse,
+        )
+
+    def _before_cut(self, accuracy: Accuracy, share: float) -> Accuracy:
+        """The accuracy of the same estimate for the data before the cut, of which each key lost the same share."""
+        if self.frequencies.uncut is None:
+            return accuracy
+        kept = self.frequencies.elements
+        lost = self.frequencies.uncut.elements - kept
+        sum_of_squares = float(self.frequencies.counts @ self.frequencies.values.astype(np.float64) ** 2)
+        which_are_selected = share * (1 - share) * (lost / kept) ** 2 * sum_of_squares
+        return replace(
+            accuracy,
+            truth=accuracy.truth + share * lost,
+            bias=accuracy.bias - share * lost,
+            variance=accuracy.variance + which_are_selected,
+        )
+
+
+def _notes_on_input(setting: Setting, frequencies: Frequencies) -> list[str]:
+    """How the budget is stated if not by epsilon, and which keys are unknown."""
+    notes = []
+    if setting.privacy.definition is not None:
+        notes.append(str(setting.privacy))
+    if frequencies.known_from > 1:
+        notes.append(f"keys below frequency {frequencies.known_from:,} are unknown: all numbers leave them out")
+    return notes
 
 
 def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
@@ -206,16 +282,9 @@ def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]
 
 @lru_cache(maxsize=64)
 def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
-    """The method that has this privacy; None if it takes long to find, or is beyond floats."""
+    """The method of this privacy; None if its parameters take seconds to find, or are beyond floats."""
     if steps_to_one(privacy) > _MOST_STEPS or not _EPSILONS[0] <= privacy.epsilon <= _EPSILONS[1]:
         return None
     with suppress(InvalidValue):
         return SampleAndThreshold.for_privacy(privacy)
     return None
-
-
-def check_selection(share: float) -> float:
-    """Check the share of keys that a question selects."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise InvalidValue("a share of the keys is above 0 and at most 1", repr(share), "choose one such as 0.01")
-    return float(share)

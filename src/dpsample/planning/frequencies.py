@@ -18,9 +18,6 @@ from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
 MOST_KEYS = 10**8  # of a Zipf distribution
 _RANKS = 10**6  # that are computed at once
-# `thinned` leaves up to _MANY frequencies as they are; else it keeps all below _DENSE, and above it those that are
-# _APART in the logarithm.
-_MANY, _DENSE, _APART = 1000, 100, 0.01
 _FORMATS = (".parquet", ".csv", ".arrow", ".json")
 
 
@@ -62,33 +59,6 @@ class Frequencies:
     def counts(self) -> Floats:
         """The numbers of keys, to compute with."""
         return self.keys.astype(np.float64)
-
-    @cached_property
-    def thinned(self) -> tuple[Ints, Floats]:
-        """A subset of the frequencies and their numbers of keys; sums of smooth functions over keys hardly change.
-
-        A thousand frequencies or fewer stay as they are. Of more, all below 100 stay, and above that those about 1 %
-        apart. The keys of a frequency that is left out are divided between its two neighbours, so that the numbers of
-        keys and of elements stay the same.
-
-        >>> i, keys = Frequencies.of(range(1, 10_001)).thinned
-        >>> len(i), float(keys.sum()), float(keys @ i) == 10_000 * 10_001 / 2
-        (561, 10000.0, True)
-        """
-        if len(self.values) <= _MANY:
-            return self.values, self.counts
-        knots = _knots(int(self.values[-1]))
-        values = self.values[:-1]
-        counts = self.counts[:-1]
-        upper = np.searchsorted(knots, values, "right")
-        lower = upper - 1
-        to_upper = (values - knots[lower]) / (knots[upper] - knots[lower])
-        keys = np.zeros(len(knots))
-        keys += np.bincount(lower, counts * (1 - to_upper), len(knots))
-        keys += np.bincount(upper, counts * to_upper, len(knots))
-        keys[-1] += self.counts[-1]
-        present = keys > 0
-        return knots[present], keys[present]
 
     @staticmethod
     def of(frequencies: "ArrayLike | Mapping[int, int] | Frequencies", private: bool = True) -> "Frequencies":
@@ -207,11 +177,3 @@ def _number(value: Any, name: str) -> float:
     if not math.isfinite(number):
         raise InvalidValue(f"{name} is a finite number", repr(value), "choose one such as 1")
     return number
-
-
-def _knots(last: int) -> Ints:
-    """All frequencies below 100, and above that those about 1 % apart, up to the last one."""
-    steps = math.ceil(max(math.log(last / _DENSE), 0) / _APART)
-    spaced = np.rint(_DENSE * np.exp(_APART * np.arange(steps + 1)))
-    spaced = np.minimum(spaced, float(last)).astype(np.int64)
-    return np.unique(np.concatenate([np.arange(1, _DENSE), spaced, [last]]))

@@ -25,6 +25,7 @@ from dpsample.private.request import Request
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.sources.source import Source
 from dpsample.private.users.counts import count_users
+from dpsample.release.kinds import KeysOnly
 from dpsample.release.options import Strategy
 from dpsample.release.release import Release, write_release
 from dpsample.release.rows import counted, drawn_columns, summed
@@ -118,7 +119,8 @@ def count_found(
     rows = counted(found, measured.values, measured.errors, fewest)
     for sums in measured.amounts:
         rows = summed(rows, sums.record, sums.values, sums.errors, measured.values, np.minimum(fewest, 1))
-    terms = replace(terms, keys_only=False, counts=measured.counts, known=record)
+    assert isinstance(terms.kind, KeysOnly)
+    terms = replace(terms, kind=terms.kind.counted(measured.counts), known=record)
     rows = rows.select(list(terms.columns))
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
 

@@ -29,11 +29,12 @@ from dpsample.private.progress import Progress
 from dpsample.private.randomness import Coins, CoinSource
 from dpsample.private.request import Request
 from dpsample.private.sources.source import Source
+from dpsample.release.bought import NOTHING, Bought
+from dpsample.release.kinds import KeysOnly, Kind, kind_with_tokens
 from dpsample.release.options import Strategy
 from dpsample.release.terms import Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints, KeepAll, Sampling
-from dpsample.scheme.tokens import chosen_grid
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def prepare(engine: Engine, request: Request, coins: CoinSource, progress: Progr
         progress.begin("counting the keys of users")
         beyond = engine.dropped(unbounded, budget.changes, most_dropped(budget.changes))
         dropped = noisy_total(beyond, budget, shares["dropped keys"], coins.fresh(), Fraction(TIMES))
-    terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, realized, total, request.part)
-    terms = replace(terms, dropped=dropped)
+    bought = Bought(realized, total, dropped)
+    terms = terms_of(budget, sampling, source.key, setting.keys_only, request.grid, bought, request.part)
     if known is not None:
         terms = replace(terms, known=Known(known.num_rows, only, added_to_known(terms.per_key)))
     strategy = usable_strategy(engine, request.source, sampling, request.strategy)
@@ -124,15 +125,8 @@ def _prepare_discovery(
     budget, source = request.setting.users, request.source
     known = None if request.known is None else request.known.table(keys)
     if known is not None and request.known is not None and request.known.only:
-        terms = Terms(
-            budget.privacy,
-            KeepAll(),
-            source.key,
-            keys_only=True,
-            unit="user",
-            part=request.part,
-            discovery=Discovery("none", 0),
-        )
+        kind = KeysOnly(KeepAll(), budget.privacy, discovery=Discovery("none", 0))
+        terms = Terms(budget.privacy, source.key, kind, part=request.part)
         return Plan(Counting(source, keys, KeepAll(), known=known, only_known=True), terms, budget, known)
     if known is not None:
         source = engine.restricted(source, known, outside=True)
@@ -176,17 +170,8 @@ def _discovery_plan(
         assert steps is not None  # the number of keys was chosen by it
         gave = engine.bounded(source, most, coins, rereads=False)
         each, discovery = steps, Discovery("many-keys", most, look=look, filled=filled)
-    terms = Terms(
-        budget.privacy,
-        sampling,
-        source.key,
-        keys_only=True,
-        unit="user",
-        per_key=each,
-        total=total,
-        part=request.part,
-        discovery=discovery,
-    )
+    kind = KeysOnly(sampling, each, discovery=discovery)
+    terms = Terms(budget.privacy, source.key, kind, Bought(total=total), part=request.part)
     users = budget if budget.counts else None
     if most > 1 and not counts_pairs:
         engine.forget(given.source)
@@ -267,22 +252,13 @@ def terms_of(
     keys: Sequence[str],
     keys_only: bool = False,
     grid: int | None = None,
-    size: RealizedSize | None = None,
-    total: Total | None = None,
+    bought: Bought = NOTHING,
     part: Part | None = None,
 ) -> Terms:
-    """Put together what a release is made with."""
+    """Put together the terms of a release of elements, or of users with a contribution bound."""
     budget = replace(budget, all_keys=isinstance(sampling.sanitized_as, KeepAll), keys_only=keys_only)
-    return Terms(
-        budget.privacy,
-        sampling,
-        tuple(keys),
-        grid=None if keys_only else chosen_grid(grid, budget.per_key, sampling=sampling),
-        keys_only=keys_only,
-        unit=budget.unit,
-        max_keys=budget.max_keys,
-        per_key=budget.per_key,
-        size=size,
-        total=total,
-        part=part,
-    )
+    per_key, max_keys = budget.per_key, budget.max_keys
+    kind: Kind = KeysOnly(sampling, per_key, max_keys)
+    if not keys_only:
+        kind = kind_with_tokens(sampling, per_key, grid, max_keys)
+    return Terms(budget.privacy, tuple(keys), kind, bought, part=part)

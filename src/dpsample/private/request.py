@@ -17,9 +17,11 @@ from dpsample.errors import InvalidValue
 from dpsample.privacy import StatedPrivacy
 from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source
+from dpsample.release.kinds.counted import count_columns
+from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.options import ReleaseKeywords, ReleaseOptions, SampleKeywords, Strategy, part_of
 from dpsample.release.release import Release, read_release
-from dpsample.release.terms import TOKEN_COLUMNS, check_keys, count_columns
+from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap
 

@@ -16,7 +16,7 @@ from dpsample.estimators.calibrated import functionals_of
 from dpsample.estimators.estimate import Estimate, least_frequency
 from dpsample.estimators.intervals import student_quantile
 from dpsample.estimators.layers import Layers, TokenWeights, token_weights
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import Form, Measure
 from dpsample.estimators.notes import FEW
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
@@ -75,7 +75,7 @@ def difference(
     """
     check_arguments(level=level, at_least=at_least)
     measure = Measure.of(of)
-    if (measure.kink is not None and not measure.name.startswith("capped")) or measure == Measure.of("keys"):
+    if measure.counts_keys or (measure.kink is not None and measure.form is not Form.CAPPED):
         raise InvalidValue(
             "a difference is of a function of the frequency that grows without jumps",
             measure.name,

@@ -17,7 +17,7 @@ from dpsample.accounting.normal import margin
 from dpsample.accounting.totals import Total
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.exact import check_level
 from dpsample.questions.amounts import amount_of, ratio_of, sum_of_amount, unreported_note
@@ -104,7 +104,7 @@ def mean(
     """
     measure, level = Measure.of(of), check_level(level)
     check_default_estimator(estimator, "counted users")
-    if measure.name != "frequency":
+    if measure != FREQUENCY:
         raise InvalidValue("a mean over counted users is that of the frequency", measure.name, "leave `of` out")
     least = 1 if at_least is None else check_frequency(at_least)
 
@@ -207,14 +207,13 @@ def _totals(answered: Answered) -> Answered:
 
 def _summed(release: "Release", measure: Measure) -> Answered:
     """How a measure is summed over keys; other measures are refused."""
-    kind, _, _ = measure.name.partition(":")
-    if measure.name == "frequency":
+    if measure == FREQUENCY:
         return partial(_sum, release)
-    if measure.name == "keys" and release.terms.known is not None:
+    if measure == KEYS and release.terms.known is not None:
         return lambda keys, level: _number_reaching(release, keys, 1, level)
-    if measure.name == "keys":
+    if measure == KEYS:
         return lambda keys, level: reported_keys(release, len(keys), float(keys.weights.sum()), level)
-    if kind == "at-least" and measure.kink is not None:
+    if measure.counts_keys and measure.kink is not None:
         least = measure.kink
         return lambda keys, level: _number_reaching(release, keys, least, level)
     raise InvalidValue(

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate, Estimator, estimate
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
 from dpsample.estimators.notes import NONE_SELECTED
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
@@ -31,6 +31,7 @@ from dpsample.questions.result import OF_EACH, Estimates, about_each, of_the_top
 from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
 from dpsample.questions.sums import grouped
 from dpsample.questions.unreported import probability_above, rank_unreported, unreported_key
+from dpsample.release.bought import NOTHING
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
@@ -63,7 +64,7 @@ class _Kinds:
         raised = pa.array(known["token"].to_numpy() + self.added)
         known = known.set_column(len(terms.keys), "token", raised)
         # each part by itself is as private as its keys are: the total was paid for beside them
-        own = replace(terms, privacy=terms.keys_privacy, known=None, total=None)
+        own = replace(terms, privacy=terms.keys_privacy, known=None, bought=NOTHING)
         self.others, self.known = Release(others, own), Release(known, own)
 
     @property
@@ -112,7 +113,7 @@ class _Kinds:
         if not tally.total:
             return Estimate(0.0, 0.0, 0.0, 0.0, level, 0.0, 0, 0)
         kink = self.added + least
-        measure = Measure(f"known from {least}", _Lowered(self.added, kink), kink, checked=True, whole=True)
+        measure = FREQUENCY.beyond(self.added).from_frequency(kink)
         found = estimate(tally, self.scheme, measure, "calibrated", level)
         return replace(found, detection_threshold=0, at_least=None, below=None)
 
@@ -120,24 +121,13 @@ class _Kinds:
         """The number of known keys of a frequency or more, or the sum of their weights."""
         if not tally.total:
             return Estimate(0.0, 0.0, 0.0, 0.0, level, 0.0, 0, 0)
-        measure = Measure.of(f"at-least:{self.added + least}")
+        measure = Measure.at_least(self.added + least)
         found = estimate(tally, self.scheme, measure, "calibrated", level)
         if not (tally.weights == tally.keys).all():
             return found
         ends = (min(max(n, 0.0), float(tally.total)) for n in (found.value, found.low, found.high))
         value, low, high = ends
         return replace(found, value=value, low=low, high=high, detection_threshold=0)
-
-
-@dataclass(frozen=True)
-class _Lowered:
-    """The frequency of a known key, from the one that has the elements that were added; 0 below a kink."""
-
-    added: int
-    kink: int
-
-    def __call__(self, i: Floats) -> Floats:
-        return (i - self.added) * (i >= self.kink)
 
 
 def total(
@@ -160,25 +150,24 @@ def total(
         at_least = check_frequency(at_least)
         if of not in ("frequency", "keys"):
             raise InvalidValue("at_least is for sums of frequency and keys", "another sum", "leave it out")
-        of, at_least = (f"at-least:{at_least}", None) if of == "keys" else (of, at_least)
+        of, at_least = (Measure.at_least(at_least), None) if of == "keys" else (of, at_least)
     kinds, level, measure = _Kinds(release), check_level(level), Measure.of(of)
     check_default_estimator(estimator, "known keys")
-    kind, _, _ = measure.name.partition(":")
-    if measure.name != "frequency" and kind not in ("keys", "at-least"):
+    if measure != FREQUENCY and not measure.counts_keys:
         raise InvalidValue(
             "a release with known keys has sums of frequency, keys and at-least:T", measure.name, "ask one of these"
         )
-    least = 1 if measure.name == "keys" else measure.kink or 1
+    least = 1 if measure == KEYS else measure.kink or 1
 
     def of_all(tally: Tally) -> Estimate:
-        if measure.name == "frequency":
+        if measure == FREQUENCY:
             return kinds.one_known(tally, level) if tally.total == 1 else kinds.sum_of_known(tally, level)
         return kinds.number_of_known(tally, least, level)
 
     def answered(tally: Tally) -> Estimate:
         everything = of_all(tally)
         ends = everything.value, everything.standard_error, everything.low, everything.high
-        if at_least is None or measure.name != "frequency":
+        if at_least is None or measure != FREQUENCY:
             return replace(everything, reported=Reported(*ends, others=_ALL_KNOWN))
         frequent = kinds.sum_of_known_from(tally, at_least, level)
         return replace(frequent, reported=Reported(*ends), at_least=at_least)
@@ -194,7 +183,7 @@ def total(
     if not by:
         answer = together[()]
         bought = release.total
-        if bought is None or weight is not None or measure.name != "frequency" or bought.value <= 0:
+        if bought is None or weight is not None or measure != FREQUENCY or bought.value <= 0:
             return replace(answer, share=None)
         return replace(answer, share=answer.value / float(bought.value))
     distinct = groups.group_by(groups.column_names).aggregate([])
@@ -241,7 +230,7 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
 
 def count_keys(release: "Release", at_least: int | None = None, **options: Any) -> Estimate | Estimates:
     """Estimate the number of selected keys that have an element, or as many as `at_least`."""
-    return total(release, of="keys" if at_least is None else f"at-least:{check_frequency(at_least)}", **options)
+    return total(release, of=KEYS if at_least is None else Measure.at_least(check_frequency(at_least)), **options)
 
 
 def mean(
@@ -258,7 +247,7 @@ def mean(
     """Estimate the mean frequency of the selected keys of the list, also of those of frequency 0."""
     kinds, level = _Kinds(release), check_level(level)
     check_default_estimator(estimator, "known keys")
-    if not kinds.only or at_least is not None or Measure.of(of).name != "frequency":
+    if not kinds.only or at_least is not None or Measure.of(of) != FREQUENCY:
         raise _refused("a mean is that of the frequencies of known keys alone", "sum and count_keys")
     groups, tallies = Selection(kinds.known, where, weight, by, attributes).tallies()
     answers = []

@@ -115,7 +115,7 @@ def estimate_quantiles(
     if not (detectable and estimated.calibration.feasible):
         values, low, high = estimated.quantiles(shares, least, level)
         return QuantileEstimates(values.clip(low, high), low, high, keys, blurred=False, few=few)
-    number = estimate_sum(tally, scheme, Measure.of(f"at-least:{least}"), tuning)
+    number = estimate_sum(tally, scheme, Measure.at_least(least), tuning)
     values, low, high = estimated.quantiles(shares, least, level, (number.value, *number.interval(level)))
     overcount = number.overcount(level)[1]
     low, high = narrow_quantile_intervals(tally, estimated.calibration, shares, least, level, overcount, (low, high))

@@ -231,7 +231,7 @@ class _SelectedKeys:
 
     def count_keys(self, at_least: int, level: float) -> Estimate:
         """Estimate how many selected keys have a frequency or more."""
-        return estimate(self.tally, self.scheme, Measure.of(f"at-least:{at_least}"), level=level)
+        return estimate(self.tally, self.scheme, Measure.at_least(at_least), level=level)
 
     def ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
         """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""

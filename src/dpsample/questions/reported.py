@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import Form, Measure
 from dpsample.estimators.reported import Bools, Reported, Selected, least_of_tokens, sum_of_reported, token_values
 from dpsample.estimators.tally import Tally
 from dpsample.questions.selection import Selection
@@ -34,7 +34,7 @@ def reported_sums(
     """Return what the reported keys of each group have, for a release with tokens."""
     if measure == Measure.of("keys"):
         return [_number(tally) for tally in tallies]
-    if measure.name.startswith("at-least:"):
+    if measure.form is Form.AT_LEAST:
         return [reaching(release, rows, weights, measure, level) for rows, weights in selection.weighted_rows()[1]]
     if not any(tally.total for tally in tallies):
         return [Reported(0.0, 0.0, 0.0, 0.0) for _ in tallies]

@@ -18,8 +18,9 @@ from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.files import PathLike, is_text, read_foreign, without_view
 from dpsample.questions.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
+from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.rows import token_cells
-from dpsample.release.terms import TOKEN_COLUMNS, Terms
+from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.sql import quoted_name
 
@@ -96,9 +97,11 @@ class Selection:
                 NULL for keys of the release that are not in it
 
     >>> from dpsample import KeepAll, Privacy, Release
+    >>> from dpsample.release.kinds import Tokens
     >>> from dpsample.release.terms import Terms
+    >>> privacy = Privacy(1, 1e-6)
     >>> table = pa.table({"query": ["cat", "cow", "dog"], "token": [31.5, 12.0, 12.0]})
-    >>> release = Release(table, Terms(Privacy(1, 1e-6), KeepAll(), ("query",), grid=8))
+    >>> release = Release(table, Terms(privacy, ("query",), Tokens(KeepAll(), privacy, grid=8)))
     >>> groups, [c, d] = Selection(release, by="left(query, 1)").tallies()
     >>> groups.to_pylist(), c.cells, d.cells
     ([{'left(query, 1)': 'c'}, {'left(query, 1)': 'd'}], array([ 96, 252]), array([96]))

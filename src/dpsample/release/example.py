@@ -6,17 +6,17 @@ import pyarrow as pa
 
 from dpsample.accounting.totals import Total
 from dpsample.privacy import Privacy
+from dpsample.release.bought import Bought
+from dpsample.release.kinds import Tokens
 from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import KeepAll
 
 _TERMS = Terms(
     Privacy(1, "1e-6"),
-    KeepAll(),
     ("word",),
-    grid=16,
-    per_key=Privacy("0.95", "1e-6"),
-    total=Total(9000, epsilon=Fraction(1, 20), sensitivity=Fraction(1)),
+    Tokens(KeepAll(), per_key=Privacy("0.95", "1e-6"), grid=16),
+    Bought(total=Total(9000, epsilon=Fraction(1, 20), sensitivity=Fraction(1))),
 )
 _CELLS = {"cat": 79848, "catfish": 4964, "cow": 12640, "dog": 33612, "dogma": 888, "eel": 816}
 

@@ -41,8 +41,10 @@ class Release(Answers):
     that the table need not have them; if it does, they are checked.
 
     >>> from dpsample import KeepAll, Privacy
+    >>> from dpsample.release.kinds import Tokens
     >>> table = pa.table({"query": ["cat", "dog"], "token": [31.5, 12.125]})
-    >>> Release(table, Terms(Privacy(1, 1e-6), KeepAll(), ("query",)))
+    >>> privacy = Privacy(1, 1e-6)
+    >>> Release(table, Terms(privacy, ("query",), Tokens(KeepAll(), privacy)))
     Release: 2 keys, with estimates of their frequencies
       privacy   epsilon 1, delta 1e-06, for each element
       sampling  KeepAll()

@@ -17,7 +17,9 @@ from dpsample.accounting.normal import TABLE_MARGIN
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
 from dpsample.release.key_hash import first_frequencies
-from dpsample.release.terms import COUNT_COLUMNS, TOKEN_COLUMNS, Terms
+from dpsample.release.kinds.counted import COUNT_COLUMNS
+from dpsample.release.kinds.tokens import TOKEN_COLUMNS
+from dpsample.release.terms import Terms
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 

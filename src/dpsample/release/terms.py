@@ -5,31 +5,46 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dpsample.accounting.amounts import Amount
-from dpsample.accounting.budget import UNITS
-from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.dropped import Kept
-from dpsample.accounting.gaussian import delta_within, may_be_gaussian, variance_of
 from dpsample.accounting.known import Known
-from dpsample.accounting.many_keys import may_hold
 from dpsample.accounting.parts import Part, protected_unit
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.metadata import canonical
 from dpsample.privacy import Privacy
-from dpsample.scheme.composed_steps import ComposedSteps
-from dpsample.scheme.holding import SampleAndHold
-from dpsample.scheme.noise import KeyNoise
-from dpsample.scheme.per_key import PerKey, per_key_from_json
-from dpsample.scheme.renyi_steps import RenyiSteps
+from dpsample.release.bought import NOTHING, Bought
+from dpsample.release.kinds import KeysOnly, Kind, kind_from_json
+from dpsample.release.kinds.kind import AGAIN
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
-from dpsample.scheme.sampling import KeepAll, Sampling
-from dpsample.scheme.tokens import check_grid
+from dpsample.scheme.sampling import Sampling
 
 VERSION: Final = 1  # of release files
-TOKEN_COLUMNS: Final = ("estimate", "low", "high", "token")  # all but the last follow from it
-_NOT_TERMS: Final = ("file", "checksum", "before")  # what metadata state of the file
-COUNT_COLUMNS: Final = ("estimate", "low", "high", "measured", "standard_error")  # of counted users
+_FILE_FIELDS: Final = ("file", "checksum", "before")  # metadata of the file, not of the release
+_FIELDS: Final = (  # of the metadata, in the order in which files have them
+    "format",
+    "version",
+    "privacy",
+    "unit",
+    "sampling",
+    "grid",
+    "keys_only",
+    "keys",
+    "rows",
+    "max_keys_per_user",
+    "per_key",
+    "size",
+    "total",
+    "dropped",
+    "ledger",
+    "part",
+    "discovery",
+    "counts",
+    "known",
+    "dpsample",
+)
+_MAY_BE_NULL: Final = "grid"  # other fields are left out where they do not apply
 
 
 def _version() -> str:
@@ -42,16 +57,14 @@ def _version() -> str:
 class Terms:
     """The public parameters of a release: all that it publishes besides its rows.
 
-    With `keys_only` there are neither tokens nor estimates; grid is None. With `discovery`, keys of
-    users were found without a contribution bound; with `counts`, their numbers of users were counted in a stage of its
-    own, and there are no tokens.
-
-    `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user with up to
-    `max_keys` keys. `per_key` is the part of it that each key has: the privacy of the scheme by which tokens were
-    drawn, on which estimates rest. `known` are keys of a public list, each of which is reported.
+    `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user. `kind`
+    states what is told of each key, and by which mechanism keys were drawn. `known` are keys of a public list, each of
+    which is reported. `part` is the part of the dataset that was read, `ledger` the entry that paid for the release.
 
     >>> from dpsample import KeepAll, Privacy
-    >>> terms = Terms(Privacy(1, 1e-6), KeepAll(), ("query",))
+    >>> from dpsample.release.kinds import Tokens
+    >>> privacy = Privacy(1, 1e-6)
+    >>> terms = Terms(privacy, ("query",), Tokens(KeepAll(), privacy))
     >>> terms.columns
     ('query', 'estimate', 'low', 'high', 'token')
     >>> Terms.from_json(terms.to_json(rows=0)) == terms
@@ -59,136 +72,33 @@ class Terms:
     """
 
     privacy: Privacy
-    sampling: Sampling
     keys: tuple[str, ...]
-    grid: int | None = 8
-    keys_only: bool = False
-    unit: str = "element"
-    max_keys: int | None = None
-    per_key: PerKey = None  # type: ignore[assignment] # by default, all of `privacy`
-    size: RealizedSize | None = None
-    total: Total | None = None
-    dropped: Total | None = None  # keys of users beyond their contribution bound
-    ledger: str | None = None
-    part: Part | None = None
-    discovery: Discovery | None = None
-    counts: Counts | None = None
+    kind: Kind
+    bought: Bought = NOTHING
     known: Known | None = None
+    part: Part | None = None
+    ledger: str | None = None
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.privacy, Privacy) or not isinstance(self.sampling, Sampling):
+        if not isinstance(self.privacy, Privacy):
             raise InvalidValue(
-                "a release has a Privacy and a Sampling",
-                f"{type(self.privacy).__name__} and {type(self.sampling).__name__}",
-                "make them first, for example Privacy(1, 1e-8) and KeepAll()",
+                f"privacy must be a Privacy, not a {type(self.privacy).__name__}", "for example Privacy(1, 1e-8)"
             )
-        self._check_marks()
+        if not isinstance(self.dpsample, str) or not isinstance(self.ledger, str | None):
+            raise InvalidValue("a release names its ledger entry and the version of dpsample as text", AGAIN)
         object.__setattr__(self, "keys", check_keys(self.keys, self.numbers))
-        if self.keys_only or self.counts is not None:
-            object.__setattr__(self, "grid", None)
-        else:
-            object.__setattr__(self, "grid", check_grid(self.grid))  # type: ignore[arg-type] # it refuses None
-        if self.unit not in UNITS:
-            raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(self.unit), "leave it out")
-        object.__setattr__(self, "per_key", self.per_key or self.privacy)
-        held = isinstance(self.sampling, SampleAndHold)
-        if held and (self.unit != "element" or self.grid not in (None, 1) or not isinstance(self.per_key, Privacy)):
-            raise InvalidValue(
-                "a stream's release protects elements, each key by an epsilon and delta, with whole tokens",
-                "other terms",
-                "get the release again from where it was written",
-            )
-        self._check_budget()
+        self.kind.check(self.keys_privacy, self.bought)
         if self.known is not None:
-            self._check_known()
-
-    def _check_marks(self) -> None:
-        """Refuse marks of another type: a text would count as true."""
-        texts = isinstance(self.dpsample, str) and (self.ledger is None or isinstance(self.ledger, str))
-        if type(self.keys_only) is not bool or not texts:
-            raise InvalidValue(
-                "a release says whether it has keys only, and in words which dpsample made it",
-                "marks of another type",
-                "get the release again from where it was written",
-            )
-
-    def _check_known(self) -> None:
-        """Refuse terms that do not go together with known keys."""
-        assert self.known is not None
-        check_keys(self.keys, ("known",))
-        tokens = self.grid is not None
-        if self.sampling != KeepAll() or (self.known.added is not None) != tokens or (not tokens and not self.counts):
-            raise InvalidValue(
-                "known keys are not sampled, and have tokens or counts",
-                "other terms",
-                "get the release again from where it was written",
-            )
-
-    def _check_budget(self) -> None:
-        """Refuse parts that do not add up; that k keys do is proved in `accounting.proof`, since it takes time."""
-        if (self.unit == "user") != (self.max_keys is not None or self.discovery is not None):
-            raise InvalidValue(
-                "a release has a contribution bound, or states its discovery, if and only if it protects users",
-                "one alone",
-                "state both or none",
-            )
-        if self.max_keys is not None:
-            object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
-        if self.total is not None and self.total.unit != 1:
-            raise InvalidValue("a total of elements is a whole number", "steps of another size", "state it in ones")
-        if self.dropped is not None and (self.max_keys is None or self.total is None or self.dropped.unit != 1):
-            raise InvalidValue(
-                "a total of dropped keys is a whole number beside that of the keys that users kept",
-                "other terms",
-                "get the release again from where it was written",
-            )
-        if self.discovery is not None:
-            self._check_discovery()
-            return
-        together, each = self.keys_privacy, self.per_key
-        if together.definition is not None:
-            proved = isinstance(each, Privacy) and delta_within(each, self.max_keys or 1, together) <= together.delta
-            table = isinstance(each, KeyNoise) and may_be_gaussian(each, variance_of(together, self.max_keys or 1))
-            add_up = proved or table
-        elif isinstance(each, ComposedSteps):
-            add_up = False
-        elif isinstance(each, KeyNoise):
-            add_up = self.max_keys is not None and may_hold(each, self.max_keys, together)
-        elif isinstance(each, RenyiSteps):
-            add_up = self.max_keys is not None and self.keys_only
-        elif self.max_keys is None:
-            add_up = each == together
-        else:
-            add_up = each.definition is None and each.epsilon <= together.epsilon and each.delta <= together.delta
-        if not add_up:
-            raise InvalidValue(
-                "what keys and totals spent adds up to the privacy of the release",
-                "parts that do not",
-                "get the release again from where it was written",
-            )
-
-    def _check_discovery(self) -> None:
-        """Refuse terms that do not belong together; that they are private is proved in `accounting.proof`."""
-        fits = isinstance(self.sampling, KeepAll) and self.max_keys is None and self.size is None
-        if not fits or self.keys_only != (self.counts is None) or isinstance(self.per_key, KeyNoise):
-            raise InvalidValue(
-                "keys that were discovered are not sampled, and are counted or keys only",
-                "other terms",
-                "get the release again from where it was written",
-            )
+            check_keys(self.keys, ("known",))
+            self.kind.check_known(self.known)
 
     @property
     def keys_privacy(self) -> Privacy:
-        """The privacy of all keys of one user together, or of the key of one element: what totals and a look left."""
+        """The privacy that totals and a look leave: of all keys of one user together, or of the key of one element."""
         totals = (self.size and self.size.weights, self.total, self.dropped)
-        bought = () if self.discovery is None else self.discovery.bought
-        return self.privacy.less(part.epsilon for part in (*totals, *bought) if part)
-
-    @property
-    def kept(self) -> Kept | None:
-        """How much of their keys users kept, if that was measured."""
-        return None if self.total is None or self.dropped is None else Kept(self.total, self.dropped)
+        stages = () if self.discovery is None else self.discovery.bought
+        return self.privacy.less(part.epsilon for part in (*totals, *stages) if part)
 
     @property
     def detection_threshold(self) -> int | None:
@@ -215,50 +125,103 @@ class Terms:
     @property
     def numbers(self) -> tuple[str, ...]:
         """The columns of numbers, in order."""
-        if self.keys_only:
-            return ()
-        return TOKEN_COLUMNS if self.counts is None else count_columns(self.amounts)
+        return self.kind.numbers
+
+    # ---- fields of the kind and of what was bought
+
+    @property
+    def unit(self) -> str:
+        """The unit of privacy: element or user."""
+        return self.kind.unit
+
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling scheme of the keys."""
+        return self.kind.sampling
+
+    @property
+    def per_key(self) -> PerKey:
+        """The part of the privacy that each key has."""
+        return self.kind.per_key
+
+    @property
+    def grid(self) -> int | None:
+        """The grid of tokens; None if there are none."""
+        return self.kind.grid
+
+    @property
+    def keys_only(self) -> bool:
+        """Whether there are keys and no numbers."""
+        return isinstance(self.kind, KeysOnly)
+
+    @property
+    def max_keys(self) -> int | None:
+        """The contribution bound of users, if there is one."""
+        return self.kind.max_keys
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """How keys of users without a contribution bound were found."""
+        return self.kind.discovery
+
+    @property
+    def counts(self) -> Counts | None:
+        """The noise of counted users."""
+        return self.kind.counts
 
     @property
     def amounts(self) -> tuple[Amount, ...]:
         """What was summed for each key, beside users."""
         return () if self.counts is None else tuple(clipped.amount for clipped in self.counts.amounts)
 
+    @property
+    def size(self) -> RealizedSize | None:
+        """The sample size, and the private total that gave tau."""
+        return self.bought.size
+
+    @property
+    def total(self) -> Total | None:
+        """The private total of elements, or of the keys that users kept."""
+        return self.bought.total
+
+    @property
+    def dropped(self) -> Total | None:
+        """The private total of the keys of users beyond their contribution bound."""
+        return self.bought.dropped
+
+    @property
+    def kept(self) -> Kept | None:
+        """How much of their keys users kept, if that was measured."""
+        return self.bought.kept
+
+    # ---- JSON
+
     def to_json(self, rows: int) -> dict[str, Any]:
         """Return the metadata of a release with this number of rows."""
-        optional = {
-            "max_keys_per_user": self.max_keys,
-            "per_key": None if self.per_key == self.privacy else self.per_key.to_json(),
-            "size": self.size and self.size.to_json(),
-            "total": self.total and self.total.to_json(),
-            "dropped": self.dropped and self.dropped.to_json(),
-            "ledger": self.ledger,
-            "part": self.part and self.part.to_json(),
-            "discovery": self.discovery and self.discovery.to_json(),
-            "counts": self.counts and self.counts.to_json(),
-            "known": self.known and self.known.to_json(),
-        }
-        optional = {name: value for name, value in optional.items() if value is not None}
-        return {
+        form = {
             "format": "dpsample release",
             "version": VERSION,
             "privacy": self.privacy.to_json(),
             "unit": self.unit,
-            "sampling": self.sampling.to_json(),
-            "grid": self.grid,
-            "keys_only": self.keys_only,
             "keys": list(self.keys),
             "rows": rows,
-            **optional,
+            "ledger": self.ledger,
+            "part": self.part and self.part.to_json(),
+            "known": self.known and self.known.to_json(),
             "dpsample": self.dpsample,
+            **self.bought.to_json(),
+            **self.kind.to_json(),
         }
+        if self.per_key == self.privacy:
+            del form["per_key"]
+        return {name: form[name] for name in _FIELDS if form.get(name) is not None or name == _MAY_BE_NULL}
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Terms":
-        """Read the terms out of a release's metadata; refuse what is not exactly as it would be written."""
+        """Read the terms out of a release's metadata; refuse metadata that `to_json` would not write."""
         try:
             terms = cls._read(form)
-            stated = {name: value for name, value in form.items() if name not in _NOT_TERMS}
+            stated = {name: value for name, value in form.items() if name not in _FILE_FIELDS}
             counted = type(form["rows"]) is int and form["rows"] >= 0
             if counted and canonical(terms.to_json(form["rows"])) == canonical(stated):
                 return terms
@@ -266,51 +229,32 @@ class Terms:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
             pass
-        raise InvalidValue(
-            "a release's metadata state all of its terms, as they are written",
-            "some missing, or stated otherwise",
-            "get it again from where it was written",
-        )
+        raise InvalidValue("the metadata of a release must state all of its terms, as dpsample writes them", AGAIN)
 
     @classmethod
     def _read(cls, form: Mapping[str, Any]) -> "Terms":
         return cls(
             privacy=Privacy.from_json(form["privacy"]),
-            sampling=Sampling.from_json(form["sampling"]),
             keys=tuple(form["keys"]),
-            grid=form["grid"],
-            keys_only=form["keys_only"],
-            unit=form["unit"],
-            max_keys=form.get("max_keys_per_user"),
-            per_key=per_key_from_json(form.get("per_key", form["privacy"])),
-            size=RealizedSize.from_json(form["size"]) if "size" in form else None,
-            total=Total.from_json(form["total"]) if "total" in form else None,
-            dropped=Total.from_json(form["dropped"]) if "dropped" in form else None,
-            ledger=form.get("ledger"),
-            part=Part.from_json(form["part"]) if "part" in form else None,
-            discovery=Discovery.from_json(form["discovery"]) if "discovery" in form else None,
-            counts=Counts.from_json(form["counts"]) if "counts" in form else None,
+            kind=kind_from_json(form),
+            bought=Bought.from_json(form),
             known=Known.from_json(form["known"]) if "known" in form else None,
+            part=Part.from_json(form["part"]) if "part" in form else None,
+            ledger=form.get("ledger"),
             dpsample=form["dpsample"],
         )
-
-
-def count_columns(amounts: Iterable[Amount] = ()) -> tuple[str, ...]:
-    """Return the columns of numbers of a release of counted users, with those of amounts."""
-    return (*COUNT_COLUMNS, *(name for amount in amounts for name in amount.columns))
 
 
 def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
     """Check the names of key columns: at least one, and none that is reserved."""
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     if not names or not all(isinstance(name, str) for name in names):
-        raise InvalidValue("there is at least one key column, stated by name", "none", "name the key column")
+        raise InvalidValue("a release needs at least one key column, stated by name", "name the key column")
     reserved = [name.lower() for name in reserved]
     taken = [name for name in names if name.lower() in reserved]
     if taken:
         raise InvalidValue(
-            f"a key column cannot be called {' or '.join(reserved)}",
-            ", ".join(map(repr, taken)),
+            f"a key column cannot be called {' or '.join(map(repr, taken))}, which dpsample uses itself",
             "give it another name in the release, such as key_as='name'",
         )
     return names

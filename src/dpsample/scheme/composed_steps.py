@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 from flint import arb
 
 from dpsample.balls import ball, dyadic, precision
+from dpsample.definitions import gaussian_delta
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, figures_below, text
 from dpsample.scheme.renyi_steps import MOST_STEPS, StepReporting, softplus
@@ -174,11 +175,7 @@ class ComposedSteps:
 
 def spent_by_noise(epsilon: arb, square: Fraction) -> arb:
     """H: the delta of Gaussian noise alone at an epsilon of any sign."""
-    mu = ball(square).sqrt()
-    root = mu * arb(2).sqrt()
-    near = (epsilon - mu**2 / 2) / root
-    far = (epsilon + mu**2 / 2) / root
-    return (near.erfc() - epsilon.exp() * far.erfc()) / 2
+    return gaussian_delta(epsilon, ball(square).sqrt())
 
 
 class ComposedReporting(StepReporting):

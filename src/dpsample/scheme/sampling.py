@@ -40,33 +40,49 @@ def as_frequencies(values: ArrayLike) -> Ints:
     >>> as_frequencies([1.5])
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: frequencies must be integers from 0 to 2**63 - 1; found values of type float64; \
+    dpsample.errors.InvalidValue: frequencies must be integers from 0 to 2**63 - 1, not values of type float64; \
 count the elements of each key, or convert whole numbers with .astype('int64')
     """
-    rule = "frequencies must be integers from 0 to 2**63 - 1"
-    refusal = InvalidValue(rule, "lists of different lengths", "give one list of frequencies")
-    array = attempt(lambda: np.asarray(values), refusal, ValueError)
+    array = attempt(lambda: np.asarray(values), _ragged, ValueError)
     if isinstance(values, list | tuple) and any(isinstance(v, bool) for v in values):
-        raise InvalidValue(rule, "values of type bool", "count the elements of each key")
+        raise _not_frequencies("values of type bool", _COUNT)
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
-    if array.dtype == object and all(isinstance(v, int) and not isinstance(v, bool) for v in array.flat):
-        if any(v > MAX_FREQUENCY for v in array.flat):
-            raise InvalidValue(rule, "one above 2**63 - 1", "check how the frequencies were summed")
-        if any(v < 0 for v in array.flat):
-            raise InvalidValue(rule, "a negative one", "check how the frequencies were counted")
-        return array.astype(np.int64)
+    if array.dtype == object:
+        return _long_integers(array)
     if array.dtype.kind not in "iu":
-        raise InvalidValue(
-            rule,
-            f"values of type {array.dtype}",
-            "count the elements of each key, or convert whole numbers with .astype('int64')",
+        raise _not_frequencies(
+            f"values of type {array.dtype}", f"{_COUNT}, or convert whole numbers with .astype('int64')"
         )
     if array.dtype.kind == "i" and array.min() < 0:
-        raise InvalidValue(rule, "a negative one", "check how the frequencies were counted")
+        raise _not_frequencies(*_NEGATIVE)
     if array.dtype == np.uint64 and array.max() > MAX_FREQUENCY:
-        raise InvalidValue(rule, "one above 2**63 - 1", "check how the frequencies were summed")
+        raise _not_frequencies(*_TOO_LARGE)
     return array.astype(np.int64, copy=False)
+
+
+def _long_integers(array: NDArray[Any]) -> Ints:
+    """Integers of which some do not fit 64 bits with a sign; numpy keeps these as objects."""
+    if not all(isinstance(v, int) and not isinstance(v, bool) for v in array.flat):
+        raise _not_frequencies("values of type object", f"{_COUNT}, or convert whole numbers with .astype('int64')")
+    if any(v > MAX_FREQUENCY for v in array.flat):
+        raise _not_frequencies(*_TOO_LARGE)
+    if any(v < 0 for v in array.flat):
+        raise _not_frequencies(*_NEGATIVE)
+    return array.astype(np.int64)
+
+
+_COUNT = "count the elements of each key"
+_NEGATIVE = "a negative one", "check how the frequencies were counted"
+_TOO_LARGE = "one above 2**63 - 1", "check how the frequencies were summed"
+
+
+def _not_frequencies(shown: str, remedy: str) -> InvalidValue:
+    return InvalidValue(f"frequencies must be integers from 0 to 2**63 - 1, not {shown}", remedy)
+
+
+def _ragged() -> InvalidValue:
+    return _not_frequencies("lists of different lengths", "give one list of frequencies")
 
 
 class Sampling(ABC):

@@ -34,6 +34,7 @@ from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request
 from dpsample.scheme.sampling import Ints
 from spark_tasks import KEY, PRIVACY, killed
+from spark_tasks import phases as phases
 from support import refused
 
 pytestmark = [

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from dpsample.comparison.accuracy import Errors
 from dpsample.errors import InvalidValue
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Priority, Sampling, as_frequencies
 
@@ -234,7 +234,7 @@ class StabilityHistogram:
 
 def check_frequency_itself(of: Measure | str) -> None:
     """Refuse a measure that the expressions of the baselines do not cover."""
-    if Measure.of(of).name != "frequency":
+    if Measure.of(of) != FREQUENCY:
         raise InvalidValue(
             "the exact errors of this baseline are stated for the frequency itself",
             str(Measure.of(of)),

@@ -25,8 +25,7 @@ class Document:
 
     `data` are JSON values by the id of the block that holds each. `charts` are specifications by the id of the `figure`
     that shows each; the chart library is put in if there are any, or if `draws` says that the scripts will make some.
-    `scripts` and `styles` are code of our own that this page needs beyond what all pages have. A page that is `served`
-    may talk to the server that it came from, and to nothing else.
+    `scripts` and `styles` are code of our own that this page needs beyond what all pages have.
 
     >>> page = Document("Pets", tag("main", tag("h1", "Cats & dogs")), data={"pets": ["</script>"]})
     >>> text = page.html()
@@ -41,7 +40,6 @@ class Document:
     scripts: Sequence[str] = ()
     styles: Sequence[str] = ()
     draws: bool = False
-    served: bool = False
 
     def html(self) -> str:
         """Return the HTML of the document."""
@@ -62,9 +60,9 @@ class Document:
         return f"<!DOCTYPE html>\n{page}\n"
 
     def policy(self) -> str:
-        """Return its content policy, which a server also sends as a header."""
+        """Return its content policy."""
         scripts, style = self._code()
-        return policy(scripts, [style], self.served)
+        return policy(scripts, [style])
 
     def _code(self) -> tuple[list[str], str]:
         """All scripts, and the style sheet."""
@@ -82,14 +80,14 @@ def figure(name: str, caption: object, described: str, alternative: Markup) -> M
     )
 
 
-def policy(scripts: Sequence[str], styles: Sequence[str], served: bool = False) -> str:
+def policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
     """Return the content policy: these scripts and styles, and nothing else from anywhere."""
     none = "'none'"
     sources = {
         "default-src": none,
         "script-src": " ".join(map(_hash, scripts)) or none,
         "style-src": " ".join(map(_hash, styles)) or none,
-        "connect-src": "'self'" if served else none,
+        "connect-src": none,
         "base-uri": none,
         "form-action": none,
     }

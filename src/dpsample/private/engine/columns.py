@@ -107,3 +107,23 @@ def positioned(keys: pa.Table, schema: pa.Schema) -> pa.Table:
     placed = cast.rename_columns(names).append_column("position", pa.array(np.arange(cast.num_rows)))
     first = placed.group_by(names).aggregate([("position", "min")])
     return first.select([*names, "position_min"]).rename_columns([*names, "position"])
+
+
+def joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return some rows as one batch."""
+    [batch] = pa.Table.from_batches(pieces).combine_chunks().to_batches()
+    return batch
+
+
+def each_pair_once(rows: pa.RecordBatch, amounts: int) -> pa.RecordBatch:
+    """Return each pair of a user and a key once; the last columns are amounts, whose sums follow it.
+
+    >>> rows = pa.record_batch({"u": [7, 7, 7], "k": [1, 2, 1], "a0": [3, 4, 5]})
+    >>> each_pair_once(rows, 1).to_pydict()
+    {'u': [7, 7], 'k': [1, 2], 'a0': [8, 4]}
+    """
+    names = rows.schema.names
+    pair, values = names[: len(names) - amounts], names[len(names) - amounts :]
+    grouped = pa.Table.from_batches([rows]).group_by(pair).aggregate([(name, "sum") for name in values])
+    summed = grouped.select([*pair, *(f"{name}_sum" for name in values)])
+    return joined(summed.rename_columns(names).to_batches())

@@ -1,7 +1,8 @@
-"""Serial assignment: DuckDB numbers the keys and sorts the pairs; one pass over them places the units."""
+"""Serial assignment: DuckDB numbers the keys, the pairs are sorted, and one pass over them places the units."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 from dpsample.private.assignment import Assigned, Assignment, Sizes, salts
 from dpsample.private.engine.columns import positioned
 from dpsample.private.engine.duckdb.numbering import Codes, number_keys
-from dpsample.private.engine.duckdb.pairs import AllPairs, write_pairs
+from dpsample.private.engine.duckdb.pairs import AllPairs, PairsFile, columns_beside
 from dpsample.private.engine.duckdb.sorting import sorted_pairs
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
@@ -40,46 +41,56 @@ def assigned(
         raise nobody_refusal()
     first = positioned(table.schema.empty_table() if prior is None else prior, table.schema)
     engine.fill(table)
+    read = table if keep_pairs else replace(table, amounts=(), units=[])  # amounts are for the pairs
     user_salt, key_salt = salts(coins)
     name = engine.name()
-    with ExitStack() as undo:
+    with ExitStack() as undo:  # what is put aside is forgotten with the source, or at once if anything fails
         undo.callback(engine.drop, name)
-        codes = number_keys(engine, table, name, key_salt, first)
-        every = AllPairs(table, codes, engine.file()) if keep_pairs else None
-        if every is not None:
-            undo.callback(every.path.unlink, missing_ok=True)
-        amounts = table.amounts if keep_pairs else ()
-        rows = f"SELECT {', '.join(['u', 'name', *table.amount_names[: len(amounts)]])} FROM ({codes.pairs})"
-        pairs = sorted_pairs(engine, rows, table.objects, user_salt, codes.keys, amounts, codes.of)
-        units, sizes = _placed(pairs, codes.keys, cap, every)
+        codes = number_keys(engine, read, name, key_salt, first)
+        rows = f"SELECT {', '.join(['u', 'name', *read.amount_names])} FROM ({codes.pairs})"
+        pairs = sorted_pairs(engine, rows, table.objects, user_salt, codes.keys, read.amounts, codes.of)
+        every = None
+        if keep_pairs:
+            every = AllPairs(table, codes, PairsFile(engine.file(), codes.keys, columns_beside(table)))
+            undo.callback(every.file.path.unlink, missing_ok=True)
+            with every.file.writing() as write:
+                units, sizes = _placed(_written(pairs, write), codes.keys, cap)
+        else:
+            units, sizes = _placed(pairs, codes.keys, cap)
         made = _source_of(engine, source, table, codes, units)
         if every is not None:
             engine.tables.open(made).forget_more = undo.pop_all().close
         return Assigned(made, sizes[0], sizes[1], int(units.sum()), every)
 
 
-def _placed(pairs: Iterator[Batch], keys: int, cap: int, every: AllPairs | None) -> tuple[Ints, Ints]:
-    """The units of each key, and the sizes of users, from sorted pairs, which are put aside on the way."""
-    # as short as it can be: it is looked up for every pair
-    room, sizes, assignment = np.full(keys, cap, np.min_scalar_type(-cap - 1)), Sizes(), Assignment()
-    with nullcontext() if every is None else every.path.open("wb") as file:
-        for begins, codes, *more in pairs:
-            sizes.add(begins)
-            assignment.place(begins, codes, room)
-            if file is not None:
-                write_pairs(file, begins, codes, keys, *more)
+def _written(pairs: Iterator[Batch], write: Callable[..., None]) -> Iterator[Batch]:
+    """Yield pairs, and write them on the way."""
+    for batch in pairs:
+        write(*batch)
+        yield batch
+
+
+def _placed(pairs: Iterator[Batch], keys: int, cap: int) -> tuple[Ints, Ints]:
+    """Place the units of users; return those of each key, and the sizes of users."""
+    # of the shortest type: the room of a key is looked up for every pair, and fewer bytes stay in the cache
+    room = np.full(keys, cap, np.min_scalar_type(-cap - 1))
+    sizes, assignment = Sizes(), Assignment()
+    for begins, codes, *_ in pairs:
+        sizes.add(begins)
+        assignment.place(begins, codes, room)
     return cap - room.astype(np.int64), sizes.counts()
 
 
 def _source_of(engine: "DuckDB", source: Source, table: Table, codes: Codes, units: Ints) -> Source:
     """Put the keys that have units into a table, and return it as a source with frequencies."""
     given = np.flatnonzero(units)
+    count = len(given)
     taken = pa.table({"name": codes.names(given), "units": units[given]})
-    kept, count = engine.name(), len(given)
-    names = [f"c{i}" for i in range(len(table.keys))]
-    chosen = ", ".join(f"k{i} AS {name}" for i, name in enumerate(names))
-    made = Source(table.schema.append(pa.field("frequency", pa.int64())).empty_table(), source.key, "frequency")
-    joined = f"SELECT {chosen}, units FROM {codes.table} JOIN taken USING (name)"
+    kept = engine.name()
+    joined = f"SELECT {table.names}, units FROM {codes.table} JOIN taken USING (name)"
     engine.run(f"CREATE TABLE {kept} AS {joined}", {"taken": lambda: taken})
-    engine.tables.add(made, Table(kept, table.schema, names, "units", size=lambda: count))
+    columns = table.schema.append(pa.field("frequency", pa.int64()))
+    made = Source(columns.empty_table(), source.key, "frequency")
+    keys = table.names.split(", ")
+    engine.tables.add(made, Table(kept, table.schema, keys, "units", size=lambda: count))
     return made

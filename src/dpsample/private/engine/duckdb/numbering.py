@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
-from dpsample.private.engine.duckdb.sorting import Numbers, in_parts, order_sql, ranges_sql
+from dpsample.private.engine.duckdb.orders import Numbers, in_parts, order_sql, ranges_sql
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.scheme.sampling import Ints
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
 _HELD = 1 << 24  # keys whose hashes are held, at most; each takes up to 16 bytes, less than a join
-_LIMIT_EACH = 200  # bytes of a memory limit, at least, for each of them: a twelfth of it is for hashes
+_LIMIT_EACH = 200  # bytes of a memory limit that each of these keys needs: hashes take a twelfth of the limit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +46,9 @@ class Codes:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HashedCodes(Codes):
-    """The same; names are hashes, of which no two are equal.
+    """The same; names are hashes, and no two keys have the same.
+
+    The first bits of a hash lead to the least code with these bits. The codes that follow are tried one by one.
 
     >>> codes = HashedCodes.by_hash("", "", np.array([7 << 61, 5, 3 << 62], np.uint64))
     >>> codes.of(np.array([3 << 62, 7 << 61, 5, 5], np.uint64)).tolist()
@@ -54,9 +56,9 @@ class HashedCodes(Codes):
     """
 
     hashes: Numbers  # ascending
-    first: NDArray[np.int32]  # by the first bits of a hash: the code at which to begin
+    first: NDArray[np.int32]  # by the first bits of a hash: the least code
     longest: int  # the most keys whose hashes have the same first bits
-    shift: int
+    shift: int  # bits of a hash that follow the first ones
 
     @staticmethod
     def by_hash(table: str, pairs: str, hashes: Numbers) -> "HashedCodes | None":
@@ -64,25 +66,22 @@ class HashedCodes(Codes):
         hashes = np.sort(hashes)
         if (hashes[1:] == hashes[:-1]).any():
             return None
-        shift = 64 - len(hashes).bit_length()  # one or two beginnings for each key: more would leave the cache
-        counts = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << 64 - shift)
+        first_bits = len(hashes).bit_length()  # one or two beginnings for each key: more would leave the cache
+        shift = 64 - first_bits
+        counts = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << first_bits)
         first = (counts.cumsum() - counts).astype(np.int32)
         return HashedCodes(table, len(hashes), pairs, hashes, first, int(counts.max()), shift)
 
     def of(self, names: NDArray[Any]) -> NDArray[Any]:
-        """Return the codes of names; one that no key of the table has is refused."""
+        """Return the codes of names; a name that no key of the table has is refused."""
         codes = self.first.take((names >> self.shift).view(np.int64)).astype(np.int64)
-        later = np.flatnonzero(self.hashes.take(codes, mode="clip") != names)
+        wrong = np.flatnonzero(self.hashes.take(codes, mode="clip") != names)
         for _ in range(self.longest):
-            if not len(later):
+            if not len(wrong):
                 return codes
-            codes[later] += 1
-            later = later[self.hashes.take(codes[later], mode="clip") != names[later]]
-        raise InvalidValue(
-            "a source must stay as it is while it is read",
-            "a key that was not there before",
-            "release a copy of it, or wait until it is written",
-        )
+            codes[wrong] += 1
+            wrong = wrong[self.hashes.take(codes[wrong], mode="clip") != names[wrong]]
+        raise InvalidValue("the source changed while it was read", "release a copy of it, or wait until it is written")
 
     def names(self, codes: Ints) -> NDArray[Any]:
         """Return the names of codes."""
@@ -97,9 +96,11 @@ def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.
     objects = {**table.objects, "prior": lambda: prior}
 
     def make(parts: int) -> Codes:
-        keys, by = f"SELECT *, {order} AS kh FROM ({distinct})", f"kh, {table.names}"
+        keys = f"SELECT *, {order} AS kh FROM ({distinct})"
+        by = f"kh, {table.names}"
         if len(prior):
-            keys, by = f"{keys} LEFT JOIN prior USING ({table.names})", f"position NULLS LAST, {by}"
+            keys = f"{keys} LEFT JOIN prior USING ({table.names})"
+            by = f"position NULLS LAST, {by}"
         elif parts == 1:
             engine.run(f"CREATE OR REPLACE TABLE {into} AS SELECT {table.names}, kh AS name FROM ({keys})", objects)
             hashed = _hashed(engine, into, f"SELECT *, {order} AS name FROM ({table.all_pairs})")
@@ -110,7 +111,7 @@ def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.
         for condition in _conditions(parts, len(prior) > 0):
             name = f"{number} + row_number() OVER (ORDER BY {by}) - 1 AS name"
             engine.run(f"{statement} SELECT {table.names}, {name} FROM ({keys}) WHERE {condition}", objects)
-            number, statement = _size(engine, into), f"INSERT INTO {into}"
+            number, statement = engine.size(into), f"INSERT INTO {into}"
         return Codes(into, number, f"SELECT * FROM ({table.all_pairs}) JOIN {into} USING ({table.names})")
 
     return in_parts(make)
@@ -118,22 +119,17 @@ def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.
 
 def _hashed(engine: "DuckDB", table: str, pairs: str) -> HashedCodes | None:
     """Number the keys of a table by their names, which are hashes, if these can be held and none are equal."""
-    number, limit = _size(engine, table), engine.memory_limit
-    if not 0 < number <= _HELD or (limit is not None and number * _LIMIT_EACH > limit):
+    number = engine.size(table)
+    most = _HELD if engine.memory_limit is None else min(_HELD, engine.memory_limit // _LIMIT_EACH)
+    if not 0 < number <= most:
         return None
     hashes = [batch.column(0).to_numpy() for batch in engine.stream(f"SELECT name FROM {table}")]
     return HashedCodes.by_hash(table, pairs, np.concatenate(hashes))
-
-
-def _size(engine: "DuckDB", table: str) -> int:
-    [(rows,)] = engine.run(f"SELECT count(*) FROM {table}")
-    return int(rows)
 
 
 def _conditions(parts: int, prior: bool) -> list[str]:
     """Conditions that divide keys into parts, in their order: those of the prior order, then ranges of hashes."""
     if parts == 1:
         return ["true"]
-    if not prior:
-        return ranges_sql("kh", parts)
-    return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges_sql("kh", parts))]
+    ranges = ranges_sql("kh", parts)
+    return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges)] if prior else ranges

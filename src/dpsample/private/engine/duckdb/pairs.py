@@ -1,15 +1,15 @@
 """Users and their keys: sorted by DuckDB, put aside in a file, and read by kernels.
 
-A file has blocks of complete users. A block has its number of pairs, and a number for each pair: twice the position or
-the code of its key, plus one at a new user. With amounts it also has the marks of users, then each amount.
+A file is a stream of Arrow batches of complete users. The first column has a number for each pair: twice the position
+or the code of its key, plus one at a new user. With amounts, marks of users and the amounts follow.
 """
 
-import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,41 @@ from dpsample.scheme.sampling import Ints
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
-_ROWS = 1 << 17  # of a block, but for a user who has more
+_ROWS = 1 << 17  # of a batch, unless a user has more: a kernel holds several numbers for each row
+
+
+@dataclass(frozen=True, eq=False)
+class PairsFile:
+    """A file of pairs whose codes are below `keys`."""
+
+    path: Path
+    keys: int
+    more: int  # columns beside the pairs: marks and amounts
+
+    @contextmanager
+    def writing(self) -> Iterator[Callable[..., None]]:
+        """Open the file; what is returned adds complete users: where they begin, codes, marks and amounts."""
+        kinds = pair_types(self.keys, self.more)
+        schema = pa.schema([(str(n), pa.from_numpy_dtype(kind)) for n, kind in enumerate(kinds)])
+        with self.path.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
+
+            def write(begins: Flags, codes: Ints, *more: Ints) -> None:
+                columns = zip((2 * codes + begins, *more), kinds, strict=True)
+                arrays = [pa.array(column.astype(kind)) for column, kind in columns]
+                batch = pa.record_batch(arrays, schema=schema)
+                for start, end in pairwise(_cuts(begins)):
+                    writer.write_batch(batch.slice(start, end - start))
+
+            yield write
+
+    def read(self) -> Iterator[Batch]:
+        """Yield whether each row begins a user, and codes; then marks and amounts, if there are any."""
+        with pa.OSFile(str(self.path)) as file, pa.ipc.open_stream(file) as batches:
+            for batch in batches:
+                pairs, *more = (column.to_numpy() for column in batch.columns)
+                begins = (pairs & 1).astype(bool)
+                codes = (pairs >> 1).astype(np.int64)
+                yield begins, codes, *more
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +70,18 @@ class AllPairs:
 
     table: Table
     codes: Codes
-    path: Path
+    file: PairsFile
 
     def __repr__(self) -> str:
         return "AllPairs()"
 
 
-@dataclass(frozen=True, eq=False)
-class PairsFile:
-    """The file of wanted pairs, the number of wanted keys, and that of columns with marks and amounts."""
-
-    path: Path
-    keys: int
-    more: int
+def _cuts(begins: Flags) -> list[int]:
+    """Return where to cut rows into batches of about `_ROWS` rows: where users begin, and at both ends."""
+    starts = np.append(np.flatnonzero(begins), len(begins))
+    wanted = np.append(np.arange(0, len(begins), _ROWS), len(begins))
+    cuts: list[int] = np.unique(starts[np.searchsorted(starts, wanted)]).tolist()
+    return cuts
 
 
 def columns_beside(table: Table) -> int:
@@ -63,7 +96,7 @@ def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, every: AllPairs | N
     wanted = positioned(keys, table.schema)
     file = PairsFile(engine.file(), keys.num_rows, columns_beside(table))
     try:
-        if every is not None and every.table is table and every.path.exists():
+        if every is not None and every.table is table and every.file.path.exists():
             _select_pairs(engine, every, wanted, file)
         else:
             _sort_pairs(engine, table, wanted, file)
@@ -78,71 +111,44 @@ def _sort_pairs(engine: "DuckDB", table: Table, wanted: pa.Table, to: PairsFile)
     chosen = ", ".join(["u", "position", *table.amount_names])
     rows = f"SELECT {chosen} FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
     objects = {**table.objects, "wanted": lambda: wanted}
-    with to.path.open("wb") as file:
-        for begins, positions, *more in sorted_pairs(engine, rows, objects, 0, to.keys, table.amounts):
-            write_pairs(file, begins, positions, to.keys, *more)
+    with to.writing() as write:
+        for batch in sorted_pairs(engine, rows, objects, 0, to.keys, table.amounts):
+            write(*batch)
 
 
 def _select_pairs(engine: "DuckDB", every: AllPairs, wanted: pa.Table, to: PairsFile) -> None:
     """Select the wanted keys: a user begins at the first one of these, whatever came before."""
     position = _positions(engine, every, wanted)
-    with to.path.open("wb") as file:
-        for begins, codes, *more in _read(every.path, every.codes.keys, to.more):
+    with to.writing() as write:
+        for begins, codes, *more in every.file.read():
             positions = position[codes]
             kept = np.flatnonzero(positions >= 0)
-            begins = np.diff(numbered(begins)[kept], prepend=0) > 0
-            write_pairs(file, begins, positions[kept].astype(np.int64), to.keys, *(column[kept] for column in more))
+            user = numbered(begins)[kept]
+            write(np.diff(user, prepend=0) > 0, positions[kept].astype(np.int64), *(column[kept] for column in more))
 
 
 def _positions(engine: "DuckDB", every: AllPairs, wanted: pa.Table) -> Ints:
     """The position of each code, or -1 where its key is not wanted."""
     joined = f"SELECT name, position FROM {every.codes.table} JOIN wanted USING ({every.table.names})"
-    # as short as it can be: it is looked up for every pair
+    # of the shortest type: a position is looked up for every pair, and fewer bytes stay in the cache
     position = np.full(every.codes.keys, -1, np.min_scalar_type(-wanted.num_rows - 1))
     for batch in engine.stream(joined, {"wanted": lambda: wanted}):
-        position[every.codes.of(batch.column(0).to_numpy())] = batch.column(1).to_numpy()
+        names, positions = (column.to_numpy() for column in batch.columns)
+        position[every.codes.of(names)] = positions
     return position
 
 
 def filled(every: AllPairs, most: int, full: int, coins: Coins) -> int:
-    """Return the sum over keys of min(`full`, users who keep the key), of users who keep up to `most` of their keys."""
-    more = columns_beside(every.table)
+    """Return the sum over keys of min(`full`, users who keep the key), if users keep up to `most` of their keys."""
     users_of = np.zeros(every.codes.keys, np.uint32)
-    for begins, codes, *_ in _read(every.path, every.codes.keys, more):
-        kept = codes[kept_rows(begins, most, coins.first(int(np.count_nonzero(begins))))]
-        np.add.at(users_of, kept, np.ones(len(kept), users_of.dtype))  # of one type: else it takes forty times as long
+    for begins, codes, *_ in every.file.read():
+        users = int(np.count_nonzero(begins))
+        kept = codes[kept_rows(begins, most, coins.first(users))]
+        ones = np.ones(len(kept), users_of.dtype)  # with two types, `add.at` takes forty times as long
+        np.add.at(users_of, kept, ones)
     return int(np.minimum(users_of, full).sum(dtype=np.int64))
 
 
-def write_pairs(file: BinaryIO, begins: Flags, codes: Ints, keys: int, *more: Ints) -> None:
-    """Add complete users to a file; codes, or positions, are below `keys`; `more` are marks and amounts."""
-    starts = np.append(np.flatnonzero(begins), len(begins))
-    cuts = starts[np.searchsorted(starts, np.append(np.arange(0, len(begins), _ROWS), len(begins)))]
-    columns = [c.astype(kind) for c, kind in zip((2 * codes + begins, *more), pair_types(keys, len(more)), strict=True)]
-    for start, end in pairwise(np.unique(cuts).tolist()):
-        file.write(np.array([end - start], np.int64).data)
-        file.writelines(column[start:end].data for column in columns)
-
-
 def read_pairs(file: PairsFile) -> Iterator[Batch]:
-    """Read pairs from their file: the rows where users begin, and positions of keys; no batch cuts a user."""
-    return ((np.flatnonzero(begins), *others) for begins, *others in _read(file.path, file.keys, file.more))
-
-
-def _read(path: Path, keys: int, more: int) -> Iterator[Batch]:
-    """Whether each row begins a user, and codes or positions of keys; then marks and amounts, if there are any.
-
-    Blocks are mapped, one at a time: what a kernel does not look at is not read.
-    """
-    kinds = [np.dtype(kind) for kind in pair_types(keys, more)]
-    with path.open("rb") as file:
-        while len(rows := np.fromfile(file, np.int64, 1)):
-            start, length = file.tell(), int(rows[0])
-            before = start % mmap.ALLOCATIONGRANULARITY
-            end = file.seek(start + length * sum(kind.itemsize for kind in kinds))
-            block = mmap.mmap(file.fileno(), before + end - start, access=mmap.ACCESS_READ, offset=start - before)
-            columns = []
-            for kind in kinds:
-                columns.append(np.frombuffer(block, kind, length, before))
-                before += columns[-1].nbytes
-            yield (columns[0] & 1).astype(bool), (columns[0] >> 1).astype(np.int64), *columns[1:]
+    """Read pairs for a kernel: the rows where users begin, and positions of keys; no batch cuts a user."""
+    return ((np.flatnonzero(begins), *others) for begins, *others in file.read())

@@ -115,10 +115,15 @@ class Statements:
         """Add batches to a table; return their number of rows."""
         rows = 0
         with self._cursor() as cursor:
-            for table in _gathered(batches):
+            for table in gathered(batches, _BATCH):
                 _waited(cursor, partial(_insert, cursor, name, numbered(table)))
                 rows += table.num_rows
         return rows
+
+    def size(self, name: str) -> int:
+        """Return the number of rows of a table."""
+        [(rows,)] = self.run(f"SELECT count(*) FROM {name}")
+        return int(rows)
 
     def drop(self, name: str) -> None:
         """Remove a table, if it is there."""
@@ -153,13 +158,14 @@ def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
             raise
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather small batches, since each statement has its price."""
-    held: list[pa.RecordBatch] = []
+def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Gather batches into tables of at least `rows` rows, but for the last one: each table has a price of its own."""
+    held, size = list[pa.RecordBatch](), 0
     for batch in batches:
         held.append(batch)
-        if sum(b.num_rows for b in held) >= _BATCH:
+        size += batch.num_rows
+        if size >= rows:
             yield pa.Table.from_batches(held)
-            held = []
+            held, size = [], 0
     if held:
         yield pa.Table.from_batches(held)

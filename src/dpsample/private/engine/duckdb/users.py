@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb.errors import is_out_of_memory
-from dpsample.private.engine.duckdb.sorting import in_parts
+from dpsample.private.engine.duckdb.orders import in_parts
 from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.errors import nobody_refusal
 from dpsample.private.randomness import CoinSource
@@ -53,10 +53,10 @@ def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, coins: C
         finally:
             engine.drop(pairs)
             engine.drop(many)
-    [(rows,)] = engine.run(f"SELECT count(*) FROM {kept}")
+    rows = engine.size(kept)
     made = Source(table.schema.empty_table(), source.key)
     names = [f"c{i}" for i in range(len(table.keys))]
-    engine.tables.add(made, Table(kept, table.schema, names, size=lambda: int(rows)))
+    engine.tables.add(made, Table(kept, table.schema, names, size=lambda: rows))
     return made
 
 

@@ -1,0 +1,164 @@
+"""A plan as one page with sliders, which shows the forecasts that were made and computes nothing.
+
+explore      a plan -> its page
+Page         the page, to be written to a file
+check_page   checks the name of that file, before any work
+
+A slider stands at each epsilon, delta or contribution bound of the plan. The page is as private as the plan: of private
+data it holds exact numbers. Its title then says so, and so must the name of its file.
+"""
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from dpsample import __version__
+from dpsample.errors import InvalidValue
+from dpsample.files import PathLike, check_file, write_file
+from dpsample.planning.command import EVENTS, KEY, USER
+from dpsample.planning.content import Axis, Chart, axes, charts, content
+from dpsample.planning.text import PRIVATE, UNCOVERED, Plan, columns, legend
+from dpsample.presentation.charts import converter
+from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
+
+_OWNER_ONLY = 0o600  # the mode of a file with exact private numbers
+_TITLE = "What would a release contain?"
+
+
+@dataclass(frozen=True, repr=False)
+class Page:
+    """A page with sliders: one HTML document that needs no other file and no network."""
+
+    html: str
+    private: bool  # whether it holds exact numbers of private data
+
+    def write(self, path: PathLike, force: bool = False) -> None:
+        """Write the page, atomically; one of private data for the owner alone, in a file whose name says so."""
+        check_page(path, self.private, force)
+        write_file(path, self.html.encode(), force, _OWNER_ONLY if self.private else None)
+
+    def __repr__(self) -> str:
+        return f"Page({'NOT private' if self.private else f'{len(self.html):,} characters'}); write(path) saves it"
+
+
+def check_page(path: PathLike, private: bool, force: bool = False) -> None:
+    """Check, before any work, that a page can be written.
+
+    Its name ends with .html, so that no page replaces a release; of private data, it has the words not-private.
+    """
+    name = os.path.basename(os.fspath(path)).lower()
+    if not name.endswith(".html"):
+        raise InvalidValue(f"the name of a page must end with .html, not as {os.fspath(path)!r}")
+    if private and "not-private" not in name:
+        raise InvalidValue(
+            "the page of a plan of private data holds exact numbers, and its name must say so",
+            "choose a name such as plan.not-private.html",
+        )
+    check_file(path, force)
+
+
+def explore(plan: Plan) -> Page:
+    """Return the page of a plan. It needs ``pip install 'dpsample[report]'``.
+
+    >>> from dpsample import Privacy
+    >>> from dpsample.planning import Frequencies, Grid, forecast
+    >>> frequencies, grid = Frequencies.zipf(1, 1000), Grid(["0.5", 1], ["1e-6", "1e-8"])
+    >>> page = explore(Plan([forecast(frequencies, setting) for setting in grid.settings()]))
+    >>> page.write("plan.html")  # doctest: +SKIP
+    """
+    converter()
+    document = _document(plan)
+    return Page(document.html(), plan.notice == PRIVATE)
+
+
+def _document(plan: Plan) -> Document:
+    sections = {
+        "setting": ("Setting", _controls(axes(plan))),
+        "numbers": ("What to expect", _numbers(plan)),
+        "charts": ("In charts", join(map(_place, charts(plan)))),
+        "methods": ("Method by method", _methods(plan)),
+        "release": ("Make this release", _release(plan)),
+    }
+    main = [tag("section", tag("h2", title), inner, id=name) for name, (title, inner) in sections.items()]
+    warning = tag("p", tag("strong", plan.notice), " ", UNCOVERED, class_="warning") if plan.notice else ""
+    described = [f"{plan.described}: " if plan.described else "", tag("span", id="data"), "."]
+    version = f"dpsample {__version__}. This page shows forecasts and spends no budget. It needs no network."
+    body = join(
+        [
+            tag("a", "Skip to the numbers", href="#numbers", class_="skip"),
+            tag("header", warning, tag("h1", _TITLE), tag("p", *described, class_="quiet")),
+            tag("main", *main),
+            tag("footer", warning, tag("p", version)),
+        ]
+    )
+    title = f"NOT PRIVATE: {_TITLE}" if plan.notice else _TITLE
+    return Document(title, body, {"plan": content(plan)}, {}, [_own("page.js")], [_own("page.css")], True)
+
+
+def _controls(sliders: list[Axis]) -> Markup:
+    """A slider for each axis with several positions, and a line of text for the others."""
+    controls = [_slider(axis) for axis in sliders if len(axis.labels) > 1]
+    fixed = [tag("p", tag("strong", axis.title), " ", *axis.labels) for axis in sliders if len(axis.labels) == 1]
+    trouble = tag("p", id="trouble", role="alert", class_="bad")
+    form = tag("form", *controls, trouble, autocomplete="off")
+    return join([form, tag("div", *fixed, class_="fixed"), tag("div", id="meaning")])
+
+
+def _slider(axis: Axis) -> Markup:
+    label = tag("label", axis.title, for_=axis.name)
+    if axis.name == "sampling":
+        options = [tag("option", words, value=n) for n, words in enumerate(axis.labels)]
+        return tag("div", label, tag("select", *options, id=axis.name, data_axis=axis.name), class_="one")
+    value = tag("output", id=f"value-{axis.name}", for_=axis.name, aria_hidden="true")
+    last = len(axis.labels) - 1
+    slider = tag("input", type="range", id=axis.name, min=0, max=last, data_axis=axis.name, aria_describedby="meaning")
+    return tag("div", label, value, slider, class_="one")
+
+
+def _numbers(plan: Plan) -> Markup:
+    """Empty places for the numbers of the release, and a status that is read aloud."""
+    facts = []
+    for column in columns(plan.forecasts):
+        meaning = tag("span", f"{column.meaning[0].upper()}{column.meaning[1:]}.")
+        facts.append(tag("div", tag("dt", tag("strong", column.title), meaning), tag("dd", data_fact=column.head)))
+    return join([tag("p", id="summary", role="status", class_="unseen"), tag("dl", *facts, class_="facts")])
+
+
+def _place(chart: Chart) -> Markup:
+    """The place of a chart, and of the same as a table."""
+    name = f"chart-{chart.name}"
+    points = tag("table", id=f"points-{chart.name}")
+    scrolled = tag("div", points, class_="scroll", role="region", tabindex="0", aria_label=chart.caption)
+    return figure(name, chart.caption, f"Line chart. {chart.caption}", scrolled)
+
+
+def _methods(plan: Plan) -> Markup:
+    heads = [column.head for column in columns(plan.forecasts)]
+    caption = "All private methods have the same privacy"
+    meanings = [tag("div", tag("dt", name), tag("dd", words)) for name, words in legend(plan.forecasts).items()]
+    return join(
+        [
+            table(caption, ["method", *heads], [], [False, *(True for _ in heads)]),
+            tag("div", id="notes"),
+            tag("details", tag("summary", "What the columns and methods mean"), tag("dl", *meanings), class_="legend"),
+        ]
+    )
+
+
+def _release(plan: Plan) -> Markup:
+    """The places of the command and of the Python that make the release, each with a button that copies it."""
+    stand = "OUTPUT stands for the name of the file to write."
+    if plan.source is None:
+        stand = f"{EVENTS}, {KEY}, {USER} and OUTPUT stand for your file, its columns, and the file to write."
+    places = [tag("p", f"This release spends the privacy that is set above. {stand}")]
+    for name, title in (("command", "On the command line"), ("python", "In Python")):
+        code = tag("pre", id=name, tabindex="0", aria_label=title)
+        button = tag("button", "Copy", type="button", data_copies=name, aria_label=f"Copy: {title}")
+        places.append(tag("div", tag("h3", title), code, button, tag("span", role="status", class_="good")))
+    return join(places)
+
+
+@lru_cache
+def _own(name: str) -> str:
+    return files("dpsample.planning").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,70 @@
+"""Releases of keys only: of elements, of users with a contribution bound, or of users without one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.errors import InvalidValue
+from dpsample.privacy import Privacy
+from dpsample.release.bought import Bought
+from dpsample.release.kinds.counted import Counted, check_discovery
+from dpsample.release.kinds.held import check_held
+from dpsample.release.kinds.kind import AGAIN, Drawn, check_adds_up, check_bound, drawn_from_json
+from dpsample.release.kinds.tokens import check_dropped
+from dpsample.scheme.holding import SampleAndHold
+
+
+@dataclass(frozen=True)
+class KeysOnly(Drawn):
+    """Each key is reported without numbers.
+
+    It protects users if there is a contribution bound, `max_keys`, or a `discovery` of keys without a bound.
+    """
+
+    max_keys: int | None = None
+    discovery: Discovery | None = None
+    grid: ClassVar[None] = None
+    counts: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "max_keys", check_bound(self.max_keys))
+        if self.max_keys is not None and self.discovery is not None:
+            raise InvalidValue("a release has a contribution bound or states its discovery, not both", AGAIN)
+        if isinstance(self.sampling, SampleAndHold):
+            check_held(self.per_key)
+            if self.unit != "element":
+                raise InvalidValue("a sample along a stream protects elements, not users", AGAIN)
+        if self.discovery is not None:
+            check_discovery(self.sampling, self.per_key)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:  # noqa: D102
+        return ()
+
+    @property
+    def unit(self) -> str:  # noqa: D102
+        return "element" if self.max_keys is None and self.discovery is None else "user"
+
+    def check(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
+        check_dropped(bought, self.max_keys)
+        if self.discovery is None:
+            check_adds_up(self.per_key, self.max_keys, left, keys_only=True)
+        elif bought.size is not None:
+            raise InvalidValue("discovered keys are not sampled, so they have no sample size", AGAIN)
+
+    def counted(self, counts: Counts) -> Counted:
+        """Return the kind of the release once the users of its discovered keys are counted."""
+        assert self.discovery is not None
+        return Counted(self.sampling, self.per_key, self.discovery, counts)
+
+    def to_json(self) -> dict[str, Any]:  # noqa: D102
+        found = {"max_keys_per_user": self.max_keys, "discovery": self.discovery and self.discovery.to_json()}
+        return {**self._drawn_to_json(None, keys_only=True), **found}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "KeysOnly":
+        """Read the kind back from the metadata of a release."""
+        discovery = Discovery.from_json(form["discovery"]) if "discovery" in form else None
+        return cls(*drawn_from_json(form), form.get("max_keys_per_user"), discovery)

@@ -1,0 +1,87 @@
+"""Selections and attributes that are refused."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from dpsample import InvalidValue, Release
+from dpsample.questions.selection import Selection
+from shops import ATTRIBUTES
+from shops import shops as shops
+from support import refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"where": 3}, "where is"),
+        ({"where": "NULL"}, "where is true or false"),
+        ({"where": {"Oslo": 1}}, "where is"),
+        ({"where": ATTRIBUTES}, "where is"),
+        ({"where": ["Oslo"]}, "a key of where is a tuple of 2"),
+        ({"where": [("Oslo", "x")]}, "where has values"),
+        ({"where": lambda t: [True]}, "one value for each row"),
+        ({"where": lambda t: t["city"]}, "where has values"),
+        ({"where": lambda t: None}, "where has values"),
+        ({"weight": 3}, "weight is"),
+        ({"weight": ["city"]}, "weight is"),
+        ({"weight": {("Oslo", 1): "much"}}, "weight has values"),
+        ({"weight": {"Oslo": 1}}, "a key of weight is a tuple of 2"),
+        ({"weight": "city"}, "a weight is a number"),
+        ({"weight": lambda t: t["city"]}, "weight has values"),
+        ({"weight": "shop / 0"}, "weights are finite"),
+        ({"weight": "'nan'::DOUBLE"}, "weights are finite"),
+        ({"weight": "1e200"}, "weights are finite"),
+        ({"by": 3}, "by is"),
+        ({"by": ["city", 3]}, "by is"),
+        ({"by": ["city", "city"]}, "by is"),
+        ({"attributes": 3}, "attributes are"),
+        ({"attributes": "nowhere.csv"}, "can be read"),
+        ({"attributes": "nowhere.txt"}, "attributes are in"),
+        ({"attributes": ATTRIBUTES.drop_columns("shop")}, "attributes have the key columns"),
+        ({"attributes": ATTRIBUTES.append_column("token", ATTRIBUTES["size"])}, "columns that differ"),
+        ({"attributes": ATTRIBUTES.append_column("SIZE", ATTRIBUTES["size"])}, "columns that differ"),
+        ({"attributes": ATTRIBUTES.append_column("token:row", ATTRIBUTES["size"])}, "columns that differ"),
+        ({"attributes": pa.concat_tables([ATTRIBUTES, ATTRIBUTES])}, "each key once"),
+        ({"attributes": ATTRIBUTES.set_column(1, "shop", ATTRIBUTES["kind"])}, "keys of type"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_is_refused(arguments: dict[str, Any], rule: str, shops: Release) -> None:
+    with refused(rule):
+        Selection(shops, **arguments).tallies()
+
+
+def test_what_a_damaged_file_of_attributes_says(shops: Release, tmp_path: Path) -> None:
+    for name in ("a.parquet", "a.csv", "a.arrow"):
+        (tmp_path / name).write_bytes(b"\x00\x1b[31mnot a table")
+        with refused("") as info:
+            Selection(shops, attributes=tmp_path / name)
+        assert "\x1b" not in str(info.value)
+
+
+def test_equal_tallies_are_one_key_of_a_cache(shops: Release) -> None:
+    first, second = (Selection(shops, "shop > 2", "shop * 0.1").tallies()[1][0] for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != Selection(shops, "shop > 2").tallies()[1][0]
+    assert first.unweighted == Selection(shops, "shop > 2").tallies()[1][0]
+    assert first != 3
+
+
+def test_pandas_needs_no_arrow_types(shops: Release) -> None:
+    frame = pd.DataFrame({"city": ["Oslo", "Rome"], "shop": [1, 2], "x": [math.nan, 2.0]})
+    _, [tally] = Selection(shops, weight="x", attributes=frame).tallies()
+    assert tally.total == 1
+
+
+def test_a_condition_on_the_estimate_names_the_remedy(shops: Release) -> None:
+    with pytest.raises(InvalidValue, match=r"found the column 'estimate'; .* selected by at_least"):
+        shops.sum("estimate > 100")

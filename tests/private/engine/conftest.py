@@ -1,3 +1,0 @@
-"""Fixtures of tests of Spark."""
-
-from spark_tasks import phases as phases
