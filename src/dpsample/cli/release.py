@@ -7,12 +7,12 @@ import click
 from dpsample.cli import options
 from dpsample.cli.printing import print_release, show, shown_stages
 from dpsample.files import check_folder, check_not_input, check_output
-from dpsample.presentation.explain import explain_sampling
 from dpsample.private.progress import Progress
 from dpsample.private.request import Request
 from dpsample.private.run import check_release_to, sanitize_to_file, write_release_to
 from dpsample.private.run import sample as draw_sample
 from dpsample.private.sample import Sample, read_sample
+from dpsample.release.explain import explain_sampling
 from dpsample.release.option_words import read_arguments, read_part, read_parts, read_privacy, read_sampling
 from dpsample.release.options import AT_LEAST, PART
 

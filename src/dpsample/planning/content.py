@@ -26,8 +26,8 @@ from dpsample.planning.text import (
     stated_name,
 )
 from dpsample.presentation.charts import Panel
-from dpsample.presentation.explain import explain_protected, explain_strength, sentence
 from dpsample.presentation.page_charts import page_chart
+from dpsample.release.explain import explain_protected, explain_strength, sentence
 from dpsample.release.option_words import budget_value
 from dpsample.scheme.sampling import Ints
 

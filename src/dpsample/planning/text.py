@@ -14,8 +14,8 @@ from dpsample.planning.command import Origin, command
 from dpsample.planning.forecast import AT_MOST, Expected, Forecast
 from dpsample.planning.goals import ENOUGH, Goal, recommended
 from dpsample.planning.users import SIZES
-from dpsample.presentation.explain import explain_protected
 from dpsample.privacy import Privacy
+from dpsample.release.explain import explain_protected
 from dpsample.release.option_words import budget_value
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
