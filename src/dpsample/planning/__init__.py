@@ -6,6 +6,8 @@
     forecast     frequencies and a setting -> what to expect of that release, next to other methods
     users        the same for users without a contribution bound, by each way to find their keys
     errors       the error of the default estimator, predicted without simulation
+    moments      moments of the values of tokens, from which the error of `calibrated` follows
+    errors_of_mle  the same of `mle`, where epsilon is too small for `calibrated`
     grid         several settings to plan together
     goals        the smallest epsilon that reaches a goal, and which of several forecasts to release by
     text         what `dpsample plan` prints, and the command or the Python that makes the release
