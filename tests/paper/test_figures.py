@@ -22,9 +22,6 @@ from references import true_q_fractions
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
 
 
-# Series.
-
-
 def test_zipf_is_that_of_the_papers_scripts() -> None:
     # int(n**alpha / rank**alpha), rank by rank
     for n, alpha in ((50, 1), (50, 2), (300, 0.5)):

@@ -27,9 +27,6 @@ from support import refused
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
 
 
-# Figures and the page.
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_is_drawn_is_the_table(name: str) -> None:
     figure, table = FIGURES[name], tables(name)

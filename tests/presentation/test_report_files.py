@@ -20,8 +20,6 @@ from reports import RELEASES, blocks, words
 from reports import users as users
 from support import refused
 
-# What the page tells to run.
-
 
 @pytest.mark.chance(
     "odds 1e-9: five keys of 1,200 users are reported, and noise beyond 20 scales leaves too few to ask about"

@@ -25,7 +25,7 @@ from dpsample.planning.text import (
     stated,
     stated_name,
 )
-from dpsample.presentation.explain import explain_protected, explain_strength, sentence
+from dpsample.release.explain import explain_protected, explain_strength, sentence
 
 
 @dataclass(frozen=True)
