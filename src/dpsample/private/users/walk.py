@@ -32,17 +32,15 @@ from dpsample.scheme.reporting import frequency_reaching
 
 def draw_users(drawing: Drawing) -> DrawnRelease:
     """Draw a release that protects users, who may have any number of keys."""
-    budget = drawing.request.setting.users
     if drawing.only_known:
-        nothing = drawing.keys.empty_table()
-        return count(drawing, nothing, Choice(Discovery("none", 0), budget.privacy), NOTHING)
+        return count_known(drawing)
     source = unlisted_rows(drawing)
     given = assign(drawing, source)
     choice = choose(drawing, given)
     bought = Bought(total=buy_total(drawing, given, choice))
     gave = give(drawing, source, given, choice)
     reported = report(drawing, gave, choice, bought)
-    if not budget.counts:
+    if not drawing.request.setting.users.counts:
         return reported
     found = reported.table()
     if gave is not given.source:
@@ -115,6 +113,12 @@ def count(
     terms = _terms(drawing, kind, bought, record)
     rows = rows_of(wanted, measured).select(list(terms.columns))
     return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
+
+
+def count_known(drawing: Drawing) -> DrawnRelease:
+    """Count the users of known keys alone: none is discovered."""
+    nothing = Choice(Discovery("none", 0), drawing.request.setting.users.privacy)
+    return count(drawing, drawing.keys.empty_table(), nothing, NOTHING)
 
 
 def _terms(drawing: Drawing, kind: Kind, bought: Bought, known: Known | None = None) -> Terms:
