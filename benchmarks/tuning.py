@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
+from dpsample.answers.token_quantiles import estimate_quantiles
 from dpsample.estimators.calibrated import estimate_sum, estimate_sums
 from dpsample.estimators.estimate import least_frequency
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.planning.errors import clear_caches, predicted
-from dpsample.questions.quantiles import estimate_quantiles
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
 from dpsample.scheme.scheme import Scheme

@@ -16,11 +16,11 @@ import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, PrivacyViolation, SampleSize
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.gaussian import noise_within, scheme_within
-from dpsample.accounting.proof import prove, prove_release
 from dpsample.accounting.renyi import ORDERS as RENYI_ORDERS
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.cli import cli
 from dpsample.planning import Frequencies, Setting, forecast, smallest_epsilon
+from dpsample.release.proof import prove, prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import reporting_probabilities
 from stated_terms import restated, stated_terms

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.files import PathLike
@@ -31,7 +32,6 @@ from dpsample.private.prepare import Counting, prepare_sample, terms_of
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample, drawn_of_part
 from dpsample.private.sources.source import Source
-from dpsample.release.release import Release
 from dpsample.scheme.sampling import Sampling
 
 __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session", "stream"]

@@ -28,13 +28,13 @@ from dpsample.accounting.discovery import (
     whole_square,
 )
 from dpsample.accounting.filled import fuller
-from dpsample.accounting.ledger import new_ledger, read_ledger
 from dpsample.accounting.many_keys import largest_steps
-from dpsample.accounting.proof import prove_release
 from dpsample.accounting.vectors import VectorNoise
+from dpsample.ledger.ledger import new_ledger, read_ledger
 from dpsample.private import prepare
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.request import Request, prior_keys
+from dpsample.release.proof import prove_release
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities

@@ -15,16 +15,16 @@ import dpsample
 from dpsample import KeepAll, Privacy, PrivacyViolation, Source
 from dpsample.accounting.discovery import LOOK_SHARE, Discovery, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.filled import FILLED_PARTS, FILLED_SHARE, Filled, fuller
-from dpsample.accounting.proof import prove_release
 from dpsample.planning.setting import Setting
 from dpsample.planning.users import forecast_users
-from dpsample.presentation.explain import explain_choice
 from dpsample.private import prepare
 from dpsample.private.assignment import Assignment
 from dpsample.private.count import CountedUsers
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.pairs import kept_rows
 from dpsample.private.randomness import GivenCoins
+from dpsample.release.explain import explain_choice
+from dpsample.release.proof import prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.per_key import PerKey
 from stated_terms import stated_terms

@@ -16,10 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import dpsample
-from dpsample.accounting.charges import Charge
-from dpsample.accounting.ledger import release_sha256, reserve_budget
 from dpsample.cli import cli
 from dpsample.cli.ledger import ledger_commands
+from dpsample.files.metadata import release_sha256
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 from places import ROOT
 from stated_terms import stated_terms
 from support import run
@@ -136,7 +137,7 @@ def test_an_incomplete_proof_can_be_required_to_fail(tmp_path: Path, monkeypatch
         (False, [], 0),
         (False, ["--require-complete"], 3),
     ):
-        monkeypatch.setattr("dpsample.accounting.proof.Proof.complete", complete)
+        monkeypatch.setattr("dpsample.release.proof.proof.Proof.complete", complete)
         done = CliRunner().invoke(cli, ["verify", str(tmp_path / "r.parquet"), *flags])
         assert done.exit_code == code
         assert "Reviewed:" in done.stdout

@@ -28,8 +28,6 @@ HEIGHT = {package: height for height, packages in enumerate(LAYERS) for package 
 
 UPWARD = {  # a lower package, and the higher one that it imports
     ("accounting", "estimators"),
-    ("accounting", "presentation"),
-    ("accounting", "release"),
     ("periods", "presentation"),
     ("presentation", "comparison"),
     ("questions", "presentation"),

@@ -275,7 +275,7 @@ def test_the_docstring_of_a_package_is_the_map_of_its_modules(path: Path) -> Non
 
 
 LIBRARIES = {
-    "duckdb": ["private/engine/duckdb", "questions/selection.py"],
+    "duckdb": ["private/engine/duckdb", "answers/selection.py"],
     "pyspark": ["private/engine/spark"],
 }
 
@@ -337,7 +337,7 @@ import dpsample
 assert "numpy" not in sys.modules and "pyarrow" not in sys.modules
 import dpsample.release.terms
 assert callable(dpsample.release) and dpsample.release.__module__ == "dpsample.private.run"
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 assert dpsample.Release is Release
 """
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -17,7 +17,6 @@ import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Release, read_release
 from dpsample.accounting.discovery import Discovery, UserBudget, certify_users
 from dpsample.accounting.known import Known, added_to_known
-from dpsample.accounting.proof import prove_release
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.errors import PrivacyViolation
 from dpsample.private.engine.duckdb import DuckDB
@@ -25,6 +24,7 @@ from dpsample.private.known import KnownKeys
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.sources.source import Source
+from dpsample.release.proof import prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import certify
 from dpsample.scheme.integer import integer_law

@@ -14,7 +14,8 @@ import dpsample
 from days import PRIVACY, charge, day
 from days import engine as engine
 from dpsample import KeepAll, Ppswor, Privacy, Source, new_ledger, read_ledger, read_release
-from dpsample.accounting.ledger import reserve_budget, verify_releases
+from dpsample.answers.entered import verify_releases
+from dpsample.ledger.ledger import reserve_budget
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.request import Request

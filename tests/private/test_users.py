@@ -21,12 +21,12 @@ from dpsample.accounting.budget import Budget
 from dpsample.accounting.composition import per_key
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.many_keys import chosen_per_key
-from dpsample.accounting.proof import prove, prove_release
 from dpsample.accounting.totals import RealizedSize, Total
+from dpsample.answers.release import Release
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.request import Request
 from dpsample.private.run import release_to_file
-from dpsample.release.release import Release
+from dpsample.release.proof import prove, prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities, token_law
 from stated_terms import restated, stated_terms

@@ -13,11 +13,11 @@ import pytest
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, read_release
 from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, promising_keys
-from dpsample.accounting.proof import prove_release
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled
+from dpsample.release.proof import prove_release
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.integer import integer_law
 from dpsample.scheme.noise import KeyNoise

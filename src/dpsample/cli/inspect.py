@@ -29,10 +29,10 @@ def info(files: tuple[str, ...], registry: bool, form: str) -> None:
       dpsample info queries.private.parquet --registry > queries.yaml
       dpsample info day-*.parquet
     """
+    from dpsample.answers.release import read_release
     from dpsample.cli.answers import opened
     from dpsample.files import kind_of
     from dpsample.private.sample import read_sample
-    from dpsample.release.release import read_release
 
     if len(files) > 1:
         if registry:
@@ -89,14 +89,14 @@ def verify(
       dpsample verify queries.private.parquet --require-complete
       dpsample verify queries.private.parquet --independent
     """
-    from dpsample.accounting.charges import shown
-    from dpsample.accounting.independent import certificate_text, check_independently, find_checker
-    from dpsample.accounting.ledger import release_sha256
-    from dpsample.accounting.proof import prove_release
-    from dpsample.accounting.proof_page import not_proved, proof_page, verdict
+    from dpsample.answers.release import read_release
     from dpsample.files import check_file, check_not_input, write_file
-    from dpsample.presentation.explain import explain_part
-    from dpsample.release.release import read_release
+    from dpsample.files.metadata import release_sha256
+    from dpsample.ledger.charges import shown
+    from dpsample.release.explain import explain_part
+    from dpsample.release.proof import prove_release
+    from dpsample.release.proof.independent import certificate_text, check_independently, find_checker
+    from dpsample.release.proof.page import not_proved, proof_page, verdict
 
     if certificate is not None:
         check_not_input(certificate, [release])
@@ -173,13 +173,13 @@ def certify_command(
       dpsample certify --zcdp 0.1 --delta 1e-6 --max-keys-per-user 50
     """
     from dpsample.accounting.budget import Budget
-    from dpsample.accounting.charges import shown
-    from dpsample.accounting.independent import certificate_text
-    from dpsample.accounting.proof import prove
-    from dpsample.accounting.proof_page import proof_page
     from dpsample.accounting.totals import check_share
     from dpsample.files import check_file, write_file
+    from dpsample.ledger.charges import shown
     from dpsample.planning.setting import kept_from
+    from dpsample.release.proof import prove
+    from dpsample.release.proof.independent import certificate_text
+    from dpsample.release.proof.page import proof_page
     from dpsample.scheme.sampling import KeepAll
 
     if certificate is not None:

@@ -298,7 +298,7 @@ def _deltas_of_release(arguments: dict[str, Any]) -> list[str]:
 
 
 def _earlier(arguments: dict[str, Any]) -> Any:
-    from dpsample.release.release import read_release
+    from dpsample.answers.release import read_release
 
     return read_release(arguments["release"])
 

@@ -6,7 +6,7 @@ import click
 
 from dpsample.cli import options
 from dpsample.cli.printing import print_release, show, shown_stages
-from dpsample.presentation.explain import explain_sampling
+from dpsample.release.explain import explain_sampling
 
 
 @click.command()

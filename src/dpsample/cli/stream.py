@@ -9,7 +9,7 @@ import click
 
 from dpsample.cli import options
 from dpsample.cli.printing import show
-from dpsample.presentation.explain import explain_sampling
+from dpsample.release.explain import explain_sampling
 
 
 @click.command()

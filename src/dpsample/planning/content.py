@@ -28,8 +28,8 @@ from dpsample.planning.text import (
     stated_name,
 )
 from dpsample.presentation.charts import Panel
-from dpsample.presentation.explain import explain_protected, explain_strength, sentence
 from dpsample.presentation.page_charts import page_chart
+from dpsample.release.explain import explain_protected, explain_strength, sentence
 from dpsample.scheme.sampling import Ints
 
 _CURVE_POINTS = 100  # frequencies of a reporting curve: steps are about 10 % if its axis ends at 10,000

@@ -27,8 +27,8 @@ from dpsample.errors import InvalidValue
 from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
-from dpsample.presentation.explain import explain_per_key
 from dpsample.privacy import Privacy
+from dpsample.release.explain import explain_per_key
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
 from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 

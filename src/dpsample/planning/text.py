@@ -16,8 +16,8 @@ from dpsample.planning.forecast import AT_MOST, Expected, Forecast
 from dpsample.planning.goals import ENOUGH, Goal, recommended
 from dpsample.planning.setting import Setting
 from dpsample.planning.users import SIZES
-from dpsample.presentation.explain import explain_protected
 from dpsample.privacy import Privacy
+from dpsample.release.explain import explain_protected
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority
 from dpsample.scheme.soft_cap import SoftCap
 

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import Protocol
 
-from dpsample.accounting.charges import Charge
-from dpsample.accounting.ledger import reserve_budget
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 from dpsample.private.request import Request
 
 IN_MEMORY = "(in memory)"  # the output that a ledger names for a release that the run itself does not write

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from dpsample.accounting.discovery import UserBudget
 from dpsample.accounting.known import Known
-from dpsample.accounting.ledger import release_sha256
+from dpsample.answers.release import Release, write_release
+from dpsample.files.metadata import release_sha256
 from dpsample.private.assignment import Assigned
 from dpsample.private.charge import Payment
 from dpsample.private.derived_coins import Secret
@@ -26,7 +27,6 @@ from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.sources.source import Source
 from dpsample.private.users.counts import count_users
 from dpsample.release.kinds import KeysOnly
-from dpsample.release.release import Release, write_release
 from dpsample.release.rows import counted, drawn_columns, summed
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import frequency_reaching

@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.accounting.amounts import Clip, amounts_of
-from dpsample.accounting.charges import Charge, scheme_form
 from dpsample.accounting.composition import check_keys_per_user
-from dpsample.accounting.ledger import check_ledger, read_ledger
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import SampleSize
+from dpsample.answers.release import Release, read_release
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
+from dpsample.ledger.charges import Charge, scheme_form
+from dpsample.ledger.ledger import check_ledger, read_ledger
 from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
-from dpsample.release.release import Release, read_release
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap

@@ -13,8 +13,9 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.charges import Charge, scheme_form
+from dpsample.answers.release import Release
 from dpsample.files import check_not_input, check_output
+from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.checks import check_source
@@ -26,7 +27,6 @@ from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample
 from dpsample.private.sources.source import Source
-from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 

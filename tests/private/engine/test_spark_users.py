@@ -21,9 +21,9 @@ import dpsample.spark
 import faults
 from clusters import Cluster
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, SampleSize, Source, SystemFailure, read_release
-from dpsample.accounting.ledger import new_ledger, read_ledger
 from dpsample.accounting.many_keys import chosen_per_key
 from dpsample.cli import cli
+from dpsample.ledger.ledger import new_ledger, read_ledger
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark, assignment

@@ -20,12 +20,12 @@ from dpsample import Privacy, Release, Source, read_release
 from dpsample.accounting.amounts import LOOKED_AT, Amount, amounts_of, clip_ends
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.discovery import UserBudget, count_share
-from dpsample.presentation.explain import explain_amount
 from dpsample.presentation.label import label_of
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.users.counts import MeasuredUsers, count_users
 from dpsample.private.users.keys_each import FewKeys
+from dpsample.release.explain import explain_amount
 from support import refused, run
 
 PRIVACY = Privacy(1, 1e-6)

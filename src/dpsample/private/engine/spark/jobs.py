@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.discovery import UserBudget
-from dpsample.accounting.ledger import release_sha256
+from dpsample.answers.release import Release
 from dpsample.errors import SystemFailure
 from dpsample.files import (
     PathLike,
@@ -29,6 +29,7 @@ from dpsample.files import (
     rebatch,
     write_table,
 )
+from dpsample.files.metadata import release_sha256
 from dpsample.private.assignment import Assigned
 from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
 from dpsample.private.checks import check_source
@@ -42,7 +43,6 @@ from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.sources.source import Source
-from dpsample.release.release import Release
 from dpsample.release.rows import ascends, checked_rows, drawn_columns, release_schema
 from dpsample.release.terms import Terms
 
