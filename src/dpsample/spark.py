@@ -21,17 +21,19 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.files import PathLike
 from dpsample.privacy import StatedPrivacy
-from dpsample.private.charge import IN_MEMORY, charge_of, reserve
+from dpsample.private.charge import IN_MEMORY, reserve
 from dpsample.private.checks import check_source
+from dpsample.private.draw import prepare_sample
+from dpsample.private.drawing import Counting
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.frames import read_parquet
 from dpsample.private.engine.spark.jobs import Job, release_to_driver, write_release_to
 from dpsample.private.engine.spark.session import session
 from dpsample.private.engine.spark.streams import start_query
-from dpsample.private.prepare import Counting, prepare_sample, terms_of
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample, drawn_of_part
 from dpsample.private.sources.source import Source
+from dpsample.private.tokens import terms_of
 from dpsample.scheme.sampling import Sampling
 
 __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session", "stream"]
@@ -128,7 +130,7 @@ def sanitize(
     request = Request.of(data, key, frequency or "frequency", privacy=privacy, **how)
     with Spark(partitions=partitions) as engine:
         counting = Counting(request.source, check_source(engine, request), sampling, sampled=True)
-        with reserve(ledger, replace(charge_of(request, IN_MEMORY), sample=identity)) as payment:
+        with reserve(ledger, replace(request.charge(IN_MEMORY), sample=identity)) as payment:
             budget, keys = request.setting.budget, request.source.key
             terms = terms_of(budget, sampling, keys, keys_only, grid, part=request.part)
             release = Job(engine, counting, engine.new_coins()).release(replace(terms, ledger=payment.hash), payment)

@@ -31,9 +31,9 @@ from dpsample.accounting.filled import fuller
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.ledger.ledger import new_ledger, read_ledger
-from dpsample.private import prepare
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.request import Request, prior_keys
+from dpsample.private.users import look as stage
 from dpsample.release.proof import prove_release
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms
@@ -143,8 +143,8 @@ def test_rows_of_noise_alone_are_left_out() -> None:
 def test_a_look_counts_users_by_ranges_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = np.zeros(64, np.int64)
     sizes[[0, 1, 2, 3, 4, 5, 12, 13, 63]] = [1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7, 10**8]
-    monkeypatch.setattr(prepare, "discrete_laplace", lambda scale, coins: int(scale))
-    found = prepare.look_at(sizes, Fraction(1, 5), GivenCoins(np.zeros(0, np.uint64)))
+    monkeypatch.setattr(stage, "discrete_laplace", lambda scale, coins: int(scale))
+    found = stage.look_at(sizes, Fraction(1, 5), GivenCoins(np.zeros(0, np.uint64)))
     # up to 1, 4, 16, 64, 256, 1024 keys, and more
     assert [n - 5 for n in found.users] == [1, 110, 11_000, 10**5, 0, 0, 10**6 + 10**7 + 10**8]
     assert found.epsilon == Fraction(1, 5)

@@ -17,16 +17,17 @@ from dpsample.answers.release import Release
 from dpsample.files import check_not_input, check_output
 from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.privacy import Privacy, StatedPrivacy
-from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
+from dpsample.private.charge import IN_MEMORY, Payment, reserve
 from dpsample.private.checks import check_source
-from dpsample.private.draw import DrawnRelease, draw_release, draw_sample, sanitize_batches, then_forget
+from dpsample.private.draw import draw_keys, draw_sample, drawn_release, prepare_sample, sanitize_batches
+from dpsample.private.drawing import Drawing, DrawnRelease, Written
 from dpsample.private.engine import Engine
-from dpsample.private.prepare import Written, prepare_sample, terms_of
 from dpsample.private.progress import Listener, Progress
 from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
 from dpsample.private.sample import Sample
 from dpsample.private.sources.source import Source
+from dpsample.private.tokens import terms_of
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 
@@ -81,9 +82,11 @@ def release(
     """
     request = Request.of(source, key, frequency, privacy=privacy, **options)
     with engine_or_own(engine) as used:
-        check_source(used, request)
-        with reserve(request.ledger, charge_of(request, IN_MEMORY)) as payment:
-            return draw_release(used, request, used.new_coins(), Progress(progress)).in_memory(payment)
+        keys = check_source(used, request)
+        with reserve(request.ledger, request.charge(IN_MEMORY)) as payment:
+            drawing = Drawing(used, request, keys, used.new_coins(), Progress(progress), draw_keys)
+            with drawn_release(drawing) as drawn:
+                return drawn.in_memory(payment)
 
 
 def release_to_file(
@@ -109,12 +112,12 @@ def release_to_file(
 
 def check_release_to(
     output: str | PathLike[str], request: Request, engine: Engine, force: bool = False, format: str | None = None
-) -> None:
-    """Refuse, before any cost, what can be refused without reading rows."""
+) -> pa.Schema:
+    """Refuse, before any cost, what can be refused without reading rows; return the schema of the key."""
     check_not_input(output, request.inputs())
     check_output(output, force=force, format=format)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
-    check_source(engine, request)
+    return check_source(engine, request)
 
 
 def write_release_to(
@@ -127,10 +130,11 @@ def write_release_to(
 ) -> Written:
     """Carry out a request into a file."""
     with engine_or_own(engine) as used:
-        check_release_to(output, request, used, force, format)
-        with reserve(request.ledger, charge_of(request, fspath(output))) as payment:
-            drawn = draw_release(used, request, used.new_coins(), progress)
-            return drawn.to_file(output, payment, force, format)
+        keys = check_release_to(output, request, used, force, format)
+        with reserve(request.ledger, request.charge(fspath(output))) as payment:
+            drawing = Drawing(used, request, keys, used.new_coins(), progress or Progress(), draw_keys)
+            with drawn_release(drawing) as drawn:
+                return drawn.to_file(output, payment, force, format)
 
 
 def sample(
@@ -166,11 +170,11 @@ def sample(
         if max_keys is not None:
             watched.begin("bounding users")
         counting = prepare_sample(used, elements, max_keys, sampling, strategy, coins)
-        batches = draw_sample(counting, used, coins, watched)
-        if max_keys is not None:
-            batches = then_forget(batches, counting.source, used)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))
-        return Sample(pa.Table.from_batches(batches, schema), sampling, elements.key, max_keys, part=read)
+        table = pa.Table.from_batches(draw_sample(counting, used, coins, watched), schema)
+        if max_keys is not None:
+            used.forget(counting.source)
+        return Sample(table, sampling, elements.key, max_keys, part=read)
 
 
 def sanitize(
