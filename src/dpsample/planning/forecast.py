@@ -93,6 +93,11 @@ class Forecast:
         return ways[0] if ways else self.methods[0]
 
     @property
+    def every_method(self) -> list[Expected]:
+        """The methods, and at the end what no method exceeds, if it is known."""
+        return [*self.methods, self.possible] if self.possible else [*self.methods]
+
+    @property
     def covered(self) -> float:
         """The expected share of all elements whose key is reported."""
         return self.pws.share_of_elements

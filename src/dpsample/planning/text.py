@@ -139,8 +139,7 @@ def _count_error(place: int) -> Callable[[Forecast, Expected], str]:
 
 def rows(forecast: Forecast, shown: Sequence[Column]) -> list[list[str]]:
     """Return a row for each method, which begins with its name, and one for the most that is possible, if known."""
-    methods = [*forecast.methods, *([forecast.possible] if forecast.possible else [])]
-    return [[_name(method), *(column.cell(forecast, method) for column in shown)] for method in methods]
+    return [[_name(method), *(column.cell(forecast, method) for column in shown)] for method in forecast.every_method]
 
 
 def _name(method: Expected) -> str:
