@@ -22,7 +22,7 @@ from dpsample.accounting.totals import Total
 from dpsample.estimators.estimate import Below, Estimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.reported import Selected, least_of_tokens, sum_of_reported, token_values
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from dpsample.scheme import token_law
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.scheme import Scheme

@@ -14,8 +14,8 @@ import pytest
 
 import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling, SoftCap
-from dpsample.accounting.independent import PROGRAM, find_checker
 from dpsample.exact import exponential_floor
+from dpsample.release.proof.independent import PROGRAM, find_checker
 from dpsample.scheme import certify, integer_laws
 from dpsample.scheme.certificate_text import certificate_lines, repeats
 from dpsample.scheme.reporting import Reporting

@@ -20,7 +20,7 @@ from dpsample.accounting.normal import margin
 from dpsample.answers.counted_keys import CountedKeys
 from dpsample.answers.counted_sums import Bounded
 from dpsample.errors import InvalidValue
-from dpsample.presentation.explain import explain_beyond
+from dpsample.release.explain import explain_beyond
 
 _NOTHING_BEYOND = ((0.0, 0.0), (0.0, 0.0))
 USERS = "users"

@@ -20,9 +20,9 @@ from dpsample.answers.evidence import Evidence
 from dpsample.answers.question import Attributes, Where
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, read_table, rebatch, write_table
-from dpsample.presentation.explain import explain_amount, explain_choice, explain_counts, explain_spent
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
+from dpsample.release.explain import explain_amount, explain_choice, explain_counts, explain_spent
 from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey

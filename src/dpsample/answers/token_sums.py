@@ -30,7 +30,7 @@ from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import FREQUENCY, KEYS
 from dpsample.estimators.notes import FEW, HIDDEN, blurred_note
 from dpsample.estimators.tally import Tally
-from dpsample.presentation.explain import explain_kept
+from dpsample.release.explain import explain_kept
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpsample.errors import InvalidValue
-from dpsample.presentation.explain import explain_spent
 from dpsample.privacy import Privacy
+from dpsample.release.explain import explain_spent
 from dpsample.scheme.holding import SampleAndHold
 
 if TYPE_CHECKING:

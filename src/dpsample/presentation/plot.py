@@ -8,8 +8,8 @@ from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.presentation.charts import bar_chart, check_drawing, png, svg
-from dpsample.presentation.explain import frequency_words
 from dpsample.presentation.tables import readable
+from dpsample.release.explain import frequency_words
 
 _LONGEST = 60  # characters of a key
 _FORMATS = (".svg", ".png")

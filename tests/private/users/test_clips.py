@@ -20,12 +20,12 @@ from dpsample import Privacy, Release, Source, read_release
 from dpsample.accounting.amounts import LOOKED_AT, Amount, amounts_of, clip_ends
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.discovery import UserBudget, count_share
-from dpsample.presentation.explain import explain_amount
 from dpsample.presentation.label import label_of
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.users.counts import MeasuredUsers, count_users
 from dpsample.private.users.keys_each import FewKeys
+from dpsample.release.explain import explain_amount
 from support import refused, run
 
 PRIVACY = Privacy(1, 1e-6)
@@ -116,7 +116,7 @@ def test_wrong_clips_on_the_command_line(spent: Path) -> None:
     common = ["release", "d.parquet", "-k", "k", "--user", "u", "-e", "3", "-d", "1e-6", "-o", "out.parquet"]
     assert "two ends with 0 between them" in run(*common, "--sum", "size:5:20", cwd=spent).stderr
     assert "two ends with 0 between them" in run(*common, "--sum", "size", "--clip", "1:2:3", cwd=spent).stderr
-    assert "--sum is a column and the clip of its sums" in run(*common, "--sum", "size", cwd=spent).stderr
+    assert "--sum must name a column and a clip" in run(*common, "--sum", "size", cwd=spent).stderr
 
 
 # ---- amounts that are never negative

@@ -8,7 +8,9 @@ import pyarrow.compute as pc
 
 from dpsample.answers.release import Release
 from dpsample.exact import shown_number
-from dpsample.presentation.explain import (
+from dpsample.presentation.pages.markup import Markup, join, tag
+from dpsample.presentation.tables import html_table
+from dpsample.release.explain import (
     explain_amount,
     explain_choice,
     explain_counts,
@@ -18,8 +20,6 @@ from dpsample.presentation.explain import (
     explain_reporting,
     frequency_words,
 )
-from dpsample.presentation.pages.markup import Markup, join, tag
-from dpsample.presentation.tables import html_table
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10

@@ -8,24 +8,27 @@ lines: it reserves its part of the budget before anything is drawn, and confirms
     cancelled    not spent: nothing had been drawn
 
 Every line is JSON and names the SHA-256 of the line before it, so that no line can be changed, left out or moved
-without all that follow it being written anew (`ledger_file`). It also states what the budget is spent on.
+without all that follow it being written anew (`file`). It also states what the budget is spent on.
 
 The first line also says by which of the `rules` releases add up, and whether parts that do not overlap are accounted
 for one by one (`balance`).
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from dpsample.accounting.balance import Ledger
 from dpsample.accounting.budget import UNITS
-from dpsample.accounting.charges import Charge, Entry, add_line, scheme_form, shown
-from dpsample.accounting.filters import ASIDE, RenyiBudget
-from dpsample.accounting.ledger_file import (
+from dpsample.accounting.parts import Part
+from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.exact import Number, text
+from dpsample.files.metadata import PathLike, failures, resolved
+from dpsample.ledger.balance import Ledger
+from dpsample.ledger.charges import Charge, Entry, add_line
+from dpsample.ledger.file import (
     check_room,
     damaged,
     existing_ledger,
@@ -34,12 +37,8 @@ from dpsample.accounting.ledger_file import (
     with_line,
     write_lines,
 )
-from dpsample.accounting.parts import Part
-from dpsample.accounting.rules import curve_of
-from dpsample.answers.release import Release, read_release
-from dpsample.errors import DpsampleError, InvalidValue
-from dpsample.exact import Number, text
-from dpsample.files.metadata import PARTS, PathLike, failures, resolved, sha256_of, sidecar_of
+from dpsample.ledger.filters import ASIDE, RenyiBudget
+from dpsample.ledger.rules import curve_of
 from dpsample.privacy import Privacy, StatedPrivacy
 
 ACCOUNTS: Final = ("epsilon", "renyi")
@@ -182,89 +181,6 @@ def reserve_budget(path: PathLike, charge: Charge) -> Reservation:
         data, hash = _reserved(target, charge)
         write_lines(target, data)
         return Reservation(target, hash)
-
-
-@dataclass(frozen=True)
-class Match:
-    """A release that is in a ledger: its file, and the number of its entry."""
-
-    file: str
-    number: int
-    entry: Entry
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the file, and what the ledger states of it."""
-        return {"file": self.file, "entry": self.number, **self.entry.to_json()}
-
-    def __str__(self) -> str:
-        file = "the very file that was confirmed" if self.entry.sha256 else "the file itself was not entered"
-        return f"{shown(self.file)} is entry {self.number}: {self.entry}; {file}"
-
-
-def verify_releases(ledger: Ledger, releases: Iterable[PathLike], head: str | None = None) -> tuple[Match, ...]:
-    """Check that releases are in a ledger with what they spent, and on what; refuse the first that is not.
-
-    `head` is a hash that was noted down before; the ledger must still have that line.
-    """
-    if head is not None and head not in ledger.hashes:
-        raise InvalidValue(
-            "the ledger must have the line that was noted down", "no such line", "lines were cut off: restore a copy"
-        )
-    return tuple(_match(ledger, path) for path in releases)
-
-
-def release_sha256(path: PathLike) -> tuple[Path, str]:
-    """Return the file that carries a release's metadata, and its SHA-256, which covers the rows.
-
-    This is the Parquet file itself, the .json beside a CSV or Arrow file, or the _dpsample.json of a folder; the latter
-    two hold the SHA-256 of the files with the rows.
-    """
-    target = resolved(path)
-    if target.is_dir():
-        target = target / PARTS
-    elif sidecar_of(target).is_file() and target.suffix.lower() != ".parquet":
-        target = sidecar_of(target)
-    with failures(target):
-        return target, sha256_of(target)
-
-
-def _match(ledger: Ledger, path: PathLike) -> Match:
-    release = read_release(path)
-    entries = {entry.hash: (number, entry) for number, entry in enumerate(ledger.entries, 1)}
-    number, entry = entries.get(release.terms.ledger or "", (0, None))
-    sha256 = release_sha256(path)[1]
-    if entry is None:
-        finding = "no such entry"
-    elif differing := _differences(entry, release):
-        finding = f"entry {number} with another {differing[0]}"
-    elif entry.status == "cancelled":
-        finding = f"entry {number}, which was cancelled"
-    elif entry.sha256 not in (None, sha256):
-        finding = f"entry {number} with another SHA-256 of the file"
-    else:
-        return Match(str(path), number, entry)
-    raise InvalidValue(
-        f"the release {str(path)!r} must be in the ledger of {ledger.dataset!r}, with what it spent",
-        finding,
-        "look for another ledger, for a copy of this one from before, or for the file that was written then",
-    )
-
-
-def _differences(entry: Entry, release: Release) -> list[str]:
-    """Name what an entry states otherwise than the release; what it does not state is not compared."""
-    charge, terms = entry.charge, release.terms
-    scheme = scheme_form(terms.sampling)
-    if terms.size is not None:  # tau was found after the reservation
-        scheme = {name: scheme.get(name) for name in ("scheme", "power", "cap")} | {"size": terms.size.wanted}
-    pairs = {
-        "privacy": (charge.privacy, terms.privacy),
-        "unit": (charge.unit, terms.unit),
-        "key": (charge.keys, terms.keys),
-        "contribution bound": (charge.max_keys, terms.max_keys),
-        "scheme": (charge.scheme, scheme),
-    }
-    differing = [name for name, (entered, released) in pairs.items() if entered not in (None, released)]
-    return [*differing, *(["part"] if charge.part != terms.part else [])]  # what states no part is of all of them
 
 
 def _read(target: Path) -> tuple[bytes, Ledger]:

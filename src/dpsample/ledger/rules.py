@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsample.accounting.charges import Charge, amount
 from dpsample.accounting.composition import composed_delta, largest_count
-from dpsample.accounting.filters import RenyiBudget
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
+from dpsample.ledger.charges import Charge, amount
+from dpsample.ledger.filters import RenyiBudget
 from dpsample.privacy import Privacy
 
 

@@ -16,13 +16,13 @@ from dpsample.accounting.budget import Budget
 from dpsample.accounting.discovery import Counts, Discovery, UsersCertificate, certify_users
 from dpsample.accounting.known import Known
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
-from dpsample.accounting.proof_page import not_proved, proof_page, verdict
 from dpsample.accounting.renyi import RenyiCurve
-from dpsample.accounting.stated import check_stated
 from dpsample.definitions import Definition, Gdp, Zcdp
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.privacy import Privacy
+from dpsample.release.proof.page import not_proved, proof_page, verdict
+from dpsample.release.proof.stated import check_stated
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
 from dpsample.scheme.composed_steps import ComposedSteps

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from dpsample.accounting.discovery import UsersCertificate
-from dpsample.accounting.proof import Proof
 from dpsample.errors import InvalidValue, PrivacyViolation, SystemFailure
 from dpsample.privacy import Privacy
+from dpsample.release.proof import Proof
 from dpsample.scheme.certificate_text import certificate_lines, repeats
 from dpsample.scheme.certify import Certificate
 
 PROGRAM = "dpsample-checker"
-_BUILT = Path(__file__).parents[3] / "proofs" / "build" / PROGRAM  # where the package runs from its source
+_BUILT = Path(__file__).parents[4] / "proofs" / "build" / PROGRAM  # where the package runs from its source
 
 
 @dataclass(frozen=True)

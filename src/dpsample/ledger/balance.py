@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dpsample.accounting.charges import Charge, Entry, amount, shown
-from dpsample.accounting.filters import RenyiBudget
 from dpsample.accounting.parts import Part, protected_unit
-from dpsample.accounting.rules import Rule, more_in_words, sums
 from dpsample.errors import InvalidValue
 from dpsample.exact import text
+from dpsample.ledger.charges import Charge, Entry, amount, shown
+from dpsample.ledger.filters import RenyiBudget
+from dpsample.ledger.rules import Rule, more_in_words, sums
 from dpsample.privacy import Privacy
 
 
@@ -22,7 +22,7 @@ class Ledger:
     """A ledger as it was read: a checked chain of lines.
 
     >>> import tempfile
-    >>> from dpsample.accounting.ledger import new_ledger, read_ledger, reserve_budget
+    >>> from dpsample.ledger.ledger import new_ledger, read_ledger, reserve_budget
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = new_ledger(f"{folder}/queries.ledger", "queries", Privacy(2, 1e-6))
     ...     charge = Charge(Privacy(1, 1e-8), "element", "first.parquet", source="events", keys=("query",))

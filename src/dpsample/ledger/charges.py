@@ -6,12 +6,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from dpsample.accounting.ledger_file import Line
 from dpsample.accounting.parts import Part
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize
 from dpsample.exact import exact, text
 from dpsample.files.metadata import canonical, sha256_of
+from dpsample.ledger.file import Line
 from dpsample.privacy import Privacy
 from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.sampling import Sampling

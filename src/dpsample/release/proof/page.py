@@ -13,12 +13,12 @@ from dpsample.accounting.discovery import UsersCertificate
 from dpsample.accounting.parts import Part
 from dpsample.definitions import Definition
 from dpsample.exact import text
-from dpsample.presentation.explain import VOUCHED, explain_protected, explain_sampling, explain_strength, sentence
+from dpsample.release.explain import VOUCHED, explain_protected, explain_sampling, explain_strength, sentence
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.renyi_steps import RenyiSteps
 
 if TYPE_CHECKING:
-    from dpsample.accounting.proof import Proof
+    from dpsample.release.proof import Proof
 
 _WIDTH = 118
 
@@ -51,7 +51,7 @@ def verdict(proof: "Proof", part: Part | None = None) -> str:
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.accounting.budget import Budget
-    >>> from dpsample.accounting.proof import prove
+    >>> from dpsample.release.proof import prove
     >>> verdict(prove(Budget(Privacy(1, "1e-6")), KeepAll()))
     'PROVED: (1, 1e-06) for each element, every frequency. Not proved: see 1 to 5 below.'
     """
