@@ -245,11 +245,11 @@ def source_of(given: dict[str, Any]) -> Any:
         paths[0] if len(paths) == 1 else list(paths),
         given["key"],
         given["frequency"],
-        given["drop_null"],
-        given["table"],
-        given["query"],
-        given["input_format"],
-        given["user"],
+        drop_null=given["drop_null"],
+        table=given["table"],
+        query=given["query"],
+        format=given["input_format"],
+        user=given["user"],
         key_as=given["key_as"] or None,
         delimiter="\t" if given["delimiter"] == r"\t" else given["delimiter"],
         encoding=given["encoding"],
@@ -264,8 +264,10 @@ def spark_source_of(session: Any, given: dict[str, Any]) -> Any:
     from dpsample.private.sources.source import Source
 
     frame = spark.read_parquet(session, list(given["source"]), given["input_format"])
-    columns = {"user": given["user"], "key_as": given["key_as"] or None}
-    return Source(frame, given["key"], given["frequency"], given["drop_null"], **columns)
+    names = given["key_as"] or None
+    return Source(
+        frame, given["key"], given["frequency"], drop_null=given["drop_null"], user=given["user"], key_as=names
+    )
 
 
 def release_options(given: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from dpsample.exact import Number
 from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.known import KnownKeys
-from dpsample.private.sources.source import Source
+from dpsample.private.sources.source import Source, SourceOptions
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.release import Release, read_release
@@ -144,7 +144,7 @@ class Request:
         unknown = options.keys() - Options.__annotations__.keys()
         if unknown:
             name, others = min(unknown), f"it has {', '.join(Options.__annotations__)}"
-            if name in Source.__init__.__annotations__:
+            if name in SourceOptions.__annotations__:
                 others = f"a Source has it: write release(Source(data, key, {name}=...), ...)"
             raise TypeError(f"a release has no option {name!r}; {others}")
         source = Source.of(
