@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling
 from dpsample.accounting.budget import Budget
+from dpsample.answers.token_sums import MeanParts
 from dpsample.estimators import Tally
 from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate, estimates, least_frequency
 from dpsample.estimators.measures import Measure
-from dpsample.private.prepare import terms_of
-from dpsample.questions.sums import mean_answer
+from dpsample.private.tokens import terms_of
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.per_key import PerKey
@@ -147,7 +147,7 @@ def measure_mean(
         n.overcount(LEVEL) for n in estimate_sums(tallies, Scheme(sampling, privacy, grid), counted, keys=keys)
     ]
     answers = [
-        mean_answer(v, s, n, d, (low, high), True, max(v - least, 0.0), overcount)
+        MeanParts(s, n, d, overcount, max(v - least, 0.0), detectable=True).mean(v, low, high)
         for v, s, n, d, low, high, overcount in zip(
             means.tolist(), sums, numbers, deviations.at(means), *ends, overcounts, strict=True
         )

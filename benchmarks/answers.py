@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import dpsample
-import dpsample.questions.ranking  # imports are not timed
+import dpsample.answers.token_order  # imports are not timed
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling
 
 PRIVACY = Privacy(0.5, 1e-6)

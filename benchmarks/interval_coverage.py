@@ -21,10 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from scipy.stats import beta
 
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.accounting.budget import Budget
+from dpsample.answers.evidence import level_among
+from dpsample.answers.selection import Rows
+from dpsample.answers.token_order import TokenKeys
+from dpsample.answers.token_quantiles import estimate_quantiles
+from dpsample.answers.tokens import TokenView
 from dpsample.estimators import Tally
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.cumulative import narrow_quantile_intervals
@@ -33,8 +39,6 @@ from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.questions.quantiles import estimate_quantiles
-from dpsample.questions.ranking import listed
 from dpsample.scheme import default_grid, frequency_reaching, token_laws
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Ints
@@ -268,9 +272,12 @@ def measure_top_list(setting: Setting, releases: int) -> dict[str, Any]:
     truth, grid = int(frequencies[0]), default_grid(setting.privacy)
     ends = np.zeros((2, releases, LISTED))
     for n, tally in enumerate(tallies):
-        estimated = spectrum(tally, Scheme(setting.sampling, setting.privacy, grid))
-        top = np.repeat(np.arange(len(tally.cells)), tally.keys)[-LISTED:]
-        *ends[:, n], rivals = listed(estimated, tally.cells, tally.keys, top, LEVEL)
+        rows = Rows(pa.table({"key": np.arange(tally.total)}), np.repeat(tally.cells, tally.keys))
+        view = TokenView(rows, Scheme(setting.sampling, setting.privacy, grid))
+        keys = TokenKeys(view, np.arange(tally.total))
+        listed = keys.ordered()[:LISTED]
+        rivals = keys.rivals(listed, LEVEL)
+        _, *ends[:, n] = view.frequencies(listed, level_among(LEVEL, LISTED, rivals))
         assert rivals > 0.9 * tally.total
     return {
         "scheme": setting.scheme,

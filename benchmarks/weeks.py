@@ -64,7 +64,7 @@ def theoretical_error(days: Ints, week: Combined, least: int) -> float:
     """The error of the weekly sum, from the variances of token values at the true frequencies."""
     variance = 0.0
     for day, release in enumerate(week.releases):
-        cells = week.cells[week.cells[:, day] > 0, day]
+        cells = week.evidence.cells[week.evidence.cells[:, day] > 0, day]
         scheme = release.sampling, release.per_key, release.grid or 1
         measure = Measure.of("frequency").from_frequency(least)
         total = functionals_of(Tallies.of([Tally.of(cells)]), Scheme(*scheme), measure, TUNING, None).total
@@ -101,14 +101,15 @@ def measure(privacy: Privacy, sampling: Sampling, single: bool, weeks: int, keys
         held["mean"].append(mean.low <= average <= mean.high)
         median = week.quantiles([0.5])[0.5]
         held["median"].append(median.low <= np.quantile(totals[counted], 0.5, method="inverted_cdf") <= median.high)
-        order = np.argsort(-week.totals.values)
-        for name, some in (("top", order[:TOP]), ("gaps", np.flatnonzero((week.cells == 0).any(1))[::10])):
-            held[name] += holds(*(week.estimates_of(some, 0.95)[n] if n else totals[places[some]] for n in (2, 0, 3)))
-        gaps = (week.cells == 0).any(1)
+        known = week.evidence
+        order = np.argsort(-known.totals.values)
+        for name, some in (("top", order[:TOP]), ("gaps", np.flatnonzero((known.cells == 0).any(1))[::10])):
+            held[name] += holds(*(known.estimates_of(some, 0.95)[n] if n else totals[places[some]] for n in (2, 0, 3)))
+        gaps = (known.cells == 0).any(1)
         if gaps.any():
             truths = totals[places[gaps]]
             missed.append(
-                np.array([np.abs(v[gaps] - truths).mean() for v in (week.totals.reported, week.totals.values)])
+                np.array([np.abs(v[gaps] - truths).mean() for v in (known.totals.reported, known.totals.values)])
             )
     rms = float(np.sqrt(np.mean(np.square(errors)))) / expected[0]
     shares = "  ".join(f"{name} {np.mean(values):.3f}" for name, values in held.items())

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, settings
 import chance
 import clusters
 import dpsample.privacy
+import servers
 from browser import browser as browser
 from chance import fixed_coins as fixed_coins
 from support import refused as refused
 
 collect_ignore = ["vectors/make.py"]  # run once, by hand
-collect_ignore_glob = ["*conftest.py"]  # fixtures alone; as modules with examples, several of one name would clash
 
 settings.register_profile(
     "repeatable",
@@ -65,3 +65,12 @@ def spark(cluster: clusters.Cluster) -> Iterator[Any]:
     session = clusters.session(cluster)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """A PostgreSQL server, by its address."""
+    if servers.binaries() is None and not os.environ.get("CI"):
+        pytest.skip("no PostgreSQL server binary")
+    with servers.postgresql() as uri:
+        yield uri

@@ -30,10 +30,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpsample.accounting.balance import Ledger
-    from dpsample.accounting.ledger import new_ledger, read_ledger
     from dpsample.accounting.totals import SampleSize
+    from dpsample.answers.release import Release, read_release
     from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
+    from dpsample.ledger.balance import Ledger
+    from dpsample.ledger.ledger import new_ledger, read_ledger
     from dpsample.periods.changes import changes
     from dpsample.periods.combined import combine
     from dpsample.privacy import Privacy
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from dpsample.private.sample import Sample, read_sample
     from dpsample.private.sources.source import Source
     from dpsample.private.stream.stream import Stream, read_stream
-    from dpsample.release.release import Release, read_release
     from dpsample.scheme.custom import CustomSampling
     from dpsample.scheme.holding import SampleAndHold
     from dpsample.scheme.registered import register_sampling
@@ -93,13 +93,13 @@ _HOMES = {
     "DpsampleError": "dpsample.errors",
     "InvalidValue": "dpsample.errors",
     "KeepAll": "dpsample.scheme.sampling",
-    "Ledger": "dpsample.accounting.balance",
+    "Ledger": "dpsample.ledger.balance",
     "Ppswor": "dpsample.scheme.sampling",
     "Priority": "dpsample.scheme.sampling",
     "Privacy": "dpsample.privacy",
     "PrivacyViolation": "dpsample.errors",
     "PrivacyWarning": "dpsample.errors",
-    "Release": "dpsample.release.release",
+    "Release": "dpsample.answers.release",
     "Sample": "dpsample.private.sample",
     "SampleAndHold": "dpsample.scheme.holding",
     "SampleSize": "dpsample.accounting.totals",
@@ -111,9 +111,9 @@ _HOMES = {
     "changes": "dpsample.periods.changes",
     "combine": "dpsample.periods.combined",
     "count_frequencies": "dpsample.private.count",
-    "new_ledger": "dpsample.accounting.ledger",
-    "read_ledger": "dpsample.accounting.ledger",
-    "read_release": "dpsample.release.release",
+    "new_ledger": "dpsample.ledger.ledger",
+    "read_ledger": "dpsample.ledger.ledger",
+    "read_release": "dpsample.answers.release",
     "read_sample": "dpsample.private.sample",
     "read_stream": "dpsample.private.stream.stream",
     "register_sampling": "dpsample.scheme.registered",

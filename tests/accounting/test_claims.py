@@ -10,16 +10,15 @@ import pytest
 
 import audit
 from dpsample import InvalidValue, KeepAll, Privacy, Release, read_release
-from dpsample.accounting import independent
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.independent import certificate_text
 from dpsample.accounting.parts import Part
-from dpsample.accounting.proof import Proof, prove, prove_release
-from dpsample.accounting.proof_page import not_proved, proof_page, verdict
 from dpsample.cli.demo import _proved
-from dpsample.presentation.explain import VOUCHED, explain_strength
 from dpsample.presentation.label import label_of
 from dpsample.presentation.report import make_report
+from dpsample.release.explain import VOUCHED, explain_strength
+from dpsample.release.proof import Proof, independent, prove, prove_release
+from dpsample.release.proof.independent import certificate_text
+from dpsample.release.proof.page import not_proved, proof_page, verdict
 from dpsample.scheme import Certificate
 from places import ROOT, VECTORS
 from support import run

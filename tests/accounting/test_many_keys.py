@@ -26,13 +26,13 @@ from dpsample.accounting.many_keys import (
     largest_steps,
     least_noise,
 )
-from dpsample.accounting.proof import prove_release
 from dpsample.accounting.renyi import ORDERS
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
+from dpsample.release.proof import prove_release
 from dpsample.scheme import integer_law, likeliest_frequencies, reporting_probabilities, token_law, token_laws
 from dpsample.scheme.certify import certify_keys
 from dpsample.scheme.noise import BITS, KeyNoise

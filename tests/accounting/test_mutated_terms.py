@@ -14,12 +14,12 @@ import pytest
 
 import stated_costs
 from dpsample import KeepAll, Ppswor, Priority, Privacy, SampleSize
-from dpsample.accounting import proof
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, PrivacyWarning
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from dpsample.release.bought import Bought
+from dpsample.release.proof import proof
 from dpsample.release.terms import Terms
 from dpsample.scheme.certify import certify, certify_keys
 from mutations import Mutations, written

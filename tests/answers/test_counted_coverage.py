@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from counted import made
-from dpsample import Release
-from dpsample.questions.counted_keys import CountedKeys
+from dpsample.answers.counted import CountedEvidence
+from dpsample.answers.counted_keys import CountedKeys
+from dpsample.answers.question import Question
 
 DRAWS = 300
 BAND = 5.4  # deviations
-
-
-# Over many draws.
 
 
 def truths(generator: Any, kind: str) -> tuple[Any, Any]:
@@ -68,16 +66,17 @@ def test_intervals_of_sums_and_keys_hold(kind: str) -> None:
         assert ((low <= truth) & (truth <= high)).mean() >= 0.9 - BAND * math.sqrt(0.9 * 0.1 / DRAWS)
 
 
-def plainly_selected(release: Release, where: Any, attributes: Any) -> CountedKeys:
+def plainly_selected(evidence: CountedEvidence, question: Question) -> CountedKeys:
     """The keys of a list, or all: without DuckDB, which takes most of the time of a question to a small release."""
-    rows = np.arange(len(release)) if where is None else np.array([int(key[1:]) for key in where])
-    return CountedKeys.of(release, rows, np.ones(len(rows)))
+    where: Any = question.where
+    rows = np.arange(len(evidence.table)) if where is None else np.array([int(key[1:]) for key in where])
+    return CountedKeys.of(evidence.table, evidence.terms, rows, np.ones(len(rows)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_that_depend_on_the_order_hold(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Top lists hold on average over the listed keys; quantiles and ranks hold, and are conservative."""
-    monkeypatch.setattr(CountedKeys, "selected", plainly_selected)
+    monkeypatch.setattr(CountedEvidence, "keys", plainly_selected)
     generator = np.random.default_rng(8)
     users, errors = truths(generator, kind)
     draws, k, shares = 200, 5, [0.1, 0.5, 0.9]

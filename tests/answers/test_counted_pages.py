@@ -23,8 +23,6 @@ from reports import blocks, data, seen
 from stated_terms import stated_terms
 from support import refused, run
 
-# In words.
-
 
 @pytest.fixture
 def clipped() -> Release:

@@ -11,10 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from dpsample import InvalidValue, Release
-from dpsample.questions import expressions
-from dpsample.questions.expressions import Bytes, check_expression
-from dpsample.questions.selection import Selection, connect, syntax
-from shops import SHOPS, made
+from dpsample.answers import expressions
+from dpsample.answers.expressions import Bytes, check_expression
+from dpsample.answers.selection import connect, syntax
+from shops import SHOPS, made, selection_of
+from shops import shops as shops
 from support import refused
 
 HOSTILE = [
@@ -101,7 +102,7 @@ def test_an_expression_can_only_select(
         if what == "by" and text in ("city", "shop"):
             continue
         with refused("", hidden=["Traceback"]) as info:
-            Selection(shops, **{what: text}).tallies()
+            selection_of(shops, **{what: text}).tallies()
         assert len(str(info.value)) < 700
     assert list(tmp_path.iterdir()) == []
 
@@ -151,7 +152,7 @@ def test_where_expressions_run_nothing_else_could_be_reached(
 @pytest.mark.parametrize("deep", [10, 200, 5000, 40_000])
 def test_parentheses_however_deep_are_understood_or_refused(deep: int, shops: Release) -> None:
     try:
-        _, [tally] = Selection(shops, "(" * deep + "true" + ")" * deep).tallies()
+        _, [tally] = selection_of(shops, "(" * deep + "true" + ")" * deep).tallies()
     except InvalidValue:
         assert deep > 200
     else:
@@ -179,17 +180,17 @@ GREEDY = [
 def test_an_expression_that_may_take_much_memory_is_refused(what: str, text: str, shops: Release) -> None:
     """Before it runs: DuckDB's own limit of memory does not count texts."""
     with refused("take at most 256 MB"):
-        Selection(shops, **{what: text if what == "where" else f"({text})::INTEGER"})
+        selection_of(shops, **{what: text if what == "where" else f"({text})::INTEGER"})
 
 
 @pytest.mark.parametrize("deep", [240, 260])
 def test_nesting_is_limited(deep: int, shops: Release) -> None:
     text = "abs(" * deep + "shop" + ")" * deep + " >= 0"
     if deep < 250:
-        assert Selection(shops, text).tallies()[1][0].total == len(SHOPS)
+        assert selection_of(shops, text).tallies()[1][0].total == len(SHOPS)
     else:
         with refused("where is one SQL expression") as info:
-            Selection(shops, text)
+            selection_of(shops, text)
         assert "nested too deeply" in str(info.value)
 
 
@@ -209,12 +210,12 @@ def test_nesting_is_limited(deep: int, shops: Release) -> None:
 )
 def test_what_people_write_is_not_refused(text: str) -> None:
     many = [(f"a city {n:06d}", 1) for n in range(10_000)]
-    _, [tally] = Selection(made(many, ("city", "shop"), keys_only=True), text).tallies()
+    _, [tally] = selection_of(made(many, ("city", "shop"), keys_only=True), text).tallies()
     assert tally.total <= len(many)
 
 
 def test_no_key_of_a_release_of_keys_only_may_be_selected() -> None:
-    groups, [tally] = Selection(made(SHOPS, ("city", "shop"), keys_only=True), "shop > 1000").tallies()
+    groups, [tally] = selection_of(made(SHOPS, ("city", "shop"), keys_only=True), "shop > 1000").tallies()
     assert (len(groups), tally.total) == (0, 0)
 
 

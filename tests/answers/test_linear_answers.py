@@ -10,6 +10,7 @@ import pytest
 import dpsample
 from brute_force import CELLS, GRID, PRIVACY, release_of
 from dpsample import KeepAll, Privacy, Release
+from dpsample.answers import token_sums
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate
@@ -17,7 +18,6 @@ from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.sum_functionals import sum_functionals
 from dpsample.estimators.tally import Tally
-from dpsample.questions import sums
 from dpsample.scheme import frequency_reaching
 from dpsample.scheme.scheme import Scheme
 from stated_terms import stated_terms
@@ -49,8 +49,8 @@ class Squared(Deviations):
 
 @pytest.mark.parametrize("first", [1.0, -2.0, -4.0])
 def test_the_error_of_a_mean_is_that_of_a_ratio(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "estimates", linear)
-    monkeypatch.setattr(sums, "Deviations", Squared)
+    monkeypatch.setattr(token_sums, "estimates", linear)
+    monkeypatch.setattr(token_sums, "Deviations", Squared)
     weights = {"a": first, "b": 2.0, "c": 0.5, "d": 3.0, "e": 1.0}
     answer = release_of(CELLS).mean(weight=weights, at_least=10, of="power:2")
     chosen = [name for name in CELLS if CELLS[name] >= 10]
@@ -97,7 +97,7 @@ def test_groups_add_up_to_the_whole() -> None:
 
 
 def test_each_group_is_answered_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "estimates", linear)
+    monkeypatch.setattr(token_sums, "estimates", linear)
     release = release_of(dict.fromkeys(range(1830), 40))  # group g has g + 1 keys
     answer = release.sum(by="floor((sqrt(8 * key + 1) - 1) / 2)::INTEGER")
     assert answer.numbers["keys"].to_pylist() == list(range(1, 61))
@@ -114,7 +114,7 @@ def test_groups_share_what_does_not_depend_on_them() -> None:
 
 
 def test_what_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "estimates", linear)
+    monkeypatch.setattr(token_sums, "estimates", linear)
     release = release_of(CELLS)
     least = frequency_reaching(0.5, KeepAll(), PRIVACY) or 0
     assert release.sum().at_least == least + 2  # a little above the threshold

@@ -16,6 +16,7 @@ import pytest
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling, combine
 from dpsample.accounting.parts import Part
+from dpsample.answers.estimates import Estimates
 from dpsample.estimators.estimate import Estimate
 from dpsample.periods import Combined
 from dpsample.periods.changes import changes
@@ -23,7 +24,6 @@ from dpsample.periods.keys import cells_of, keys_of
 from dpsample.periods.totals import KeyTotals
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.report.changed import changed_section
-from dpsample.questions.result import Estimates
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Ints
@@ -121,7 +121,7 @@ def test_keys_of_any_type_and_of_several_columns_meet(kind: pa.DataType) -> None
     both = pa.table({"a": ["x", "x"], "b": column, "token": [50.0, 60.0]})
     week = Combined([Release(both, terms), Release(both.slice(1), terms)])
     assert len(week) == 2
-    assert (week.cells == [[800, 0], [960, 960]]).all()
+    assert (week.evidence.cells == [[800, 0], [960, 960]]).all()
     assert ("x", column[1].as_py()) in week
 
 
@@ -187,8 +187,8 @@ def test_intervals_of_keys_hold_over_simulated_weeks(days: Ints, week: Combined)
     for seed in (0, 100):
         drawn = week if not seed else Combined([release_of(days[:, n], seed + n) for n in range(5)])
         truth = totals[np.array([int(key[1:]) for key in drawn])]
-        _, _, low, high = drawn.estimates_of(np.arange(len(drawn)), 0.95)
-        holds, whole = np.asarray((low <= truth) & (truth <= high)), np.asarray((drawn.cells > 0).all(1))
+        _, _, low, high = drawn.evidence.estimates_of(np.arange(len(drawn)), 0.95)
+        holds, whole = np.asarray((low <= truth) & (truth <= high)), np.asarray((drawn.evidence.cells > 0).all(1))
         for kind in (True, False):
             held[kind] += holds[whole == kind].tolist()
     assert len(held[True]) > 300
@@ -198,12 +198,13 @@ def test_intervals_of_keys_hold_over_simulated_weeks(days: Ints, week: Combined)
 
 def test_a_day_that_does_not_report_a_key_adds_something(days: Ints, week: Combined) -> None:
     """About as many elements as that day's law allows: neither none, nor the most."""
-    gaps = ~(week.cells > 0).all(1)
+    gaps = ~(week.evidence.cells > 0).all(1)
     truth = days.sum(1)[[int(key[1:]) for key in week]][gaps]
-    with_nothing, ours = (np.abs(v[gaps] - truth).mean() for v in (week.totals.reported, week.totals.values))
+    totals = week.evidence.totals
+    with_nothing, ours = (np.abs(v[gaps] - truth).mean() for v in (totals.reported, totals.values))
     assert ours < 0.7 * with_nothing
     far = Combined([release_of(np.array([5000]), 1), release_of(np.array([0, 60]), 2)])
-    assert far.totals.values[0] == far.totals.reported[0]  # 5,000 elements would have shown
+    assert far.evidence.totals.values[0] == far.evidence.totals.reported[0]  # 5,000 elements would have shown
     assert "reported in 1 of 2 releases" in far["k00000"].notes
     assert far["k00000"].high > far["k00000"].low + 20
 
@@ -224,7 +225,7 @@ def test_sums_add_up_and_hold(days: Ints, week: Combined) -> None:
     assert sum(estimate.value for _, estimate in groups) == pytest.approx(answer.value, rel=1e-3)
     assert week.sum(where=["nothing"]).value == 0
     assert week.sum("key = 'k00002'").low == week["k00002"].low
-    with refused("frequencies are summed and keys are counted"):
+    with refused("does not add up over several releases"):
         week.sum(of="log1p")
     with refused("have one estimator"):
         week.sum(estimator="mle")
@@ -271,7 +272,7 @@ def test_a_number_of_keys_is_unbiased_over_the_laws() -> None:
             cells = outcomes[some, n]
             table = pa.table({"key": names[cells > 0], "token": cells[cells > 0] / grid})
             releases.append(Release(table, stated_terms(privacy, KeepAll(), ("key",), grid=grid)))
-        _, counts, _ = numbers_of(Combined(releases), np.arange(len(names)), least)
+        _, counts, _ = numbers_of(Combined(releases).evidence, np.arange(len(names)), least)
         assert float(probability[some] @ counts) == pytest.approx(expected, abs=0.02)
 
 
@@ -299,7 +300,7 @@ def test_orders(days: Ints, week: Combined) -> None:
         week.rank("k00001", where="key > 'k00002'")
     assert week["nothing"].low == 0
     assert "probably below" in week["nothing"].notes[0]
-    with refused("the remainder follows"):
+    with refused("from which the remainder follows"):
         week.other()
 
 

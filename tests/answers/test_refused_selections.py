@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from dpsample import InvalidValue, Release
-from dpsample.questions.selection import Selection
-from shops import ATTRIBUTES
+from shops import ATTRIBUTES, selection_of
+from shops import shops as shops
 from support import refused
 
 
@@ -55,29 +55,29 @@ from support import refused
 )
 def test_what_is_refused(arguments: dict[str, Any], rule: str, shops: Release) -> None:
     with refused(rule):
-        Selection(shops, **arguments).tallies()
+        selection_of(shops, **arguments).tallies()
 
 
 def test_what_a_damaged_file_of_attributes_says(shops: Release, tmp_path: Path) -> None:
     for name in ("a.parquet", "a.csv", "a.arrow"):
         (tmp_path / name).write_bytes(b"\x00\x1b[31mnot a table")
         with refused("") as info:
-            Selection(shops, attributes=tmp_path / name)
+            selection_of(shops, attributes=tmp_path / name)
         assert "\x1b" not in str(info.value)
 
 
 def test_equal_tallies_are_one_key_of_a_cache(shops: Release) -> None:
-    first, second = (Selection(shops, "shop > 2", "shop * 0.1").tallies()[1][0] for _ in range(2))
+    first, second = (selection_of(shops, "shop > 2", "shop * 0.1").tallies()[1][0] for _ in range(2))
     assert first == second
     assert hash(first) == hash(second)
-    assert first != Selection(shops, "shop > 2").tallies()[1][0]
-    assert first.unweighted == Selection(shops, "shop > 2").tallies()[1][0]
+    assert first != selection_of(shops, "shop > 2").tallies()[1][0]
+    assert first.unweighted == selection_of(shops, "shop > 2").tallies()[1][0]
     assert first != 3
 
 
 def test_pandas_needs_no_arrow_types(shops: Release) -> None:
     frame = pd.DataFrame({"city": ["Oslo", "Rome"], "shop": [1, 2], "x": [math.nan, 2.0]})
-    _, [tally] = Selection(shops, weight="x", attributes=frame).tallies()
+    _, [tally] = selection_of(shops, weight="x", attributes=frame).tallies()
     assert tally.total == 1
 
 

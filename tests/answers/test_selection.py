@@ -16,8 +16,8 @@ import pytest
 
 from dpsample import Release
 from dpsample.estimators.tally import Tally
-from dpsample.questions.selection import Selection
-from shops import ATTRIBUTES, CELLS, SHOPS, made
+from shops import ATTRIBUTES, CELLS, SHOPS, made, selection_of
+from shops import shops as shops
 
 
 def expected(weights: dict[Any, float]) -> Tally:
@@ -62,10 +62,10 @@ SOME = {("Rome", 1), ("Oslo", 8)}
     ],
 )
 def test_where(where: Any, chosen: Callable[[str, int], bool], shops: Release) -> None:
-    groups, [tally] = Selection(shops, where).tallies()
+    groups, [tally] = selection_of(shops, where).tallies()
     same(tally, expected({key: 1.0 for key in SHOPS if chosen(*key)}))
     assert groups.num_columns == 0
-    rows, cells = Selection(shops, where).rows()
+    rows, cells = selection_of(shops, where).rows()
     assert [SHOPS[row] for row in rows] == [key for key in SHOPS if chosen(*key)]
     assert cells.tolist() == [CELLS[key] for key in SHOPS if chosen(*key)]
 
@@ -83,7 +83,7 @@ def test_where(where: Any, chosen: Callable[[str, int], bool], shops: Release) -
     ],
 )
 def test_weight(weight: Any, of: Callable[[str, int], float | None], shops: Release) -> None:
-    _, [tally] = Selection(shops, "shop < 7", weight).tallies()
+    _, [tally] = selection_of(shops, "shop < 7", weight).tallies()
     same(tally, expected({key: w for key in SHOPS if key[1] < 7 and (w := of(*key)) is not None}))
 
 
@@ -95,13 +95,13 @@ def test_a_function_sees_all_rows_also_if_keys_are_listed(attributes: Any, shops
         seen.append(len(table))
         return table["shop"].to_numpy() * 2.0
 
-    _, [tally] = Selection(shops, SOME, weight, attributes=attributes).tallies()
+    _, [tally] = selection_of(shops, SOME, weight, attributes=attributes).tallies()
     same(tally, expected({key: 2.0 * key[1] for key in SOME}))
     assert seen == [len(SHOPS)]
 
 
 def test_groups(shops: Release) -> None:
-    groups, tallies = Selection(shops, "shop > -2", "shop", by=["city", "nullif(shop, 1) % 2 = 0"]).tallies()
+    groups, tallies = selection_of(shops, "shop > -2", "shop", by=["city", "nullif(shop, 1) % 2 = 0"]).tallies()
     assert groups.column_names == ["city", "nullif(shop, 1) % 2 = 0"]
     found = [tuple(row.values()) for row in groups.to_pylist()]
     wanted: dict[Any, dict[Any, float]] = defaultdict(dict)
@@ -112,7 +112,7 @@ def test_groups(shops: Release) -> None:
     assert [c for c, _ in found] == sorted(c for c, _ in found)
     for group, tally in zip(found, tallies, strict=True):
         same(tally, expected(wanted[group]))
-    groups, tallies = Selection(shops, "false", by="city").tallies()
+    groups, tallies = selection_of(shops, "false", by="city").tallies()
     assert (groups.num_rows, tallies) == (0, [])
 
 
@@ -132,11 +132,11 @@ def test_attributes(form: str, shops: Release, tmp_path: Path) -> None:
         "pandas": ATTRIBUTES.to_pandas(),
         "polars": pl.from_arrow(ATTRIBUTES),
     }.get(form, path)
-    groups, tallies = Selection(shops, "kind = 'a' or city = 'Nuuk'", "size", "kind", given).tallies()
+    groups, tallies = selection_of(shops, "kind = 'a' or city = 'Nuuk'", "size", "kind", given).tallies()
     assert groups.to_pylist() == [{"kind": "a"}]  # Nuuk has no attributes, so no weight
     same(tallies[0], expected({key: key[1] / 4 for key in SHOPS if key[1] % 2 and key[0] != "Nuuk"}))
     # a function sees them, in the order of the release; the keys without them as well
-    _, [tally] = Selection(shops, lambda t: pc.is_null(t["size"]), attributes=given).tallies()
+    _, [tally] = selection_of(shops, lambda t: pc.is_null(t["size"]), attributes=given).tallies()
     same(tally, expected({key: 1.0 for key in SHOPS if key[0] == "Nuuk"}))
 
 
@@ -144,7 +144,7 @@ def test_a_csv_of_attributes_has_the_types_of_the_keys(tmp_path: Path) -> None:
     release = made([("007",), ("7",)], ("code",), cells={("007",): 4, ("7",): 9})
     path = tmp_path / "codes.csv"
     path.write_text("code,price\n007,2.5\n7,1\n")
-    _, [tally] = Selection(release, "price > 2", "price", attributes=str(path)).tallies()
+    _, [tally] = selection_of(release, "price > 2", "price", attributes=str(path)).tallies()
     assert (tally.cells.tolist(), tally.weights.tolist()) == ([4], [2.5])
 
 
@@ -152,24 +152,24 @@ def test_columns_may_have_the_names_that_we_use() -> None:
     names = ("own", "rows", "cell", "keys", "weights", "chosen")
     keys = [(n, 10 * n, n % 2, n % 3, n, 5) for n in range(1, 7)]
     release = made(keys, names, cells={key: key[0] for key in keys})
-    groups, tallies = Selection(release, "rows > 10", "weights + keys", by=["cell", "keys"]).tallies()
+    groups, tallies = selection_of(release, "rows > 10", "weights + keys", by=["cell", "keys"]).tallies()
     assert sorted(map(str, groups.to_pylist())) == sorted(
         {str({"cell": k[2], "keys": k[3]}) for k in keys if k[1] > 10}
     )
     assert sum(t.weights.sum() for t in tallies) == sum(k[4] + k[3] for k in keys if k[1] > 10)
     odd = made([("a",), ("b",)], ('the "key", 1+1',), cells={("a",): 1, ("b",): 2})
-    assert Selection(odd, by='the "key", 1+1').tallies()[0].to_pylist() == [{'the "key", 1+1': v} for v in "ab"]
-    assert Selection(odd, '"the ""key"", 1+1" = \'a\'').rows()[1].tolist() == [1]
+    assert selection_of(odd, by='the "key", 1+1').tallies()[0].to_pylist() == [{'the "key", 1+1': v} for v in "ab"]
+    assert selection_of(odd, '"the ""key"", 1+1" = \'a\'').rows()[1].tolist() == [1]
 
 
 def test_text_that_looks_like_our_sql_is_text() -> None:
     release = made([("x'",), ("{rows}",)], ("key",), cells={("{rows}",): 1, ("x'",): 2})
-    groups, tallies = Selection(release, "key = 'x'''", by=["'{rows}'", "'%s'"]).tallies()
+    groups, tallies = selection_of(release, "key = 'x'''", by=["'{rows}'", "'%s'"]).tallies()
     assert groups.to_pylist() == [{"'{rows}'": "{rows}", "'%s'": "%s"}]
     assert tallies[0].cells.tolist() == [2]
 
 
 def test_keys_only() -> None:
     release = made(SHOPS, ("city", "shop"), keys_only=True)
-    groups, tallies = Selection(release, "shop > 6", by="city").tallies()
+    groups, tallies = selection_of(release, "shop > 6", by="city").tallies()
     assert [t.keys.tolist() for t in tallies] == [[2]] * groups.num_rows == [[2]] * 4

@@ -13,11 +13,11 @@ import pytest
 
 from brute_force import CELLS, GRID, PRIVACY, laws, release_of
 from dpsample import CustomSampling, KeepAll, Priority, Privacy, Sampling
+from dpsample.answers import token_order, token_quantiles
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.spectrum import Spectrum, spectrum
 from dpsample.estimators.tally import Tally
-from dpsample.questions import quantiles, ranking
 from dpsample.scheme import frequency_reaching
 from dpsample.scheme.scheme import Scheme
 
@@ -70,7 +70,7 @@ def sampling(request: pytest.FixtureRequest) -> Any:
 
 
 def known(monkeypatch: pytest.MonkeyPatch, sampling: Sampling, keys: list[float]) -> None:
-    for module in (ranking, quantiles):
+    for module in (token_order, token_quantiles):
         monkeypatch.setattr(module, "spectrum", lambda *_: Known(sampling, np.array(keys)))
 
 
@@ -199,8 +199,8 @@ def test_quantiles_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(tally: Tally, *terms: Any) -> SumEstimate:
         return SumEstimate(float(counts @ terms[1](SUPPORT)), 1e-9)
 
-    monkeypatch.setattr(quantiles, "spectrum", lambda *_: counted_keys)
-    monkeypatch.setattr(quantiles, "estimate_sum", counted)
+    monkeypatch.setattr(token_quantiles, "spectrum", lambda *_: counted_keys)
+    monkeypatch.setattr(token_quantiles, "estimate_sum", counted)
     least = frequency_reaching(0.5, KeepAll(), PRIVACY)
     assert least == 6
     shares = [0, 0.05, 0.42, 0.5, 0.74, 0.95, 0.99, 1]

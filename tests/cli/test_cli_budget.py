@@ -16,10 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import dpsample
-from dpsample.accounting.charges import Charge
-from dpsample.accounting.ledger import release_sha256, reserve_budget
 from dpsample.cli import cli
 from dpsample.cli.ledger import ledger_commands
+from dpsample.files.metadata import release_sha256
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 from places import ROOT
 from stated_terms import stated_terms
 from support import run
@@ -136,7 +137,7 @@ def test_an_incomplete_proof_can_be_required_to_fail(tmp_path: Path, monkeypatch
         (False, [], 0),
         (False, ["--require-complete"], 3),
     ):
-        monkeypatch.setattr("dpsample.accounting.proof.Proof.complete", complete)
+        monkeypatch.setattr("dpsample.release.proof.proof.Proof.complete", complete)
         done = CliRunner().invoke(cli, ["verify", str(tmp_path / "r.parquet"), *flags])
         assert done.exit_code == code
         assert "Reviewed:" in done.stdout
@@ -261,20 +262,20 @@ def test_a_failure_after_spending_says_so(clicks: Path) -> None:
     """The disk is full once the release is drawn; here, the function that writes says so."""
     run("ledger", "new", "l", "--dataset", "clicks", "-e", "1", "-d", "1e-6", cwd=clicks)
     full = dpsample.SystemFailure("the disk must have room", "none left", "free some")
-    with mock.patch("dpsample.private.draw.write_release", side_effect=full):
+    with mock.patch("dpsample.private.drawing.write_release", side_effect=full):
         done = run(*RELEASE, "--ledger", "l", "-o", "o.parquet", cwd=clicks)
     assert done.returncode == 1
     assert done.stderr.strip().endswith("free some; its privacy is spent: it stays in the ledger")
     assert len(dpsample.read_ledger(clicks / "l").entries) == 1
 
 
-@pytest.mark.parametrize("dies_in", ["draw.write_release", "run.draw_release"])
+@pytest.mark.parametrize("dies_in", ["drawing.write_release", "run.drawn_release"])
 def test_what_a_killed_run_had_reserved_stays_spent(clicks: Path, dies_in: str) -> None:
     """The cost is entered before anything is drawn: a run that dies at any moment after that has paid."""
     run("ledger", "new", "l", "--dataset", "clicks", "-e", "1", "-d", "1e-6", cwd=clicks)
     program = (
         "import os\n"
-        "import dpsample.private.run, dpsample.private.draw, dpsample.cli\n"
+        "import dpsample.private.run, dpsample.private.drawing, dpsample.cli\n"
         f"dpsample.private.{dies_in} = lambda *a, **k: os._exit(9)\n"
         "dpsample.cli.main()\n"
     )

@@ -16,9 +16,6 @@ from written_tables import CANARY, FORMATS, METADATA, read_table, write
 pytestmark = pytest.mark.chance("certain: the processes that are started write given rows")
 
 
-# Reading
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_wrong_kind_version_and_place(tmp_path: Path, form: str) -> None:
     table = pa.table({"n": [1]})

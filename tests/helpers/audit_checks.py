@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 
 import dpsample
 from dpsample import DpsampleError, Privacy, Release, SampleSize
-from dpsample.accounting.proof import prove_release
 from dpsample.exact import text as written
+from dpsample.release.proof import prove_release
 
 Metadata = dict[str, Any]
 Change = Callable[[Metadata], None]

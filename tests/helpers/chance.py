@@ -54,7 +54,7 @@ DOCTESTS = {  # examples that draw: a docstring by its name, a page by its file'
     "dpsample.private.noise.discrete_laplace": "odds 9e-18: noise beyond 40 scales",
     "dpsample.private.run.release": "odds 1e-10: a key of one element shows, at delta 1e-10",
     "dpsample.private.run.sample": "odds 1e-100: a key of 400 is not sampled, exp(-400)",
-    "dpsample.questions.coordinated.difference": "odds 1e-20: 200 elements are ten deviations of the tokens",
+    "dpsample.answers.coordinated.difference": "odds 1e-20: 200 elements are ten deviations of the tokens",
     "dpsample.private.stream.stream.Stream": "odds 1e-10: a key of one element shows, at delta 1e-10; exp(-70)",
     "dpsample.private.run.sanitize": "odds 1e-10: a key of one element shows, at delta 1e-10",
 }

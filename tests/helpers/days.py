@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dpsample import Privacy
-from dpsample.accounting.charges import Charge
 from dpsample.accounting.parts import Part
+from dpsample.ledger.charges import Charge
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import dpsample
-from dpsample.accounting.proof import prove_release
 from dpsample.cli.run import read_settings
 from dpsample.errors import DpsampleError
 from dpsample.private.stream.stream import read_stream
+from dpsample.release.proof import prove_release
 
 CPU = 120  # seconds, of all files of a list
 MEMORY = 8 << 30  # of addresses, of which libraries take much and use little

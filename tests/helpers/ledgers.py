@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from dpsample import Privacy, read_ledger
-from dpsample.accounting.charges import Charge, Entry
-from dpsample.accounting.ledger import reserve_budget
+from dpsample.ledger.charges import Charge, Entry
+from dpsample.ledger.ledger import reserve_budget
 
 BUDGET = Privacy(2, 1e-6)
 HALF = Charge(Privacy("0.5", "1e-7"), "element", "half.parquet")

@@ -18,7 +18,9 @@ DRAWS = "private/test_noises.py::test_each_noise_is_drawn_from_coins_of_its_own_
 REACHES = "private/test_noises.py::test_each_noise_reaches_the_release"
 NUMBERS = "private/test_noises.py::test_without_noise_totals_are_the_true_numbers"
 PARTS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_part_by_at_most_the_length_of_its_noise"
-AMOUNT_PARTS = "accounting/test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
+AMOUNT_PARTS = (
+    "private/users/test_amount_vectors.py::test_a_user_changes_each_part_by_no_more_than_its_noise_is_made_for"
+)
 TOTALS = "private/test_parts_of_neighbours.py::test_one_user_changes_each_total_by_at_most_its_sensitivity"
 
 NOISE = [
@@ -60,35 +62,35 @@ NOISE = [
     ),
     Bug(
         "a total of found keys has noise for one key of a user",
-        "private/prepare.py",
-        "discrete_laplace(bought.scale, coins.fresh())",
-        "discrete_laplace(1 / bought.epsilon, coins.fresh())",
+        "private/noise.py",
+        "discrete_laplace(stated.scale / stated.unit, coins)",
+        "discrete_laplace(1 / stated.epsilon / stated.unit, coins)",
         (DRAWS,),
     ),
     Bug(
         "a total of found keys states the sensitivity of one key",
-        "private/prepare.py",
-        "budget.privacy.share(budget.total), Fraction(most))",
+        "private/users/walk.py",
+        "budget.privacy.share(budget.total), Fraction(look.most))",
         "budget.privacy.share(budget.total), Fraction(1))",
         (TOTALS, NUMBERS),
     ),
     Bug(
         "a look has half of its noise",
-        "private/prepare.py",
+        "private/users/look.py",
         "discrete_laplace(1 / epsilon, drawn)",
         "discrete_laplace(1 / (2 * epsilon), drawn)",
         (DRAWS,),
     ),
     Bug(
         "no noise on what is filled",
-        "private/prepare.py",
+        "private/users/choose.py",
         "units=units + discrete_laplace(way.scale, drawn)",
         "units=units + 0 * discrete_laplace(way.scale, drawn)",
         (REACHES,),
     ),
     Bug(
         "what many keys fill has noise for one key",
-        "private/prepare.py",
+        "private/users/choose.py",
         "units=units + discrete_laplace(way.scale, drawn)",
         "units=units + discrete_laplace(1 / way.epsilon, drawn)",
         (DRAWS,),
@@ -102,30 +104,30 @@ NOISE = [
     ),
     Bug(
         "totals have noise for one of a user's keys",
-        "private/prepare.py",
-        "sensitivity * budget.changes, unit)",
-        "sensitivity, unit)",
+        "private/totals.py",
+        "each * self._budget.changes, unit)",
+        "each, unit)",
         (TOTALS, "private/test_users.py::test_a_users_total_has_noise_for_all_keys"),
     ),
     Bug(
         "a total of dropped keys has the noise of one that counts each",
-        "private/prepare.py",
-        "coins.fresh(), Fraction(TIMES))",
-        "coins.fresh())",
+        "private/totals.py",
+        "beyond, share, Fraction(TIMES))",
+        "beyond, share)",
         (TOTALS,),
     ),
     Bug(
         "dropped keys are clipped ten times later",
-        "private/prepare.py",
-        "most_dropped(budget.changes))",
-        "10 * most_dropped(budget.changes))",
+        "private/totals.py",
+        "most_dropped(bound))",
+        "10 * most_dropped(bound))",
         (NUMBERS,),
     ),
     Bug(
         "tau follows from the true number of elements",
-        "private/prepare.py",
-        "size.sampling(noisy_weights), RealizedSize",
-        "size.sampling(replace(noisy_weights, value=weights * size.unit)), RealizedSize",
+        "private/totals.py",
+        "Sized(size.sampling(bought), ",
+        "Sized(size.sampling(__import__('dataclasses').replace(bought, value=weights * size.unit)), ",
         ("private/test_noises.py::test_tau_follows_from_the_noisy_total",),
     ),
     Bug(
@@ -273,8 +275,8 @@ USERS = [
     Bug(
         "a user keeps one key more",
         "private/bounding.py",
-        "np.repeat(first, sizes) < limit]",
-        "np.repeat(first, sizes) <= limit]",
+        "order[rank < limit]",
+        "order[rank <= limit]",
         ("private/test_bounding.py",),
     ),
     Bug(
@@ -310,7 +312,7 @@ USERS = [
         "private/users/vectors.py",
         "    factors -= factors * factors * squares > limit",
         "    factors += 1",
-        ("private/test_user_counts.py::test_factors_are_the_largest_whole_ones",),
+        ("private/users/test_user_counts.py::test_factors_are_the_largest_whole_ones",),
     ),
     Bug(
         "popular keys come on top of a user's length",
@@ -345,7 +347,7 @@ USERS = [
         "private/users/kernel.py",
         "clipped = np.clip(value, *amount.ends)",
         "clipped = np.clip(value, -amount.ends[1], amount.ends[1])",
-        ("accounting/test_amount_vectors.py::test_sums_against_plain_loops",),
+        ("private/users/test_amount_vectors.py::test_sums_against_plain_loops",),
     ),
     Bug(
         "what is beyond a clip counts fully at each key",

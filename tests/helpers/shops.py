@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from dpsample import KeepAll, Privacy, Release
+from dpsample.answers.selection import Rows, Selection
 from stated_terms import stated_terms
 
 GRID = 8
@@ -38,3 +39,8 @@ ATTRIBUTES = pa.table(
         "kind": ["a" if s % 2 else "b" for c, s in SHOPS if c != "Nuuk"],
     }
 )
+
+
+def selection_of(release: Release, *arguments: Any, **options: Any) -> Selection:
+    """A selection of keys of a release."""
+    return Selection(Rows.of(release.table, release.terms), *arguments, **options)

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpsample import Ppswor, Privacy
-from dpsample.release.release import Release
+from dpsample.answers.release import Release
 from stated_terms import stated_terms
 
 FORMATS = ["parquet", "csv", "arrow"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -57,14 +56,6 @@ Rows = dict[str, list[Any]]
 def engine() -> Iterator[DuckDB]:
     with DuckDB() as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    if servers.binaries() is None and not os.environ.get("CI"):
-        pytest.skip("no PostgreSQL server binary")
-    with servers.postgresql() as uri:
-        yield uri
 
 
 def run(uri: str, *statements: str) -> None:

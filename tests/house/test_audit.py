@@ -15,10 +15,9 @@ import audit
 import audit_checks
 import dpsample
 from dpsample import Privacy
-from dpsample.accounting import proof
 from dpsample.accounting.clipped import Clipped
-from dpsample.accounting.proof import prove_release
 from dpsample.private.progress import Progress
+from dpsample.release.proof import proof, prove_release
 
 
 @pytest.mark.parametrize("n", [1, 10, 1000])

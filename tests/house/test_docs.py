@@ -11,6 +11,7 @@ import pytest
 import dpsample
 from dpsample import definitions
 from dpsample.accounting import amounts, composition
+from dpsample.answers.expressions import DEEPEST, LONGEST, MEMORY
 from dpsample.cli import cli
 from dpsample.definitions import LEAST_EPSILON
 from dpsample.exact import MAX_FREQUENCY
@@ -18,7 +19,6 @@ from dpsample.presentation.report import content
 from dpsample.privacy import _LEAST_DELTA
 from dpsample.private import known
 from dpsample.private.engine.duckdb import engine
-from dpsample.questions.expressions import DEEPEST, LONGEST, MEMORY
 from dpsample.scheme.sampling import MAX_POWER, MAX_SEED, MOST_AT_LEAST
 from dpsample.scheme.tokens import MAX_GRID
 from places import ROOT

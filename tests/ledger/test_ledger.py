@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsample
-import dpsample.accounting.ledger_file
+import dpsample.ledger.file
 from dpsample import InvalidValue, Privacy, new_ledger, read_ledger
-from dpsample.accounting.charges import Charge
 from dpsample.accounting.composition import composed_delta
-from dpsample.accounting.ledger import reserve_budget
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 from ledgers import BUDGET, fill, spend
 from support import refused
 

@@ -11,12 +11,14 @@ import pyarrow as pa
 import pytest
 
 import dpsample
-import dpsample.accounting.ledger_file
+import dpsample.ledger.file
 from dpsample import Privacy, new_ledger, read_ledger
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.charges import Charge, scheme_form
-from dpsample.accounting.ledger import check_ledger, release_sha256, reserve_budget, verify_releases
-from dpsample.private.prepare import terms_of
+from dpsample.answers.entered import verify_releases
+from dpsample.files.metadata import release_sha256
+from dpsample.ledger.charges import Charge, scheme_form
+from dpsample.ledger.ledger import check_ledger, reserve_budget
+from dpsample.private.tokens import terms_of
 from ledgers import BUDGET, HALF
 from stated_terms import restated
 from support import refused

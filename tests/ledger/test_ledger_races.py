@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dpsample
-import dpsample.accounting.ledger_file
+import dpsample.ledger.file
 from dpsample import InvalidValue, Privacy, SystemFailure, new_ledger, read_ledger
 from ledgers import BUDGET, HALF, fill, killed_at_every_step, spend
 from support import refused
@@ -120,7 +120,7 @@ def test_two_processes_race_for_the_last_of_a_budget(tmp_path: Path) -> None:
 def test_a_lock_that_is_never_let_go_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.ledger"
     new_ledger(path, "events", BUDGET)
-    monkeypatch.setattr(dpsample.accounting.ledger_file, "_PATIENCE", 0.05)
+    monkeypatch.setattr(dpsample.ledger.file, "_PATIENCE", 0.05)
     with open(path, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(SystemFailure, match="locked by another"):
@@ -190,7 +190,7 @@ def test_a_release_that_fails_after_spending_says_so(tmp_path: Path, monkeypatch
     def full(*arguments: Any, **options: Any) -> int:
         raise SystemFailure("the disk has room", "none", "free some")
 
-    monkeypatch.setattr("dpsample.private.draw.write_release", full)
+    monkeypatch.setattr("dpsample.private.drawing.write_release", full)
     with pytest.raises(SystemFailure) as info:
         dpsample.release_to_file(tmp_path / "o.parquet", {"a": 50}, privacy=Privacy(1, 1e-9), ledger=path)
     assert info.value.__notes__ == ["its privacy is spent: it stays in the ledger"]

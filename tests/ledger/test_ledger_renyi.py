@@ -16,12 +16,12 @@ from flint import arb
 
 import dpsample
 from dpsample import Privacy, new_ledger, read_ledger
-from dpsample.accounting.charges import Charge
 from dpsample.accounting.composition import composed_delta, largest_count
-from dpsample.accounting.filters import RenyiBudget
-from dpsample.accounting.ledger import check_ledger, reserve_budget
 from dpsample.accounting.renyi import ORDERS, RenyiCurve
 from dpsample.balls import precision
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.filters import RenyiBudget
+from dpsample.ledger.ledger import check_ledger, reserve_budget
 from support import refused
 
 BUDGET = Privacy(2, "1e-6")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpsample import Privacy, new_ledger, read_ledger
-from dpsample.accounting.charges import Charge
-from dpsample.accounting.ledger import reserve_budget
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 from support import refused
 
 

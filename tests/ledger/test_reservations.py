@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpsample import Privacy, new_ledger, read_ledger
-from dpsample.accounting.charges import Charge
-from dpsample.accounting.ledger import reserve_budget
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 from ledgers import BUDGET, HALF, killed_at_every_step, spend
 from support import refused
 
@@ -114,8 +114,8 @@ def test_an_error_before_drawing_cancels_and_after_it_forfeits(tmp_path: Path) -
 _RESERVE = """
 import os
 from dpsample import Privacy
-from dpsample.accounting.charges import Charge
-from dpsample.accounting.ledger import reserve_budget
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 
 def work(here):
     with reserve_budget(here / "a.ledger", Charge(Privacy(1, 1e-9), "element", "out")) as reservation:

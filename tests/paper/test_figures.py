@@ -1,12 +1,10 @@
 """The paper's figures against numbers of the paper and exact oracles."""
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import oracles
@@ -18,12 +16,10 @@ from dpsample.scheme import concordance, kendall_tau
 from paper import FIGURES, estimated, ordered, reported
 from paper.breakpoints import algorithm_5, delta_spent
 from paper.figures import curve
+from paper_tables import tables
 from references import true_q_fractions
 
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
-
-
-# Series.
 
 
 def test_zipf_is_that_of_the_papers_scripts() -> None:
@@ -34,7 +30,7 @@ def test_zipf_is_that_of_the_papers_scripts() -> None:
         assert sorted(i for i, keys in found.items() for _ in range(keys)) == ranks
 
 
-def test_the_ratio_as_delta_falls_is_the_known_one(tables: Callable[[str], pa.Table]) -> None:
+def test_the_ratio_as_delta_falls_is_the_known_one() -> None:
     delta, ratio = curve(tables("zipf"), "Ratio of PWS to SbH", "Zipf, α = 1")
     np.testing.assert_allclose(np.log10(delta), np.arange(0, -9, -1), atol=1e-12)
     np.testing.assert_allclose(ratio, [1.71, 3.14, 2.84, 1.97, 1.55, 1.38, 1.29, 1.24, 1.20], atol=0.005)
@@ -47,14 +43,15 @@ def test_the_ratio_as_delta_falls_is_the_known_one(tables: Callable[[str], pa.Ta
     [("0.5", [232.0, 419, 2365, 2260]), ("1", [97.3, 95.1, 115, 68.3]), ("2", [37.2, 28.8, 13.9, 4.0])],
 )
 def test_the_gains_as_tau_falls_are_the_known_ones(
-    alpha: str, gains: list[float], tables: Callable[[str], pa.Table]
+    alpha: str,
+    gains: list[float],
 ) -> None:
     tau, found = curve(tables("zipf-sampled"), "Gain over SbH", f"Zipf, α = {alpha}")
     for wanted, gain in zip([10, 0.01, 0.001, 0.0001], gains, strict=True):
         assert found[np.isclose(tau, wanted)][0] == pytest.approx(gain, abs=0.5 if gain > 110 else 0.05)
 
 
-def test_reporting_probabilities_are_the_papers_expressions(tables: Callable[[str], pa.Table]) -> None:
+def test_reporting_probabilities_are_the_papers_expressions() -> None:
     table = tables("reporting")
     E, delta = math.exp(0.1), 0.01
     i, pws = curve(table, "ε = 0.1, δ = 0.01", "PWS")
@@ -67,7 +64,7 @@ def test_reporting_probabilities_are_the_papers_expressions(tables: Callable[[st
     np.testing.assert_allclose(ratio[:3], 2 * i[:3], rtol=0.02)
 
 
-def test_sampled_reporting_lies_between_sbh_and_the_sample(tables: Callable[[str], pa.Table]) -> None:
+def test_sampled_reporting_lies_between_sbh_and_the_sample() -> None:
     for panel, tau in (("τ = 0.1", 0.1), ("τ = 0.001", 0.001)):
         i, q = curve(tables("sampled-reporting"), panel, "not private")
         np.testing.assert_allclose(q, 1 - np.exp(-tau * i), rtol=1e-9)
@@ -76,7 +73,7 @@ def test_sampled_reporting_lies_between_sbh_and_the_sample(tables: Callable[[str
         assert (curve(tables("sampled-reporting"), panel, "SbH")[1] <= pws * (1 + 1e-9)).all()
 
 
-def test_real_data_are_reported_as_their_frequencies_say(tables: Callable[[str], pa.Table]) -> None:
+def test_real_data_are_reported_as_their_frequencies_say() -> None:
     # 900 keys of frequency 3 and 100 of 70, at delta = 1e-3: pi by Algorithm 3, as a sum of two
     privacy = Privacy("0.1", "1e-3")
     pi = oracles.algorithm_3([Fraction(1)] * 70, oracles.exponential(privacy.epsilon, 30), privacy.delta)
@@ -84,7 +81,7 @@ def test_real_data_are_reported_as_their_frequencies_say(tables: Callable[[str],
     assert share[np.isclose(delta, 1e-3)][0] == pytest.approx(0.9 * float(pi[3]) + 0.1 * float(pi[70]), rel=1e-9)
 
 
-def test_the_errors_are_the_known_ones(tables: Callable[[str], pa.Table]) -> None:
+def test_the_errors_are_the_known_ones() -> None:
     tau, ours = curve(tables("nrmse"), "ε = 0.1", "PWS, MLE")
     for wanted, nrmse in ((1, 0.2513), (1e-5, 0.0721)):
         assert ours[np.isclose(tau, wanted, rtol=1e-6)][0] == pytest.approx(nrmse, abs=5e-5)
@@ -96,7 +93,7 @@ def test_the_errors_are_the_known_ones(tables: Callable[[str], pa.Table]) -> Non
     assert private[np.isclose(tau, 1e-4, rtol=1e-6)][0] == pytest.approx(expected, rel=1e-9)
 
 
-def test_bias_and_variance_are_sums_over_the_tokens_of_algorithm_4(tables: Callable[[str], pa.Table]) -> None:
+def test_bias_and_variance_are_sums_over_the_tokens_of_algorithm_4() -> None:
     privacy, sampling = Privacy("0.5", Fraction(1, 2**20)), Priority("0.0001")
     E = oracles.exponential(privacy.epsilon, 30)
     x, bias = curve(tables("bias"), "PWS, MLE, ε = 0.5", "τ = 0.0001")
@@ -111,7 +108,7 @@ def test_bias_and_variance_are_sums_over_the_tokens_of_algorithm_4(tables: Calla
     np.testing.assert_allclose(open_, 1 / np.minimum(0.001 * x, 1) - 1, rtol=1e-9)
 
 
-def test_the_order_is_that_of_the_laws(tables: Callable[[str], pa.Table]) -> None:
+def test_the_order_is_that_of_the_laws() -> None:
     privacy = Privacy(1, "1e-6")
     low, found = curve(tables("order"), "Pairs 1 apart, ε = 1", "PWS, Algorithm 4")
     np.testing.assert_allclose(

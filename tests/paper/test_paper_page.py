@@ -5,13 +5,11 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -23,17 +21,14 @@ from paper import CLAIMS, FIGURES, data
 from paper.__main__ import paper
 from paper.figures import titles
 from paper.finding import CORRECTED, HOLDS
-from paper_tables import SETS
+from paper_tables import SETS, tables
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: figures are computed, or drawn with fixed seeds")
 
 
-# Figures and the page.
-
-
 @pytest.mark.parametrize("name", FIGURES)
-def test_what_is_drawn_is_the_table(name: str, tables: Callable[[str], pa.Table]) -> None:
+def test_what_is_drawn_is_the_table(name: str) -> None:
     figure, table = FIGURES[name], tables(name)
     assert np.isfinite(table["x"].to_numpy()).all()
     assert np.isfinite(table["y"].to_numpy()).all()
@@ -269,6 +264,6 @@ def test_what_a_dead_process_left_is_swept_and_a_living_one_is_not(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_the_titles_of_panels_are_all_drawn(tables: Callable[[str], pa.Table]) -> None:
+def test_the_titles_of_panels_are_all_drawn() -> None:
     for name, figure in FIGURES.items():
         assert [panel.title for panel in figure.panels(tables(name))] == titles(tables(name))

@@ -14,19 +14,20 @@ import pytest
 import dpsample.presentation.report
 import dpsample.presentation.report.content as report_content
 from dpsample import KeepAll, Privacy, Release
-from dpsample.accounting.proof import Proof
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.notes import claim_of
 from dpsample.presentation.charts import STYLES
-from dpsample.presentation.explain import Strength
 from dpsample.presentation.page_charts import DARK, LIGHT
 from dpsample.presentation.pages import Markup, tag
 from dpsample.presentation.report import Statement, content_of, display, make_report
 from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
+from dpsample.release.explain import Strength
+from dpsample.release.proof import Proof
 from dpsample.scheme import reporting_probabilities
 from reports import HOSTILE, PRIVACY, RELEASES, data, made, seen, words
+from reports import users as users
 from stated_terms import stated_terms
 from support import refused
 

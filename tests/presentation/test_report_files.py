@@ -17,9 +17,8 @@ from dpsample import InvalidValue, Release, read_release
 from dpsample.cli import cli
 from dpsample.presentation.report import Statement, make_report
 from reports import RELEASES, blocks, words
+from reports import users as users
 from support import refused
-
-# What the page tells to run.
 
 
 @pytest.mark.chance(

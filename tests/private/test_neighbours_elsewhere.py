@@ -1,6 +1,5 @@
 """Neighbouring datasets on a cluster and in a database; and leaks that are planted."""
 
-import os
 import random
 from collections.abc import Iterator
 from decimal import Decimal
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import dpsample
-import servers
 from dpsample import Source
 from dpsample.private.engine.duckdb import DuckDB
 from neighbour_sources import (
@@ -37,14 +35,6 @@ from neighbours import command, differences, observe
 def engine() -> Iterator[DuckDB]:
     with DuckDB(threads=1) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    if servers.binaries() is None and not os.environ.get("CI"):
-        pytest.skip("no PostgreSQL server binary")
-    with servers.postgresql() as uri:
-        yield uri
 
 
 @pytest.mark.parametrize(

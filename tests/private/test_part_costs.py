@@ -12,13 +12,11 @@ import pytest
 
 from days import PRIVACY, charge, day
 from dpsample import Ledger, Privacy, new_ledger, read_ledger
-from dpsample.accounting.charges import Charge, Entry, Status
-from dpsample.accounting.ledger import reserve_budget
 from dpsample.accounting.parts import Part
 from dpsample.accounting.renyi import RenyiCurve
+from dpsample.ledger.charges import Charge, Entry, Status
+from dpsample.ledger.ledger import reserve_budget
 from support import refused
-
-# ---- what they cost
 
 
 def test_parts_cost_the_maximum(tmp_path: Path) -> None:

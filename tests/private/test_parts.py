@@ -18,6 +18,7 @@ import pytest
 
 import servers
 from days import day
+from days import engine as engine
 from dpsample import Source
 from dpsample.accounting.parts import Part
 from dpsample.private.engine import Engine

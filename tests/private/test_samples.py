@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
+from dpsample.answers.release import Release
 from dpsample.private.sample import WARNING, Sample, read_sample
-from dpsample.release.release import Release
 from stated_terms import stated_terms
 from strategies import schemes
 from support import refused, refused_alone

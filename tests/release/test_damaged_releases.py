@@ -10,7 +10,7 @@ import pytest
 
 import dpsample
 from dpsample import InvalidValue, KeepAll
-from dpsample.release.release import Release, read_release
+from dpsample.answers.release import Release, read_release
 from small_releases import FORMATS, PRIVACY, TERMS, rows, small
 from stated_terms import stated_terms
 
@@ -132,7 +132,7 @@ def test_everything_can_be_shown() -> None:
 def test_releases_import_nothing_that_sees_private_data() -> None:
     root = Path(dpsample.__file__).parent
     seen: set[str] = set()
-    todo = ["dpsample.release.release"]
+    todo = ["dpsample.answers.release"]
     while todo:
         module = todo.pop()
         seen.add(module)

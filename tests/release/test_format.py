@@ -14,9 +14,10 @@ import pytest
 
 import dpsample
 from dpsample import Privacy
-from dpsample.accounting.charges import Charge, scheme_form
-from dpsample.accounting.ledger import release_sha256, reserve_budget
 from dpsample.files import commit_parts
+from dpsample.files.metadata import release_sha256
+from dpsample.ledger.charges import Charge, scheme_form
+from dpsample.ledger.ledger import reserve_budget
 from places import ROOT
 
 pytestmark = pytest.mark.chance("certain: fields and hashes are compared, whichever rows were drawn")

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Privacy
+from dpsample.answers.release import Release, read_release, write_release
 from dpsample.files import ROWS, commit_parts
 from dpsample.private.sample import Sample
-from dpsample.release.release import Release, read_release, write_release
 from dpsample.release.terms import Terms
 from small_releases import FORMATS, PRIVACY, TERMS, rows, small
 from stated_terms import stated_terms

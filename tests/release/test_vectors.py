@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dpsample import Privacy, read_ledger, read_release, read_sample
-from dpsample.accounting.charges import Charge
-from dpsample.accounting.ledger import reserve_budget
 from dpsample.accounting.parts import Part
 from dpsample.files import kind_of
+from dpsample.ledger.charges import Charge
+from dpsample.ledger.ledger import reserve_budget
 from places import VECTORS
 from vectors import content_of, register_halves
 

@@ -17,15 +17,15 @@ import pytest
 
 import dpsample
 from dpsample import KeepAll, Ppswor, Priority, Privacy, Release, Sample, read_release, read_sample
-from dpsample.accounting.proof import prove_release
+from dpsample.answers.coordinated import difference, in_both
 from dpsample.estimators.estimate import estimate, least_frequency
 from dpsample.estimators.layers import Layers, token_weights
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled_batch
-from dpsample.questions.coordinated import difference, in_both
 from dpsample.release.key_hash import first_frequencies, key_hashes
+from dpsample.release.proof import prove_release
 from dpsample.scheme import certify, reporting_probabilities, token_law
 from dpsample.scheme.coordinated import LAST_FIRST, first_kept
 from dpsample.scheme.noise import KeyNoise

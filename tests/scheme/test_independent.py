@@ -14,8 +14,8 @@ import pytest
 
 import dpsample
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling, SoftCap
-from dpsample.accounting.independent import PROGRAM, find_checker
 from dpsample.exact import exponential_floor
+from dpsample.release.proof.independent import PROGRAM, find_checker
 from dpsample.scheme import certify, integer_laws
 from dpsample.scheme.certificate_text import certificate_lines, repeats
 from dpsample.scheme.reporting import Reporting
@@ -270,6 +270,7 @@ def test_the_integers_in_the_examples_are_ours() -> None:
     numbers = {name: int(value) for name, value in re.findall(r"Definition (\w) : Z := (\d+)\.", text)}
     privacy = Privacy(1, "0.3")
     reporting = Reporting.of(KeepAll(), privacy)
+    assert isinstance(reporting, Reporting)
     numbers |= {"one": reporting.one, "0": 0}
     assert (numbers["E"], numbers["I"], numbers["D"]) == (reporting.E, reporting.inverse, reporting.delta)
     assert f"Definition R : Z := 2 ^ {reporting.ratio_bits}." in text

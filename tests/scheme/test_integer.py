@@ -176,7 +176,7 @@ def test_the_default_grid() -> None:
 
 @pytest.mark.parametrize("frequency", [0, -41, True, 41.0, "41", None], ids=repr)
 def test_only_a_sampled_key_has_a_law(frequency: Any) -> None:
-    with refused("a sampled key has a frequency of at least 1", hidden=[41]):
+    with refused("the frequency of a sampled key must be an integer of at least 1", hidden=[41]):
         integer_law(frequency, KeepAll(), Privacy(1, "1e-6"), 1)
 
 

@@ -20,7 +20,7 @@ import oracles
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Sampling
 from dpsample.scheme import TokenLaw, default_grid, integer_law, integer_laws, token_law, token_laws
 from dpsample.scheme.reporting import Reporting
-from dpsample.scheme.tokens import support_length, tails
+from dpsample.scheme.tokens import support_length
 from references import true_q_fractions
 from strategies import privacies, schemes, weighted
 from support import refused
@@ -114,7 +114,7 @@ def test_q_that_grows_a_little_faster_than_privacy_allows(grid: int) -> None:
 def test_tails_keep_their_relative_precision(sampling: Sampling, privacy: Privacy, grid: int) -> None:
     """For every epsilon: what a sanitizer compares with is good to 1e-13 of itself."""
     expected = oracle_rows(sampling, privacy, grid)
-    for i, found in tails(np.arange(1, ROWS + 1), Reporting.of(sampling, privacy), grid):
+    for i, found in Reporting.of(sampling, privacy).boundaries(np.arange(1, ROWS + 1), grid):
         tail = Fraction(0)
         for k, S in enumerate(found.tolist()):
             assert abs(Fraction(S) - tail) <= tail / 10**13

@@ -23,10 +23,10 @@ from dpsample import (
     Source,
     Stream,
 )
+from dpsample.answers.estimates import Estimates
 from dpsample.estimators.estimate import Estimate
 from dpsample.periods.changes import Changes
 from dpsample.periods.combined import Combined
-from dpsample.questions.result import Estimates
 
 
 def privacy() -> Privacy:

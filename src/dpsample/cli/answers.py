@@ -11,15 +11,15 @@ import click
 
 def opened(files: tuple[str, ...]) -> Any:
     """Read a release, or several that are combined."""
+    from dpsample.answers.release import read_release
     from dpsample.periods import combine
-    from dpsample.release.release import read_release
 
     return combine(*map(read_release, files)) if len(files) > 1 else read_release(files[0])
 
 
 def opened_with_keys(arguments: tuple[str, ...], keys: int) -> tuple[Any, list[Any]]:
     """Read releases, and so many keys after them: each has a value for each key column."""
-    from dpsample.release.release import read_release
+    from dpsample.answers.release import read_release
 
     first = read_release(arguments[0])
     values = keys * len(first.keys)
@@ -48,7 +48,7 @@ def print_answer(answer: Any, form: str) -> None:
     """Print an `Estimate` or `Estimates`."""
     import pyarrow as pa
 
-    from dpsample.questions.result import Estimates
+    from dpsample.answers.estimates import Estimates
 
     if isinstance(answer, Estimates):
         lines, table = answer.lines(limit=None), answer.to_arrow()

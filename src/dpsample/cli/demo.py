@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.accounting.proof import prove_release
+from dpsample.answers.release import Release, read_release
 from dpsample.cli.standard_library import standard_library
 from dpsample.errors import InvalidValue
 from dpsample.presentation.charts import check_drawing
-from dpsample.presentation.explain import VOUCHED, explain_spent, sentence
 from dpsample.privacy import Privacy
 from dpsample.private.run import release_to_file
-from dpsample.release.release import Release, read_release
+from dpsample.release.explain import VOUCHED, explain_spent, sentence
+from dpsample.release.proof import prove_release
 
 WORDS, FILES, PAGE = "demo-words.private.parquet", "demo-files.private.parquet", "demo-report.html"
 _SHOWN = (1, 2, 10, 100, 1000, 10_000)  # places of the rows that are shown, by estimate

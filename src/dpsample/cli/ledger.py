@@ -74,7 +74,7 @@ def new(
       dpsample ledger new daily.ledger --dataset events -e 3 -d 1e-6 --account renyi
       dpsample ledger new days.ledger --dataset clicks -e 1 -d 1e-6 --unit user --parts day
     """
-    from dpsample.accounting.ledger import new_ledger
+    from dpsample.ledger.ledger import new_ledger
 
     if (each_epsilon is None) != (each_delta is None):
         raise click.UsageError("--each-epsilon and --each-delta go together; found one; add the other")
@@ -98,7 +98,7 @@ def show(file: str, form: str) -> None:
     Example:
       dpsample ledger show events.ledger
     """
-    from dpsample.accounting.ledger import read_ledger
+    from dpsample.ledger.ledger import read_ledger
 
     ledger = read_ledger(file)
     print_result(ledger.to_json(), [str(ledger)], form)
@@ -118,7 +118,8 @@ def verify(file: str, releases: tuple[str, ...], head: str | None, form: str) ->
     Example:
       dpsample ledger verify events.ledger queries.private.parquet
     """
-    from dpsample.accounting.ledger import read_ledger, verify_releases
+    from dpsample.answers.entered import verify_releases
+    from dpsample.ledger.ledger import read_ledger
 
     ledger = read_ledger(file)
     matches = verify_releases(ledger, releases, head)

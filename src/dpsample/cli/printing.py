@@ -11,7 +11,7 @@ import click
 
 from dpsample.exact import text
 from dpsample.files.metadata import sidecar_of
-from dpsample.presentation.explain import (
+from dpsample.release.explain import (
     explain_amount,
     explain_choice,
     explain_counts,

@@ -30,9 +30,9 @@ def report(
       dpsample report tuesday.parquet --before monday.parquet -o changes.html
       dpsample report q.private.parquet -o q.html --title Queries --about "Of 2025." --contact data@example.org
     """
+    from dpsample.answers.release import read_release
     from dpsample.files import check_not_input
     from dpsample.presentation.report import Statement, check_report, make_report
-    from dpsample.release.release import read_release
 
     statement = Statement(**stated)
     check_report(output, force)
@@ -60,9 +60,9 @@ def plot(release: str, output: str, force: bool, **options: Any) -> None:
     Example:
       dpsample plot queries.private.parquet -k 20 -o queries.svg
     """
+    from dpsample.answers.release import read_release
     from dpsample.files import check_not_input
     from dpsample.presentation.plot import check_plot, write_plot
-    from dpsample.release.release import read_release
 
     check_plot(output, force)
     check_not_input(output, [release])

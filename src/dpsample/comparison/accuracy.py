@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.estimators.mle import mle
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import reporting_probabilities
@@ -26,7 +26,8 @@ from dpsample.scheme.tokens import TokenLaw, chosen_grid, token_laws
 
 __all__ = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage", "selection_accuracy"]
 
-_BLOCK = 1 << 20  # tokens at once
+_TOKENS_AT_ONCE = 1 << 20  # their arrays take about 40 MB
+_TOKENS_OF_LAW = 512  # times the grid: a generous guess, by which laws are put together
 _Sum = TypeVar("_Sum", "Coverage", "Accuracy")
 Estimator = Callable[[ArrayLike, Sampling, PerKey, int, Measure | str], Floats]
 
@@ -86,49 +87,66 @@ class Pws:
     def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
         """Bias and variance, summed over the tokens of each distinct frequency."""
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
-        back = back.reshape(np.shape(frequencies))
-        g = Measure.of(of)(i)
+        truth = Measure.of(of)(i)
         grid = chosen_grid(self.grid, self.privacy, sampling=self.sampling)
-        pi = np.zeros(i.shape)
-        bias = -g
-        variance = np.zeros(i.shape)
         laws = token_laws(i, self.sampling, self.privacy, grid)
-        at_once = max(1, _BLOCK // 512 // grid)
+        at_once = max(1, _TOKENS_AT_ONCE // _TOKENS_OF_LAW // grid)
+        parts = [np.empty((3, 0))]
         done = 0
         while block := list(islice(laws, at_once)):
-            part = slice(done, done + len(block))
-            pi[part], bias[part], variance[part] = self._errors_of_laws(block, g[part], grid, of)
+            part = truth[done : done + len(block)]
+            parts.append(self._errors_of_laws(_Laws.of(block), part, grid, of))
             done += len(block)
-        return Errors(i[back], g[back], pi[back], bias[back], variance[back])
+        back = back.reshape(np.shape(frequencies))
+        pi, bias, variance = np.concatenate(parts, axis=1)
+        return Errors(i[back], truth[back], pi[back], bias[back], variance[back])
 
-    def _errors_of_laws(
-        self, laws: list[TokenLaw], truth: Floats, grid: int, of: Measure | str
-    ) -> tuple[Floats, Floats, Floats]:
-        """The reporting probability, bias and variance for each law.
+    def _errors_of_laws(self, laws: "_Laws", truth: Floats, grid: int, of: Measure | str) -> Floats:
+        """The reporting probability, bias and variance for each law, as three rows.
 
-        Both are summed around the truth and around the mean, so that nothing large cancels.
+        Bias is summed around the truth and variance around the mean, so that nothing large cancels.
         """
-        n = len(laws)
-        owner = np.repeat(np.arange(n), [law.cells.size for law in laws])
+        estimates = self.estimator(laws.cells, self.sampling, self.privacy, grid, of)
+        error = estimates - truth[laws.owner]
+        bias = laws.expected(error) - laws.absent * truth
+        deviation = error - bias[laws.owner]
+        if_reported = laws.expected(deviation**2)
+        if_absent = laws.absent * (truth + bias) ** 2
+        pi = laws.expected(np.ones(len(error)))
+        return np.array([pi, bias, if_reported + if_absent])
+
+
+@dataclass(frozen=True, eq=False)
+class _Laws:
+    """The tokens of several laws, one after another."""
+
+    owner: Ints  # which law a token belongs to
+    cells: Ints
+    probabilities: Floats
+    absent: Floats  # the probability that a law reports nothing
+
+    @staticmethod
+    def of(laws: list[TokenLaw]) -> "_Laws":
+        """Join the tokens of these laws."""
+        sizes = [law.cells.size for law in laws]
+        owner = np.repeat(np.arange(len(laws)), sizes)
         cells = np.concatenate([law.cells for law in laws])
-        p = np.concatenate([law.probabilities for law in laws])
+        probabilities = np.concatenate([law.probabilities for law in laws])
         absent = np.array([law.not_reported for law in laws])
-        estimates = self.estimator(cells, self.sampling, self.privacy, grid, of)
-        error = estimates - truth[owner]
-        bias = np.bincount(owner, p * error, n) - absent * truth
-        deviation = error - bias[owner]
-        of_reported = np.bincount(owner, p * deviation**2, n)
-        variance = of_reported + absent * (truth + bias) ** 2
-        pi = np.bincount(owner, p, n).astype(np.float64)
-        return pi, bias, variance
+        return _Laws(owner, cells, probabilities, absent)
+
+    def expected(self, values: Floats) -> Floats:
+        """Return the expectation of a value of tokens under each law, where it is 0 if nothing is reported."""
+        sums = np.bincount(self.owner, self.probabilities * values, len(self.absent))
+        return sums.astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Coverage:
     """How much of the data is expected to be reported; adds up over disjoint sets of keys."""
 
-    keys: int
-    elements: int
+    keys: float  # whole, but for a selection
+    elements: float
     reported_keys: float
     reported_elements: float
 
@@ -141,6 +159,12 @@ class Coverage:
     def share_of_elements(self) -> float:
         """The expected share of elements whose keys are reported; 0 of none."""
         return self.reported_elements / self.elements if self.elements else 0.0
+
+    def of_share(self, share: float) -> "Coverage":
+        """Return what is expected of a random selection of a share of the keys."""
+        keys, elements = share * self.keys, share * self.elements
+        reported_keys, reported_elements = share * self.reported_keys, share * self.reported_elements
+        return Coverage(keys, elements, reported_keys, reported_elements)
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return _added(self, other)
@@ -189,8 +213,8 @@ def coverage(method: Method, frequencies: ArrayLike | Mapping[int, int]) -> Cove
     >>> result.keys, round(result.reported_keys, 2), round(result.share_of_elements, 4)
     (1501, 500.64, 1.0)
     """
-    i, keys, _, _ = _grouped(frequencies, None)
-    return covered(i, keys, method.reported(i))
+    data = _Grouped.of(frequencies)
+    return covered(data.frequencies, data.keys, method.reported(data.frequencies))
 
 
 def accuracy(
@@ -210,14 +234,13 @@ def accuracy(
     >>> round(result.nrmse, 4), round(result.coverage.share_of_keys, 3)
     (0.2513, 0.457)
     """
-    i, keys, linear, squares = _grouped(frequencies, weights)
-    errors = method.errors(i, of)
-    return Accuracy(
-        covered(i, keys, errors.reported),
-        float(linear @ errors.truth),
-        float(linear @ errors.bias),
-        float(squares @ errors.variance),
-    )
+    data = _Grouped.of(frequencies, weights)
+    errors = method.errors(data.frequencies, of)
+    reported = covered(data.frequencies, data.keys, errors.reported)
+    truth = float(data.weights @ errors.truth)
+    bias = float(data.weights @ errors.bias)
+    variance = float(data.squares @ errors.variance)
+    return Accuracy(reported, truth, bias, variance)
 
 
 def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int], share: float) -> Accuracy:
@@ -235,54 +258,72 @@ def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int
     >>> [round(selection_accuracy(method, frequencies, share).nrmse, 4) for share in (1, 0.1, 0.01)]
     [0.0887, 0.0891, 0.0932]
     """
-    i, keys, _, _ = _grouped(frequencies, None)
-    return selected(method.errors(i), keys, share)
+    data = _Grouped.of(frequencies)
+    return selected(method.errors(data.frequencies), data.keys, share)
 
 
 def selected(errors: Errors, keys: Floats, share: float) -> Accuracy:
     """Return the same as `selection_accuracy`, from the errors at each frequency and its number of keys."""
-    all_keys = covered(errors.frequencies, keys, errors.reported)
-    numbers = [share * number for number in vars(all_keys).values()]
-    part = Coverage(*numbers)
+    selection = covered(errors.frequencies, keys, errors.reported).of_share(share)
     truth = share * float(keys @ errors.truth)
     bias = share * float(keys @ errors.bias)
+    squared_bias = float(keys @ errors.bias**2)
     of_estimates = share * float(keys @ errors.variance)
-    of_selection = share * (1 - share) * float(keys @ errors.bias**2)
-    return Accuracy(part, truth, bias, of_estimates + of_selection)
+    of_selection = share * (1 - share) * squared_bias
+    return Accuracy(selection, truth, bias, of_estimates + of_selection)
 
 
-def _grouped(
-    frequencies: ArrayLike | Mapping[int, int], weights: ArrayLike | None
-) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return the distinct frequencies, and for each the number of keys, the sum of weights and of their squares."""
-    if isinstance(frequencies, Mapping):
-        if weights is not None:
-            raise InvalidValue(
-                "weights go with a list of frequencies, one for each key", "a mapping", "select by giving its entries"
-            )
-        i, keys = as_frequencies(list(frequencies)), as_frequencies(list(frequencies.values())).astype(np.float64)
-        return i, keys, keys, keys
-    flat = as_frequencies(frequencies).reshape(-1)
-    i, back = np.unique(flat, return_inverse=True)
-    L = np.ones(flat.shape) if weights is None else np.asarray(weights, np.float64).reshape(-1)
-    if L.shape != flat.shape or not np.isfinite(L).all():
-        raise InvalidValue(
-            "weights are finite numbers, one for each frequency", f"{L.size} of them", "give 0 and 1 to select"
-        )
-    counted: list[Floats] = [np.bincount(back, w, len(i)).astype(np.float64) for w in (L != 0, L, L**2)]
-    return i, counted[0], counted[1], counted[2]
+@dataclass(frozen=True, eq=False)
+class _Grouped:
+    """Distinct frequencies, and what the keys of each add up to."""
+
+    frequencies: Ints
+    keys: Floats
+    weights: Floats
+    squares: Floats  # of weights
+
+    @staticmethod
+    def of(frequencies: ArrayLike | Mapping[int, int], weights: ArrayLike | None = None) -> "_Grouped":
+        """Group a list with the frequency of each key, or read a mapping from each frequency to its keys."""
+        if isinstance(frequencies, Mapping):
+            if weights is not None:
+                raise InvalidValue(
+                    "weights go with a list of frequencies, one for each key, not with a mapping",
+                    "select by giving its entries",
+                )
+            keys = as_frequencies(list(frequencies.values())).astype(np.float64)
+            return _Grouped(as_frequencies(list(frequencies)), keys, keys, keys)
+        listed = as_frequencies(frequencies).reshape(-1)
+        weight = np.ones(listed.shape) if weights is None else np.asarray(weights, np.float64).reshape(-1)
+        if weight.shape != listed.shape or not np.isfinite(weight).all():
+            raise InvalidValue("weights must be finite numbers, one for each frequency", "give 0 and 1 to select")
+        i, place = np.unique(listed, return_inverse=True)
+
+        def added(values: Floats) -> Floats:
+            return np.bincount(place, values, len(i)).astype(np.float64)
+
+        return _Grouped(i, added(weight != 0), added(weight), added(weight**2))
 
 
 def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
     """Return the coverage of a number of keys at each frequency, reported with these probabilities."""
     elements = round(float(keys @ i))
-    whole_numbers = (keys % 1 == 0).all()
-    if elements >= 2**53 and whole_numbers:  # which floats would round
+    whole = bool((keys % 1 == 0).all())
+    if elements >= 2**53 and whole:  # floats would round
         pairs = zip(i.tolist(), keys.tolist(), strict=True)
         elements = sum(frequency * int(n) for frequency, n in pairs)
     reported_keys = float(keys @ reported)
     reported_elements = float((keys * i) @ reported)
     return Coverage(round(float(keys.sum())), elements, reported_keys, reported_elements)
+
+
+def check_frequency_itself(of: Measure | str) -> None:
+    """Refuse a measure that the expressions of a baseline do not cover."""
+    if Measure.of(of) != FREQUENCY:
+        raise InvalidValue(
+            f"the exact errors of this baseline are stated for the frequency itself, not for {Measure.of(of)}",
+            "Pws and NonPrivate take any measure",
+        )
 
 
 def _added(a: _Sum, b: _Sum) -> _Sum:

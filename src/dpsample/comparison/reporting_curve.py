@@ -37,14 +37,22 @@ def detection_threshold_of(method: Method, largest: int = MAX_FREQUENCY) -> int 
     15
     """
     low, high = 0, 1
-    while float(method.reported([high])[0]) < LIKELY:
+    while not _is_likely(method, high):
         if high == largest:
             return None
         low, high = high, min(2 * high, largest)
     while high - low > 1:  # the reporting probability does not decrease
         middle = (low + high) // 2
-        low, high = (middle, high) if float(method.reported([middle])[0]) < LIKELY else (low, middle)
+        if _is_likely(method, middle):
+            high = middle
+        else:
+            low = middle
     return high
+
+
+def _is_likely(method: Method, frequency: int) -> bool:
+    [probability] = method.reported([frequency])
+    return bool(probability >= LIKELY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +79,20 @@ def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy
     """
     never_reported = sampling.least - 1  # no key up to here is reported
     length = end_of_rise(sampling, privacy) - never_reported
-    in_equal_ratios = np.rint(np.geomspace(1, length, points)).astype(np.int64)
-    return curve_at(never_reported + np.unique(in_equal_ratios), sampling, privacy, peers)
+    in_equal_ratios = np.geomspace(1, length, points)
+    distinct = np.unique(np.rint(in_equal_ratios).astype(np.int64))
+    return curve_at(never_reported + distinct, sampling, privacy, peers)
 
 
 def curve_at(frequencies: Ints, sampling: Sampling, privacy: PerKey, peers: Privacy | None = None) -> Curve:
     """Return the reporting probabilities at these frequencies; `privacy` and `peers` are those of `curve`."""
-    stated = privacy if peers is None and isinstance(privacy, Privacy) else peers
-    lines = {name: peer.reported(frequencies) for name, peer in histograms(sampling, stated)}
+    if peers is None and isinstance(privacy, Privacy):
+        peers = privacy
+    peer = dict(histograms(sampling, peers))
+    lines = {name: method.reported(frequencies) for name, method in peer.items()}
     pws = Pws(sampling, privacy).reported(frequencies)
-    return Curve(frequencies, pws, lines.get(SBH), lines.get(TIGHT), sampling.q(frequencies))
+    q = sampling.q(frequencies)
+    return Curve(frequencies, pws, lines.get(SBH), lines.get(TIGHT), q)
 
 
 def end_of_rise(sampling: Sampling, privacy: PerKey) -> int:

@@ -20,13 +20,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.scheme.coordinated import MixedReporting
-from dpsample.scheme.noise import KeyNoise
+from dpsample.scheme.law import Law
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
-from dpsample.scheme.tokens import TokenLaw, first_frequency, steady_from, support_length, token_law, token_laws
+from dpsample.scheme.tokens import TokenLaw, first_frequency, support_length, token_law, token_laws
 
 _BLOCK = 1 << 21  # tokens times frequencies at once: large, since each block walks through the supports anew
 
@@ -67,7 +66,7 @@ class Calibration:
         return support_length(self.scheme.per_key)
 
     @cached_property
-    def reporting(self) -> Reporting:
+    def reporting(self) -> Law:
         """The reporting probabilities of the scheme."""
         return Reporting.of(self.scheme.sampling, self.scheme.per_key)
 
@@ -111,10 +110,7 @@ class Calibration:
         """Return pi / q, the probability that a sampled key is reported; if it is sampled from frequency 1 on, for a
         coordinated sample.
         """
-        if isinstance(self.reporting, MixedReporting):
-            return self.reporting.base.probabilities(frequencies)
-        q = self.scheme.sampling.q(frequencies)
-        return np.divide(self.reporting.probabilities(frequencies), q, out=np.zeros_like(q), where=q > 0)
+        return self.reporting.reported_share(frequencies)
 
     def unreported_probability(self, frequencies: Ints) -> Floats:
         """Return 1 - pi."""
@@ -200,7 +196,7 @@ class Calibration:
 
     def laws_beyond(self, frequencies: Ints) -> list[TokenLaw]:
         """Return laws at ascending frequencies; where all are shifts of one another, one is computed."""
-        steady = steady_from(self.reporting)
+        steady = self.reporting.steady_from
         near = frequencies[frequencies < steady]
         laws = list(token_laws(near, *self.scheme))
         if len(near) == len(frequencies):
@@ -211,7 +207,7 @@ class Calibration:
 
     @cached_property
     def _steady_law(self) -> TokenLaw:
-        return token_law(steady_from(self.reporting), *self.scheme)
+        return token_law(self.reporting.steady_from, *self.scheme)
 
     @cached_property
     def bins(self) -> Ints:
@@ -392,7 +388,7 @@ def calibration_for(of: Function, calibration: Calibration) -> Calibration:
     values of a moderate size tell keys below a frequency from those at it. If keys below the threshold count 0, biases
     are balanced instead, as far as the table goes; beyond it, intervals allow for all of them.
     """
-    if not isinstance(calibration.scheme.per_key, KeyNoise):
+    if not calibration.reporting.bell_shaped:
         return calibration
     counted = calibration.frequencies[of(calibration.frequencies) > 0]
     if len(counted) and calibration.calibration_threshold <= counted[0] <= calibration.last_corrected:

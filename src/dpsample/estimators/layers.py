@@ -18,6 +18,7 @@ import numpy as np
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.tuning import TUNING
+from dpsample.scheme.law import Law
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll
@@ -77,7 +78,7 @@ class TokenWeights:
         return np.asarray(products.sum(1))
 
 
-def _law_table(cells: Ints, reporting: Reporting, grid: int, rows: int) -> Floats:
+def _law_table(cells: Ints, reporting: Law, grid: int, rows: int) -> Floats:
     """The probability of each token at each frequency from 0 to `rows`: [token, frequency]."""
     frequencies, mass = supports(cells, reporting, grid)
     law = np.zeros((len(cells), rows + 1))
@@ -87,7 +88,7 @@ def _law_table(cells: Ints, reporting: Reporting, grid: int, rows: int) -> Float
     return law
 
 
-def _posterior(law: Floats, reporting: Reporting, threshold: int) -> Floats:
+def _posterior(law: Floats, reporting: Law, threshold: int) -> Floats:
     """The posterior of each token under a uniform prior from the threshold on, over pi: [token, frequency]."""
     frequencies = np.arange(law.shape[1])
     pi = reporting.probabilities(frequencies)

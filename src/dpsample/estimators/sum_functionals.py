@@ -13,7 +13,6 @@ from dpsample.estimators.calibration import Calibration, Function
 from dpsample.estimators.extrapolation import Kernel, kernels_of
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.sampling import Floats
 
 
@@ -95,7 +94,7 @@ def _least_error(calibration: Calibration, of: Function, keys: int) -> Functiona
     """
     if calibration.balanced:
         return Functional(calibration, of, calibration.tuning.balanced_keys)
-    if not isinstance(calibration.scheme.per_key, KeyNoise):
+    if not calibration.reporting.bell_shaped:
         return Functional(calibration, of, keys)
     above = ~calibration.below
     weights = calibration.frequencies[above] ** -2.0

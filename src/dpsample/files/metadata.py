@@ -92,3 +92,18 @@ def failure(target: Path, error: OSError) -> DpsampleError:
         os.strerror(error.errno) if error.errno else "a failure of the file system",
         "check the path, its permissions and the space left; an output that failed leaves nothing behind",
     )
+
+
+def release_sha256(path: PathLike) -> tuple[Path, str]:
+    """Return the file that carries a release's metadata, and its SHA-256, which covers the rows.
+
+    This is the Parquet file itself, the .json beside a CSV or Arrow file, or the _dpsample.json of a folder; the latter
+    two hold the SHA-256 of the files with the rows.
+    """
+    target = resolved(path)
+    if target.is_dir():
+        target = target / PARTS
+    elif sidecar_of(target).is_file() and target.suffix.lower() != ".parquet":
+        target = sidecar_of(target)
+    with failures(target):
+        return target, sha256_of(target)

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpsample.answers.question import Attributes, Question, Where
+from dpsample.answers.release import Release
+from dpsample.answers.selection import Rows, Selection
 from dpsample.errors import InvalidValue
-from dpsample.exact import check_level, shown_number
+from dpsample.exact import shown_number
 from dpsample.periods.checks import check_comparable
-from dpsample.periods.combined import Combined, KeyRows
+from dpsample.periods.combined import Combined
 from dpsample.periods.hypotheses import Hypothesis, Tested
 from dpsample.periods.keys import keys_of
 from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.tables import Formats, html_table, table_lines
-from dpsample.questions.arguments import check_arguments
-from dpsample.questions.selection import Attributes, Selection, Where
-from dpsample.release.release import Release
 from dpsample.scheme.sampling import Floats
 
 FDR = 0.05
@@ -115,9 +115,8 @@ def changes(
     """
     sides = [_releases(before), _releases(after)]
     check_comparable([*sides[0], *sides[1]])
-    check_arguments(level=level)
     hypothesis = Hypothesis.of((sides[0], sides[1]), of, beyond_chance)
-    level, fdr = check_level(level), _check_rate(fdr)
+    level, fdr = Question(level=level).level, _check_rate(fdr)
     if len(sides[0]) != len(sides[1]):
         raise InvalidValue(
             "before and after have as many releases",
@@ -125,9 +124,7 @@ def changes(
             "combine as many on both sides",
         )
     keys, rows = keys_of([*sides[0], *sides[1]])
-    [(places, _)] = Selection(
-        KeyRows(keys, sides[0][0].keys, sides[0][0].terms), where, attributes=attributes
-    ).weighted_rows()[1]
+    [(places, _)] = Selection(Rows(keys), where, attributes=attributes).weighted_rows()[1]
     keys, rows = keys.take(pa.array(places)), rows[places]
     tested = Tested((sides[0], sides[1]), rows, hypothesis)
     p, sign = tested.p_values()

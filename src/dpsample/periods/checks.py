@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpsample.errors import InvalidValue
-from dpsample.presentation.explain import explain_spent
 from dpsample.privacy import Privacy
+from dpsample.release.explain import explain_spent
 from dpsample.scheme.holding import SampleAndHold
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 
 def check_combination(releases: "Sequence[Release]") -> None:
@@ -20,7 +20,7 @@ def check_combination(releases: "Sequence[Release]") -> None:
 
 def check_comparable(releases: "Sequence[Release]") -> None:
     """Refuse releases of different kinds or keys, samples that depend on each other, and one that is there twice."""
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
     if not releases or not all(isinstance(release, Release) for release in releases):
         raise InvalidValue(
@@ -36,7 +36,7 @@ def check_comparable(releases: "Sequence[Release]") -> None:
         raise InvalidValue(
             "samples of releases that are combined or compared are independent",
             "two with one public seed, which have the same keys",
-            "compare two of them with dpsample.questions.coordinated.difference, or ask each",
+            "compare two of them with dpsample.answers.coordinated.difference, or ask each",
         )
     for n, release in enumerate(releases):
         if any(_same(release, other) for other in releases[:n]):

@@ -20,11 +20,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.periods.keys import cells_of
 from dpsample.periods.totals import Confidence, KeyTotals, Side, blocks, most_unreported
 from dpsample.periods.unreported import SMALLEST
-from dpsample.release.release import Release
 from dpsample.scheme.sampling import Floats, Ints
 
 _TAILS = np.geomspace(SMALLEST, 0.25, 160)  # where releases miss a key, p-values are rounded up to 4 times one of these
@@ -95,7 +95,7 @@ class Hypothesis:
 class Law(Protocol):
     """A confidence distribution of differences: of each key, the confidence that it is at most each bound."""
 
-    def below(self, bounds: Floats) -> Floats: ...  # noqa: D102
+    def below(self, bounds: Floats) -> Floats: ...
 
 
 class Tested:

@@ -11,7 +11,7 @@ from dpsample.release.rows import token_cells
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 
 def keys_of(releases: "Sequence[Release]") -> tuple[pa.Table, Ints]:

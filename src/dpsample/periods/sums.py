@@ -6,126 +6,91 @@ The coins of releases are independent. So sums of frequencies, and their varianc
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from dpsample.answers.evidence import Groups
+from dpsample.answers.question import Question
+from dpsample.answers.reported import ONE_KEY, ReportedSums, added_reported, number_between
+from dpsample.answers.selection import Selection
+from dpsample.answers.token_sums import MeanParts, least_of_keys, unknown_mean, without_extrapolation
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.estimate import (
     Below,
     Estimate,
-    Estimator,
     answer,
     largest_unreported_sum,
     least_frequency,
 )
 from dpsample.estimators.intervals import SumEstimate, added
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
-from dpsample.exact import check_level
 from dpsample.periods.numbers import Group, Numbers, nothing, scheme_of
-from dpsample.questions.arguments import check_default_estimator, check_frequency
-from dpsample.questions.reported import ONE_KEY, added_reported, number_between, sum_of_tokens
-from dpsample.questions.result import Estimates
-from dpsample.questions.selection import Attributes, By, Of, Selection, Weight, Where
-from dpsample.questions.sums import (
-    grouped,
-    known_below,
-    least_of_keys,
-    mean_answer,
-    unknown_mean,
-    without_extrapolation,
-)
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
-    from dpsample.periods.combined import Combined
-
-_FREQUENCY, _KEYS = Measure.of("frequency"), Measure.of("keys")
+    from dpsample.periods.several import SeveralEvidence
 
 
-def total(
-    combined: "Combined",
-    where: Where = None,
-    weight: Weight = None,
-    of: Of = "frequency",
-    by: By = None,
-    estimator: Estimator | None = None,
-    level: float = 0.95,
-    attributes: Attributes = None,
-    at_least: int | None = None,
-    extrapolate: bool = False,
-) -> Any:
-    """Estimate a sum of frequencies, or a number of keys, over all releases: see `Combined.sum`."""
-    measure, level, least = Measure.of(of), check_level(level), _least(combined, Measure.of(of), at_least)
-    _check_calibrated(combined, estimator)
-    selection = Selection(combined.rows, where, weight, by, attributes)
+def total(combined: "SeveralEvidence", question: Question) -> Groups:
+    """Estimate a sum of frequencies, or a number of keys, over all releases: see `Answers.sum`."""
+    measure, level, least = question.measure, question.level, _least(combined, question)
+    _check_calibrated(combined, question)
+    selection = Selection.of(combined.rows, question)
     groups, members = selection.weighted_rows()
-    named = (
-        at_least is None
-        and measure.kink is None
-        and selection.names_keys
-        and all(len(keys) == 1 for keys, _ in members)
-    )
-    if members and named:
+    if measure.kink is None and _names_keys(question, selection, members):
         found = _named(combined, members, measure, level)
         parts = [Reported(one.value, math.nan, one.low, one.high, ONE_KEY) for one in found]
-        return _answers(combined, groups, _with_reported(found, parts), by, level, "")
-    if measure != _FREQUENCY:
+        return _groups(combined, groups, _with_reported(found, parts))
+    if measure != FREQUENCY:
         parts = [_number(combined, keys, weights, measure, level) for keys, weights in members]
         found = _with_reported(Numbers(combined, members, least).answers(level), parts)
         note = f"keys of frequency {least:,} or more in at least one of {combined.stated}"
-        return _answers(combined, groups, found, by, level, note)
-    whole = where is None and weight is None and not by and any(one.total is None for one in combined.releases)
+        return _groups(combined, groups, found, note)
+    totals = [part.total for part in combined.parts]
+    may_need_total = question.is_plain_sum and question.where is None and None in totals
     answers = _with_reported(_sums(combined, members, least, level), _in_reported_keys(combined, members, level))
-    answers = answers if extrapolate else [without_extrapolation(one, whole) for one in answers]
+    answers = answers if question.extrapolate else [without_extrapolation(one, may_need_total) for one in answers]
     note = (
         f"over {combined.stated}: each counts the keys that it reports, and in all keys those that have frequency "
         f"{least:,} or more in it"
     )
-    result = _answers(combined, groups, answers, by, level, note)
-    totals = [release.total for release in combined.releases]
-    if by or weight is not None or any(one is None or one.value <= 0 for one in totals):
+    result = _groups(combined, groups, answers, note)
+    if not question.is_plain_sum or any(one is None or one.value <= 0 for one in totals):
         return result
-    result = replace(result, share=result.value / float(sum(one.value for one in totals if one is not None)))
-    if where is None and result.guaranteed and result.below is not None:
-        rarer = [known_below(release, Selection(release), least, level) for release in combined.releases]
-        result = replace(result, below=_added_below(rarer))
-    return result
+    [answer] = answers
+    elements = float(sum(one.value for one in totals if one is not None))
+    answer = replace(answer, share=answer.value / elements)
+    if question.where is None and answer.guaranteed and answer.below is not None:
+        rarer = [part.known_below(Selection(part.rows), least, level) for part in combined.parts]
+        answer = replace(answer, below=_added_below(rarer))
+    return result._replace(estimates=[answer])
 
 
-def mean(
-    combined: "Combined",
-    where: Where = None,
-    weight: Weight = None,
-    of: Of = "frequency",
-    by: By = None,
-    estimator: Estimator | None = None,
-    level: float = 0.95,
-    attributes: Attributes = None,
-    at_least: int | None = None,
-) -> Any:
+def mean(combined: "SeveralEvidence", question: Question) -> Groups:
     """Estimate the sum over the number of keys, for keys that have the least frequency in some release.
 
     The error is that of the deviations from the mean v. With S the key's sum, the variance of S - v N has the unbiased
     estimate var S + 2 v P S + v**2 (P**2 - P).
     """
-    level = check_level(level)
-    if Measure.of(of) != _FREQUENCY:
-        raise _not_additive(Measure.of(of))
-    _check_calibrated(combined, estimator)
-    bounds = [least_of_keys(release, at_least) for release in combined.releases]
+    level = question.level
+    if question.measure != FREQUENCY:
+        raise _not_additive(question.measure)
+    _check_calibrated(combined, question)
+    bounds = [least_of_keys(part.view, question.at_least) for part in combined.parts]
     least, detectable = max(bound for bound, _ in bounds), all(sure for _, sure in bounds)
-    selection = Selection(combined.rows, where, weight, by, attributes)
+    selection = Selection.of(combined.rows, question)
     groups, members = selection.weighted_rows()
-    if members and at_least is None and selection.names_keys and all(len(keys) == 1 for keys, _ in members):
+    if _names_keys(question, selection, members):
         ones = [(keys, np.ones(1)) for keys, _ in members]
-        return _answers(combined, groups, _named(combined, ones, _FREQUENCY, level), by, level, "")
+        return _groups(combined, groups, _named(combined, ones, FREQUENCY, level))
     sums, numbers = _sums(combined, members, least, level), Numbers(combined, members, least)
     answers = []
     for n, (s, number) in enumerate(zip(sums, numbers.answers(level), strict=True)):
@@ -135,21 +100,27 @@ def mean(
             continue
         deviations = numbers.deviations(n, value)
         low, high = (end / number.value for end in deviations.interval_above(level))
-        ends = value + low - deviations.above / number.value, value + high - deviations.above / number.value
+        low, high = (value + end - deviations.above / number.value for end in (low, high))
         # where few keys were counted, the deviations seem too small, too: the number's own interval allows for that
-        ends = min(ends[0], s.value / number.high), max(ends[1], s.value / max(number.low, 1.0))
-        rise = max(value - least, 0.0)
+        low, high = min(low, s.value / number.high), max(high, s.value / max(number.low, 1.0))
         overcount = numbers.found[n].overcount(level)
-        answers.append(mean_answer(value, s, number, deviations, ends, detectable, rise, overcount))
+        parts = MeanParts(s, number, deviations, overcount, max(value - least, 0.0), detectable)
+        answers.append(parts.mean(value, low, high))
     note = (
         f"over {combined.stated}: elements in those in which a key has frequency {least:,} or more, for each such key"
     )
-    return _answers(combined, groups, answers, by, level, note)
+    return _groups(combined, groups, answers, note)
 
 
-def _sums(combined: "Combined", members: Sequence[Group], least: int, level: float) -> list[Estimate]:
+def _names_keys(question: Question, selection: Selection, members: Sequence[Group]) -> bool:
+    """Whether each group is one key that the question names, and that some release reports."""
+    plain = question.at_least is None and bool(members)
+    return plain and selection.names_keys and all(len(keys) == 1 for keys, _ in members)
+
+
+def _sums(combined: "SeveralEvidence", members: Sequence[Group], least: int, level: float) -> list[Estimate]:
     """The sums of frequencies of groups: those of the releases, added."""
-    measure = _FREQUENCY.from_frequency(least)
+    measure = FREQUENCY.from_frequency(least)
     parts: list[list[SumEstimate]] = [[] for _ in members]
     below, empty = np.zeros(len(members)), np.zeros(len(members))
     for n, release in enumerate(combined.releases):
@@ -157,13 +128,13 @@ def _sums(combined: "Combined", members: Sequence[Group], least: int, level: flo
         tallies, here = _tallies(combined, n, members)
         missing = np.setdiff1d(np.arange(len(members)), here)
         if len(missing):  # of all releases together, the most is that of one
-            most = largest_unreported_sum(scheme, _FREQUENCY, (1 + level) / 2, least)
+            most = largest_unreported_sum(scheme, FREQUENCY, (1 + level) / 2, least)
             empty[missing] = np.maximum(empty[missing], most)
         if not tallies:
             continue
         found = estimate_sums(tallies, scheme, measure)
         if release.sampling.least == 1 and least > 1:
-            everything = extrapolated_sums(tallies, scheme, _FREQUENCY).tolist()
+            everything = extrapolated_sums(tallies, scheme, FREQUENCY).tolist()
             for at, value, one in zip(here, everything, found, strict=True):
                 below[at] += max(value - one.above, 0.0)
         for at, one in zip(here, found, strict=True):
@@ -173,33 +144,35 @@ def _sums(combined: "Combined", members: Sequence[Group], least: int, level: flo
         if not own:
             answers.append(nothing(combined, level, least, most, Below()))
             continue
-        stated = combined.threshold, len(keys), bool((weights == 1).all())
+        stated = combined.detection_threshold, len(keys), bool((weights == 1).all())
         rarer = Below("extrapolated", rest) if least > 1 else None
-        summed = answer(added(own), _FREQUENCY, level, least, *stated, rarer)
+        summed = answer(added(own), FREQUENCY, level, least, *stated, rarer)
         answers.append(replace(summed, high=summed.high + most))
     return answers
 
 
-def _named(combined: "Combined", members: Sequence[Group], measure: Measure, level: float) -> list[Estimate]:
+def _named(combined: "SeveralEvidence", members: Sequence[Group], measure: Measure, level: float) -> list[Estimate]:
     """The frequency of each named key over all releases, or 1 for a number of keys."""
     keys, weights = (np.concatenate(column) for column in zip(*members, strict=True))
     value, _, low, high = combined.estimates_of(keys, level)
     value, low, high = (weights * measure(np.minimum(i, 2.0**62).astype(np.int64)) for i in (value, low, high))
     low, high = np.minimum(low, high), np.maximum(low, high)
     rows = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=combined.threshold) for v, a, b in rows]
+    return [
+        Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=combined.detection_threshold) for v, a, b in rows
+    ]
 
 
 def _with_reported(answers: Sequence[Estimate], parts: Sequence[Reported]) -> list[Estimate]:
     return [replace(one, reported=own) for one, own in zip(answers, parts, strict=True)]
 
 
-def _number(combined: "Combined", keys: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
+def _number(combined: "SeveralEvidence", keys: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
     """The number of reported keys, which is known, or of those that have a frequency or more in some release.
 
     The latter by intervals that all hold at once: of the keys that have it for certain, and of those that may.
     """
-    if measure == _KEYS:
+    if measure == KEYS:
         number = float(weights.sum())
         return Reported(number, 0.0, number, number)
     least, tests = measure.kink or 1, max(combined.cells[keys].size, 1)
@@ -214,12 +187,12 @@ def _number(combined: "Combined", keys: Ints, weights: Floats, measure: Measure,
     return number_between(weights, value, certain, possible)
 
 
-def _in_reported_keys(combined: "Combined", members: Sequence[Group], level: float) -> list[Reported]:
+def _in_reported_keys(combined: "SeveralEvidence", members: Sequence[Group], level: float) -> list[Reported]:
     """What each release has in the keys that it reports, added: their errors are independent."""
     answers = []
     for keys, weights in members:
         if len(keys) == 1:
-            [one] = _named(combined, [(keys, weights)], _FREQUENCY, level)
+            [one] = _named(combined, [(keys, weights)], FREQUENCY, level)
             answers.append(Reported(one.value, math.nan, one.low, one.high))
         else:
             parts = [_of_release(combined, n, keys, weights, level) for n in range(len(combined.releases))]
@@ -227,14 +200,14 @@ def _in_reported_keys(combined: "Combined", members: Sequence[Group], level: flo
     return answers
 
 
-def _of_release(combined: "Combined", n: int, keys: Ints, weights: Floats, level: float) -> Reported:
+def _of_release(combined: "SeveralEvidence", n: int, keys: Ints, weights: Floats, level: float) -> Reported:
     """What one release has in those of some keys that it reports."""
     cells = combined.cells[keys, n]
     here = cells > 0
-    return sum_of_tokens(combined.releases[n], cells[here], weights[here], _FREQUENCY, level)
+    return ReportedSums(combined.parts[n].view, FREQUENCY, level).of_tokens(cells[here], weights[here])
 
 
-def _tallies(combined: "Combined", n: int, members: Sequence[Group]) -> tuple[list[Tally], list[int]]:
+def _tallies(combined: "SeveralEvidence", n: int, members: Sequence[Group]) -> tuple[list[Tally], list[int]]:
     """The tallies of the groups that have a key in one release, and which they are."""
     tallies, groups = [], []
     for group, (keys, weights) in enumerate(members):
@@ -245,12 +218,8 @@ def _tallies(combined: "Combined", n: int, members: Sequence[Group]) -> tuple[li
     return tallies, groups
 
 
-def _answers(combined: "Combined", groups: pa.Table, answers: list[Estimate], by: By, level: float, note: str) -> Any:
-    notes = (*((note,) if note else ()), *combined.cautions)
-    if not by:
-        return replace(answers[0], notes=(*answers[0].notes, *notes))
-    result: Estimates = grouped(combined.releases[0], groups, answers, level)
-    return replace(result, detection_threshold=combined.threshold, notes=(*result.notes, *notes))
+def _groups(combined: "SeveralEvidence", groups: pa.Table, answers: list[Estimate], note: str = "") -> Groups:
+    return Groups(groups, answers, (*((note,) if note else ()), *combined.remarks))
 
 
 def _added_below(parts: Sequence[Below]) -> Below:
@@ -259,27 +228,26 @@ def _added_below(parts: Sequence[Below]) -> Below:
     return Below("known", value, max(value - down, 0.0), value + up)
 
 
-def _least(combined: "Combined", measure: Measure, at_least: int | None) -> int:
+def _least(combined: "SeveralEvidence", question: Question) -> int:
     """The frequency in one release from which on keys count: one for all releases."""
-    counts = measure.counts_keys
-    if measure != _FREQUENCY and not counts:
-        raise _not_additive(measure)
-    if at_least is not None:
-        least = check_frequency(at_least)
-    else:
-        least = max(least_frequency(scheme_of(r), each_key_alike=counts) for r in combined.releases)
-    return max(least, measure.kink) if measure.kink is not None else least
+    if question.measure != FREQUENCY and question.counts_keys_from is None:
+        raise _not_additive(question.measure)
+    return max(_least_in_one(part.view.scheme, question) for part in combined.parts)
+
+
+def _least_in_one(scheme: Scheme, question: Question) -> int:
+    counts = question.counts_keys_from is not None
+    least = question.at_least or least_frequency(scheme, each_key_alike=counts)
+    return max(least, question.measure.kink or least)
 
 
 def _not_additive(measure: Measure) -> InvalidValue:
     return InvalidValue(
-        "over several releases, frequencies are summed and keys are counted",
-        f"{measure.name}, which does not add up",
-        "ask for frequency, keys or at-least:T, or ask each release",
+        f"{measure} does not add up over several releases", "ask for frequency, keys or at-least:T, or ask each release"
     )
 
 
-def _check_calibrated(combined: "Combined", estimator: Estimator | None) -> None:
-    check_default_estimator(estimator, "sums over several releases")
-    if not all(Calibration.of(scheme_of(release)).feasible for release in combined.releases):
-        raise InvalidValue("sums over several releases are calibrated", "too small an epsilon", "ask each release")
+def _check_calibrated(combined: "SeveralEvidence", question: Question) -> None:
+    question.require_default_estimator("sums over several releases")
+    if not all(Calibration.of(part.view.scheme).feasible for part in combined.parts):
+        raise InvalidValue("epsilon is too small for calibrated sums over several releases", "ask each release")

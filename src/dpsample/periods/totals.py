@@ -22,7 +22,7 @@ from dpsample.scheme.token_columns import exceedances
 from dpsample.scheme.tokens import support_length
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 _BLOCK = 1 << 21  # points of confidence distributions at once
 _TIE = 1e-9  # relative: as for one release

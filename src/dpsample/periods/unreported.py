@@ -12,7 +12,7 @@ from dpsample.scheme.reporting import frequency_reaching, reporting_probabilitie
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
 
 SMALLEST = 1e-12  # probability of not being reported that a bound may ask for
 _POINTS = 4096  # frequencies at which the probability is computed

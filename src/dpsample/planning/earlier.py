@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from dpsample.answers.release import Release
 from dpsample.comparison.reporting_curve import LIKELY
 from dpsample.errors import InvalidValue
 from dpsample.estimators.spectrum import spectrum
+from dpsample.estimators.tally import Tally
 from dpsample.planning.frequencies import Frequencies
-from dpsample.questions.selection import Selection
-from dpsample.release.release import Release
+from dpsample.release.rows import token_cells
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.scheme import Scheme
 
@@ -28,7 +29,7 @@ def estimated_frequencies(release: Release) -> Frequencies:
             "a plan needs the tokens of an earlier release", "one without tokens", "name another, or a --histogram"
         )
     threshold = frequency_reaching(LIKELY, release.sampling, release.per_key)
-    _, [tally] = Selection(release, None).tallies()
+    tally = Tally.of(token_cells(release.table["token"], release.grid))
     estimated = spectrum(tally, Scheme(release.sampling, release.per_key, release.grid))
     known = estimated.frequencies >= (threshold or np.inf)
     # fractions of keys are added up and rounded together, so that no keys are lost

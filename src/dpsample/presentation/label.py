@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dpsample.exact import text
-from dpsample.presentation.explain import (
+from dpsample.presentation.tables import printable
+from dpsample.privacy import Privacy
+from dpsample.release.explain import (
     VOUCHED,
     bought_words,
     explain_amount,
@@ -28,13 +30,11 @@ from dpsample.presentation.explain import (
     explain_total,
     sentence,
 )
-from dpsample.presentation.tables import printable
-from dpsample.privacy import Privacy
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.noise import KeyNoise
 
 if TYPE_CHECKING:
-    from dpsample.release.release import Release
+    from dpsample.answers.release import Release
     from dpsample.release.terms import Terms
 
 TODO = "TODO by the publisher: "

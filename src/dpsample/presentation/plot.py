@@ -3,13 +3,13 @@
 import os
 from typing import Any
 
+from dpsample.answers.question import Attributes, Where
+from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.presentation.charts import bar_chart, check_drawing, png, svg
-from dpsample.presentation.explain import frequency_words
 from dpsample.presentation.tables import readable
-from dpsample.questions.selection import Attributes, Where
-from dpsample.release.release import Release
+from dpsample.release.explain import frequency_words
 
 _LONGEST = 60  # characters of a key
 _FORMATS = (".svg", ".png")

@@ -26,7 +26,7 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Priority, Sampling
 from dpsample.scheme.soft_cap import SoftCap
-from dpsample.scheme.tokens import check_grid, chosen_grid, steady_from, tails
+from dpsample.scheme.tokens import check_grid, chosen_grid, steady_from
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
@@ -225,7 +225,7 @@ class Sanitizer:
 
         order = np.argsort(member, kind="stable")
         ends = np.cumsum(keys)
-        for i, boundaries in tails(distinct[shared], self._reporting, self.grid):
+        for i, boundaries in self._reporting.boundaries(distinct[shared], self.grid):
             n = int(np.searchsorted(distinct, i))
             at = order[ends[n] - keys[n] : ends[n]]
             k = np.searchsorted(boundaries, v[at], side="right") - 1
@@ -242,9 +242,8 @@ class Sanitizer:
 
 def _never_sampled() -> InvalidValue:
     return InvalidValue(
-        "a sampled key has a positive probability of being sampled",
-        "a key that this scheme never samples",
-        "state the scheme with which the sample was really drawn",
+        "a sampled key has a positive probability of being sampled, but this scheme never samples one of these",
+        "state the scheme by which the sample was drawn",
     )
 
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 import pyarrow as pa
 
 from dpsample.accounting.totals import Total
+from dpsample.answers.release import Release
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
 from dpsample.release.kinds import Tokens
-from dpsample.release.release import Release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import KeepAll
 

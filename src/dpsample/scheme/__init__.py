@@ -6,12 +6,15 @@ custom          the same, by any q of one's own
 registered      the same, by a function that files name
 holding         sampling along a stream: sample and hold
 reporting       q, privacy -> pi, the probability of being reported, end to end
+law             what is published of a key: what all of its implementations have
+bisection       where a condition begins to hold
 per_key         what each key of a user has of the privacy: one of the next three, or an (epsilon, delta)
 noise           bounded noise: the token law for many keys of one user
 renyi_steps     pi for many keys of one user, keys only
 composed_steps  pi for one key of a user, keys only, beside Gaussian noise on other numbers
 coordinated     a sample by a public hash: the first frequency at which a key is kept, and laws over a random seed
-tokens          q, privacy -> the law of the token (the tail map), in floats, for many frequencies
+tail_map        pi -> laws of tokens, row by row or column by column
+tokens          q, privacy -> the law of the token, in floats, for many frequencies
 scheme          sampling, privacy and grid: all that the law of a token follows from
 held            pi and the token law of keys that were held along a stream, in integers
 token_columns   the probability of one token at all frequencies

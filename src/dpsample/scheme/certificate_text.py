@@ -61,6 +61,7 @@ def certificate_lines(certificate: Certificate) -> Iterator[str]:
         )
     scheme = sampling.sanitized_as
     reporting = Reporting.of(scheme, privacy)
+    assert isinstance(reporting, Reporting)
     q_bits = 0 if isinstance(scheme, KeepAll) else reporting.bits
     ratio = reporting.E >> (reporting.ratio_bits - reporting.bits)
     yield FORMAT

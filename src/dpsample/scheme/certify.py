@@ -25,6 +25,7 @@ from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.held import HeldReporting
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.integer import IntegerLaw, advance, integer_laws
+from dpsample.scheme.law import Law
 from dpsample.scheme.lemma import check_steps, delta_bound
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.renyi_steps import MARGIN, RenyiSteps, allowed, moment_limit
@@ -149,6 +150,7 @@ def certify(
     reporting = Reporting.of(sampling.sanitized_as, privacy)
     if isinstance(reporting, HeldReporting):
         return _certify_held(reporting, frequencies, progress)
+    assert isinstance(reporting, Reporting)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
     window = support_length(privacy)
     bound = None if frequencies is not None else _bound(reporting, grid, largest)
@@ -315,7 +317,7 @@ def certify_keys(
     return KeyCertificate(per_key, sampling, grid, comparisons, sampling.monotone)
 
 
-def _renyi_proof(reporting: Reporting, steps: RenyiSteps) -> Callable[[int, int, int], bool]:
+def _renyi_proof(reporting: Law, steps: RenyiSteps) -> Callable[[int, int, int], bool]:
     """Return what decides whether a step has the divergence that it may have."""
     order = steps.order
     # rounding moves pi, and 1 - pi, by less than 64 units of 2**-bits over delta: far less than the margin of the steps

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
-from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 from dpsample.scheme.tokens import support_length
@@ -84,9 +83,10 @@ def strided(sampling: Sampling, privacy: PerKey, rows: int) -> tuple[Sampling, P
     if sampling.seed is not None:  # its laws are mixtures, of which these are none
         return sampling, privacy, 1
     if not isinstance(privacy, Privacy):
-        if k <= 1 or not isinstance(privacy, KeyNoise):
+        coarser = privacy.strided(k) if k > 1 else None
+        if coarser is None:
             return sampling, privacy, 1
-        return KeepAll(-(-sampling.least // k)), privacy.strided(k), k
+        return KeepAll(-(-sampling.least // k)), coarser, k
     epsilon, delta = float(privacy.epsilon), float(privacy.delta)
     if k > 1:
         k = min(k, math.floor(math.log1p(_MOST * math.expm1(epsilon) / delta) / epsilon))

@@ -26,8 +26,9 @@ from dpsample.balls import ball, dyadic, precision
 from dpsample.definitions import gaussian_delta
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, figures_below, text
-from dpsample.scheme.renyi_steps import MOST_STEPS, StepReporting, softplus
-from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.bisection import last_float
+from dpsample.scheme.law import PerKeyMethod
+from dpsample.scheme.renyi_steps import LONGEST_STEP, MOST_STEPS, StepReporting, softplus
 from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
 _PRECISION = 256
@@ -37,7 +38,7 @@ _ROOT = math.sqrt(2)
 
 
 @dataclass(frozen=True)
-class ComposedSteps:
+class ComposedSteps(PerKeyMethod):
     """The largest steps that have (epsilon, delta) together with Gaussian noise; `square` is its mu**2.
 
     >>> steps = ComposedSteps(Fraction(1), Fraction("1e-6"), Fraction("0.01"))
@@ -53,15 +54,14 @@ class ComposedSteps:
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and 0 < self.delta < 1 and self.square > 0) or self.first <= 0:
             raise InvalidValue(
-                "Gaussian noise must leave some of epsilon and delta for the keys",
-                f"mu**2 = {text(self.square)} at epsilon {text(self.epsilon)}, delta {text(self.delta)}",
+                f"Gaussian noise of mu**2 = {text(self.square)} leaves nothing of epsilon {text(self.epsilon)}, delta "
+                f"{text(self.delta)} for the keys",
                 "spend less on counts",
             )
 
-    def reporting(self, sampling: Sampling) -> Reporting:
-        """Return the reporting probabilities; these steps are for all keys."""
+    def reporting(self, sampling: Sampling) -> "ComposedReporting":  # noqa: D102
         if not isinstance(sampling, KeepAll):
-            raise InvalidValue("composed steps are for all keys", f"{sampling}", "leave sampling out")
+            raise InvalidValue(f"composed steps are for all keys, not for {sampling}", "leave sampling out")
         return ComposedReporting(sampling, self)
 
     @cached_property
@@ -97,12 +97,11 @@ class ComposedSteps:
         """Return ln(p / (1 - p)) of the largest next p, in floats."""
         # these very floats, whatever is done for speed: where steps are sought, and so pi of a file, follows from them
         spent, delta = self._in_floats, self._delta_below
-        low, high = logit, logit + 64.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            far = spent(middle, logit) > delta or spent(logit, middle) > delta
-            low, high = (low, middle) if far else (middle, high)
-        return low
+
+        def is_too_far(now: float) -> bool:
+            return spent(now, logit) > delta or spent(logit, now) > delta
+
+        return last_float(is_too_far, logit, logit + LONGEST_STEP)
 
     @cached_property
     def _delta_below(self) -> float:

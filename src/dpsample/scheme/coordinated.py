@@ -18,8 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsample.exact import MAX_FREQUENCY
-from dpsample.scheme.reporting import OwnLaws, Reporting
+from dpsample.scheme.bisection import first_integer
+from dpsample.scheme.law import Law, first_frequency
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Priority, Sampling, as_frequencies
+from dpsample.scheme.tail_map import cell_masses
 
 if TYPE_CHECKING:
     from dpsample.scheme.per_key import PerKey
@@ -92,10 +95,7 @@ def _first_exactly(u: int, low: int, high: int, sampling: Sampling) -> int:
     """The first frequency above `low` and up to `high` at which q is above u / 2**128; else 2**42."""
     if not _below(u, high, sampling):
         return LAST_FIRST
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _below(u, middle, sampling) else (middle, high)
-    return high
+    return first_integer(lambda i: _below(u, i, sampling), low, high)
 
 
 def _below(u: int, frequency: int, sampling: Sampling) -> bool:
@@ -190,26 +190,23 @@ class _Mixture:
         return np.concatenate([self._rows.weights(self._sampling, part) @ self._of_rows for part in parts])
 
 
-class MixedReporting(OwnLaws):
+class MixedReporting(Law):
     """Pi and tokens of a coordinated sample over a random seed: a mixture of those of all keys."""
 
     def __init__(self, sampling: Sampling, per_key: "PerKey") -> None:
-        from dpsample.scheme.tokens import steady_from
-
         self.sampling, self.per_key = sampling, per_key
         self.base = Reporting.of(KeepAll(), per_key)
-        self._rows = _Rows(steady_from(self.base))
+        self.bell_shaped = self.base.bell_shaped
+        self._rows = _Rows(self.base.steady_from)
         self._laws: dict[int, tuple[_Mixture, _Mixture, _Mixture]] = {}
 
     @cached_property
     def constant_from(self) -> int:
         """The frequency from which on q is the same, to 2**-64, for all rows of the mixture."""
-        low, high = 0, LAST_FIRST
-        last = self.sampling.bounds(LAST_FIRST, 64)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.sampling.bounds(middle, 64) == last else (middle, high)
-        return high + int(self._rows.starts[-1])
+        bounds = self.sampling.bounds
+        last = bounds(LAST_FIRST, 64)
+        q_constant_from = first_integer(lambda i: bounds(i, 64) == last, 0, LAST_FIRST)
+        return q_constant_from + int(self._rows.starts[-1])
 
     @cached_property
     def _numbers(self) -> _Mixture:
@@ -229,16 +226,18 @@ class MixedReporting(OwnLaws):
             values = np.minimum(values + self.sampling.complement(i), 1.0)
         return values[back].reshape(np.shape(frequencies))
 
+    def reported_share(self, frequencies: Ints) -> Floats:
+        """Return the probability that a key is reported that is sampled from frequency 1 on."""
+        return self.base.probabilities(frequencies)
+
     def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:  # noqa: D102
         pi, _, unused = self._numbers.at(rows[1:]).T
         return pi, unused
 
     def _laws_of(self, grid: int) -> tuple[_Mixture, _Mixture, _Mixture]:
         """S, gap and mass at lags of 0, 1/grid, ... behind the frequency."""
-        from dpsample.scheme.tokens import cell_masses, whole_tails
-
         if grid not in self._laws:
-            above, gap = whole_tails(self._rows.rows, self.base, grid)
+            above, gap = self.base.tails(self._rows.rows, grid)
             laws = [_Mixture(self.sampling, self._rows, law.T) for law in (above, gap, cell_masses(above, gap))]
             self._laws[grid] = laws[0], laws[1], laws[2]
         return self._laws[grid]
@@ -249,7 +248,7 @@ class MixedReporting(OwnLaws):
 
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
         above, _, mass = self._laws_of(grid)
-        first = -(-cells // grid)
+        first = first_frequency(cells, grid)
         k = np.arange(window + 1)[:, None]
         lag = first * grid - cells + grid * k
         frequency = np.minimum(first + k, MAX_FREQUENCY)

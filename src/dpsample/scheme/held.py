@@ -31,7 +31,8 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.holding import WORD, SampleAndHold
-from dpsample.scheme.reporting import OwnLaws
+from dpsample.scheme.law import Law, PerKeyMethod
+from dpsample.scheme.reporting import IntegerSteps
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 
 MOST_CELLS = 1 << 16  # of the noise: a second; rounding costs each a few units, and the margin pays for millions
@@ -39,12 +40,13 @@ _REST = 2.0**-40  # probability that laws leave out at their ends, in floats
 _POINTS = 64  # frequencies at which estimators look in 1 / s of them, or all if these are fewer
 
 
-class HeldReporting(OwnLaws):
+class HeldReporting(IntegerSteps, Law):
     """Pi and tokens of keys that were held along a stream; of every k-th frequency, for estimators."""
 
     def __init__(self, sampling: SampleAndHold, privacy: Privacy, every: int = 1) -> None:
-        self._set_numbers(sampling, privacy)
-        self.hold, self.every = sampling, every
+        super().__init__(privacy)
+        self.sampling = self.hold = sampling
+        self.per_key, self.every = privacy, every
         self.noise_cuts = _noise_cuts(self)
         self.binding: Ints = np.arange(1, len(self.noise_cuts), dtype=np.int64)
         self.delicate = self.binding
@@ -98,9 +100,9 @@ class HeldReporting(OwnLaws):
         """Tokens tell frequencies apart from where pi no longer grows as fast as privacy allows."""
         return self.probabilities(rows[1:]), np.where(rows[1:] * self.every >= self.cells, 1.0, 0.0)
 
-    def cuts(self, count: int) -> tuple[int, ...]:
-        """Return the cut points of a held key with this count: see `integer.IntegerLaw`."""
-        return self.noise_cuts[:count]
+    def integer_tails(self, frequency: int) -> tuple[int, ...]:
+        """Return the cut points of a held key with this count."""
+        return self.noise_cuts[:frequency]
 
     def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:
         """S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
@@ -137,8 +139,8 @@ def _noise_cuts(reporting: HeldReporting) -> tuple[int, ...]:
     while cuts[-1] < one:
         if len(cuts) > MOST_CELLS:
             raise InvalidValue(
-                f"the noise of a stream's tokens has at most {MOST_CELLS:,} values",
-                f"more for epsilon {text(reporting.privacy.epsilon)} and {reporting.hold}",
+                f"the noise of a stream's tokens would have more than {MOST_CELLS:,} values for epsilon "
+                f"{text(reporting.privacy.epsilon)} and {reporting.hold}",
                 "choose a larger epsilon, or a smaller tau",
             )
         private = reporting.advance(phi)
@@ -152,7 +154,7 @@ def _noise_cuts(reporting: HeldReporting) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class HeldLaw:
+class HeldLaw(PerKeyMethod):
     """The token laws of a stream's release as estimators see them: at every k-th frequency, with tokens rounded up.
 
     A token tells a frequency up to about 1/s elements, which were not counted. Laws are smooth over far fewer, so they
@@ -193,7 +195,7 @@ class HeldLaw:
 
     def to_json(self) -> dict[str, Any]:
         """Refuse: files have the privacy and the sampling."""
-        raise InvalidValue("a law that is written is that of every frequency", "that of some", "write the privacy")
+        raise InvalidValue("a law of some frequencies cannot be written", "write the privacy")
 
 
 @lru_cache(maxsize=16)

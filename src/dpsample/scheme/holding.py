@@ -21,7 +21,7 @@ from dpsample.scheme.sampling import Floats, Sampling, as_frequencies, decimal_c
 
 if TYPE_CHECKING:
     from dpsample.privacy import Privacy
-    from dpsample.scheme.reporting import Reporting
+    from dpsample.scheme.law import Law
 
 WORD = 1 << 64
 
@@ -73,7 +73,7 @@ class SampleAndHold(Sampling):
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         return {"scheme": self.name, "tau": text(self.tau)}
 
-    def reporting(self, privacy: "Privacy") -> "Reporting":
+    def reporting(self, privacy: "Privacy") -> "Law":
         """Return the reporting probabilities and token laws: `held`."""
         from dpsample.scheme.held import HeldReporting
 

@@ -18,8 +18,6 @@ from itertools import count, pairwise
 import numpy as np
 
 from dpsample.errors import InvalidValue
-from dpsample.scheme.held import HeldReporting
-from dpsample.scheme.noise import NoiseReporting
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Sampling
@@ -76,12 +74,13 @@ def integer_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int |
 def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | None = None) -> Iterator[IntegerLaw]:
     """Yield the integer laws of consecutive frequencies from `first` on; each costs only one step."""
     if isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1:
-        raise InvalidValue("a sampled key has a frequency of at least 1", "something else", "count its elements")
+        raise InvalidValue("the frequency of a sampled key must be an integer of at least 1", "count its elements")
     first = int(first)
     grid = chosen_grid(grid, privacy, first, sampling)
     reporting = Reporting.of(sampling, privacy)
-    if isinstance(reporting, NoiseReporting | HeldReporting):
-        yield from (IntegerLaw(i, 1, reporting.bits, reporting.cuts(i)) for i in count(first))
+    if not isinstance(reporting, Reporting):
+        yield from (IntegerLaw(i, 1, reporting.bits, reporting.integer_tails(i)) for i in count(first))
+        return
     window = support_length(privacy)
     while True:
         i = max(first - window, 0)

@@ -5,27 +5,34 @@ its token is new, in O(L), and then forward again from that token's two boundari
 them. The way forward is the same arithmetic as that of `tokens`, so both give the same boundaries.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from dpsample.scheme.noise import NoiseReporting
-from dpsample.scheme.reporting import Reporting
+from dpsample.scheme.law import Law, support_length
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import advance, support_length
+from dpsample.scheme.tail_map import advance
+
+if TYPE_CHECKING:
+    from dpsample.scheme.reporting import Reporting
 
 _BLOCK = 1 << 18  # rows times keys at once
 _TINY = 1e-300  # keeps ratios of zeros defined
 _LEAST = 64  # keys at once: with fewer, a step of numpy costs more than the keys; it matters below epsilon = 0.007
 
 
-def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats]:
+def locate(frequencies: Ints, v: Floats, reporting: Law, grid: int) -> tuple[Ints, Floats, Floats]:
     """For each key, the token (in units of 1/grid) whose boundaries enclose v, and these: S above the token, and above
     the next lower one.
 
     v is uniform in [0, q_i), end to end, and must lie below pi_i. A v that does not lie between the two boundaries that
     are returned was too close to one for float arithmetic; the caller decides it exactly.
     """
-    if isinstance(reporting, NoiseReporting):
-        return reporting.locate(frequencies, v)
+    return reporting.locate(frequencies, v, grid)
+
+
+def locate_by_tail_map(frequencies: Ints, v: Floats, reporting: "Reporting", grid: int) -> tuple[Ints, Floats, Floats]:
+    """As `locate`, for tokens that follow from pi."""
     cells = np.empty(frequencies.shape, np.int64)
     above, upto = np.empty_like(v), np.empty_like(v)
     window = support_length(reporting.privacy) + 32
@@ -36,7 +43,7 @@ def locate(frequencies: Ints, v: Floats, reporting: Reporting, grid: int) -> tup
     return cells, above, upto
 
 
-def _locate(i: Ints, v: Floats, reporting: Reporting, grid: int, window: int) -> tuple[Ints, Floats, Floats]:
+def _locate(i: Ints, v: Floats, reporting: "Reporting", grid: int, window: int) -> tuple[Ints, Floats, Floats]:
     """Return the token whose boundaries enclose v at frequency i, and these, if it is at most `window` rows old."""
     rows_before = np.arange(window, -1, -1, dtype=np.int64)
     rows = np.maximum(i - rows_before[:, None], 0)
@@ -50,7 +57,7 @@ def _locate(i: Ints, v: Floats, reporting: Reporting, grid: int, window: int) ->
     return token, above, upto
 
 
-def _origin(v: Floats, reporting: Reporting, pi: Floats, a: Floats, c: Floats, d: Floats) -> tuple[Ints, Floats]:
+def _origin(v: Floats, reporting: "Reporting", pi: Floats, a: Floats, c: Floats, d: Floats) -> tuple[Ints, Floats]:
     """Return how many rows ago the boundary that is now at v was new, and which share of the new mass was above it.
 
     This is the tail map inverted, row by row. S and the gap to pi are both followed, each where it is the smaller.
@@ -79,7 +86,7 @@ def _origin(v: Floats, reporting: Reporting, pi: Floats, a: Floats, c: Floats, d
     return np.maximum(back, 0), share
 
 
-def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: Reporting) -> Floats:
+def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: "Reporting") -> Floats:
     """Return S at the last row of boundaries [n, key] that were new `back` rows before, with this share above."""
     window = len(pi) - 1
     delta = float(reporting.privacy.delta)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from dpsample.errors import PrivacyViolation
+from dpsample.scheme.law import Law
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import MAX_WIDTH
 
@@ -60,7 +61,7 @@ def delta_bound(reporting: Reporting, grid: int) -> int | None:
     return reporting.delta + tokens * (3 + 2 * ratio) + (ratio + 1) * (MAX_WIDTH + 5)
 
 
-def check_steps(reporting: Reporting, largest: int, private_step: Callable[[int, int], bool] | None = None) -> int:
+def check_steps(reporting: Law, largest: int, private_step: Callable[[int, int], bool] | None = None) -> int:
     """Check that pi takes private steps only, up to a frequency; return how many comparisons that took.
 
     `private_step` says whether a step from one pi to another is; by default, whether `advance` allows it.
@@ -87,7 +88,7 @@ def check_steps(reporting: Reporting, largest: int, private_step: Callable[[int,
     return steps
 
 
-def _violation(reporting: Reporting, frequency: int) -> PrivacyViolation:
+def _violation(reporting: Law, frequency: int) -> PrivacyViolation:
     return PrivacyViolation(
         f"{reporting.per_key} must hold at every frequency; found a reporting probability that is no private step from "
         f"frequency {frequency - 1} to {frequency}; do not use {reporting.sampling} with these parameters"

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme.held import HeldReporting
 from dpsample.scheme.holding import SampleAndHold
+from dpsample.scheme.law import Law
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
@@ -41,7 +42,7 @@ def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey,
         shift = int(_likeliest(gaps[None], mass[None])[0])
         return np.minimum(as_frequencies(cells), MAX_FREQUENCY - shift) + shift
 
-    def of(walked: Ints, reporting: Reporting) -> Ints:
+    def of(walked: Ints, reporting: Law) -> Ints:
         return _likeliest(*supports(walked, reporting, grid))[None]
 
     likeliest: Ints = _by_token(cells, sampling, privacy, grid, of, 1)[0]
@@ -69,7 +70,7 @@ def likely_frequencies(
     if isinstance(sampling, SampleAndHold):
         return _held(as_frequencies(cells), Reporting.of(sampling, privacy), tail)
 
-    def of(walked: Ints, reporting: Reporting) -> Ints:
+    def of(walked: Ints, reporting: Law) -> Ints:
         frequencies, mass, above, at_least = exceedances(walked, reporting, grid)
         likeliest = _likeliest(frequencies, mass)
         nearly_tail = (1 - _TIE) * tail
@@ -87,7 +88,7 @@ def likely_frequencies(
     return likeliest, low, high
 
 
-def _held(tokens: Ints, reporting: Reporting, tail: float) -> tuple[Ints, Ints, Ints]:
+def _held(tokens: Ints, reporting: Law, tail: float) -> tuple[Ints, Ints, Ints]:
     """The median frequency of the key of each token, and the ends of its interval, along a stream.
 
     They are sought in steps of about 1/1000 of the error, the ends outward, so that no result depends on one machine's
@@ -143,7 +144,7 @@ def _first_reached(reached: Callable[[Ints], Any], last: Ints) -> Ints:
 
 
 def _by_token(
-    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Callable[[Ints, Reporting], Ints], k: int
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Callable[[Ints, Law], Ints], k: int
 ) -> Ints:
     """Return the k frequencies [k, ...] that follow from each token; tokens that are shifts are computed once."""
     distinct, back = np.unique(as_frequencies(cells), return_inverse=True)

@@ -13,6 +13,7 @@ If no key below a frequency of n is kept, all of this holds of i - n + 1, and n 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
-from dpsample.scheme.reporting import OwnLaws, Reporting
+from dpsample.scheme.law import Law, PerKeyMethod
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 
 BITS = 128
@@ -31,7 +32,7 @@ MOST_CELLS = 1 << 20
 
 
 @dataclass(frozen=True)
-class KeyNoise:
+class KeyNoise(PerKeyMethod):
     """Noise from 0 to `cells` - 1 whose law is symmetric, in integers over 2**128: the first half of them.
 
     Keys are reported down to a difference of 1 - `offset`.
@@ -53,14 +54,12 @@ class KeyNoise:
         whole = sized and len(self.half) == (self.cells + 1) // 2
         if not whole or min(self.half) < 1 or sum(self.table) != 1 << BITS:
             raise InvalidValue(
-                "a table of noise is symmetric, of positive integers that sum to 2**128",
-                "another",
+                "a table of noise must be symmetric, of positive integers that sum to 2**128",
                 "get the release again from where it was written",
             )
         if type(self.offset) is not int or not 0 <= 2 * self.offset <= self.cells - 3:
             raise InvalidValue(
-                "the offset of noise is a whole number that lies before the middle of its table",
-                repr(self.offset),
+                f"the offset of noise must be a whole number before the middle of its table, not {self.offset!r}",
                 "get the release again from where it was written",
             )
 
@@ -120,7 +119,7 @@ class KeyNoise:
         """Half of the steps that pi needs from 0 to 1."""
         return self.cells / 2
 
-    def reporting(self, sampling: Sampling) -> Reporting:
+    def reporting(self, sampling: Sampling) -> "NoiseReporting":
         """Return the reporting probabilities and token laws, which are for `KeepAll`."""
         return NoiseReporting(sampling, self)
 
@@ -152,17 +151,21 @@ class KeyNoise:
         return f"bounded noise of {self.cells:,} cells" + (f" with offset {self.offset}" if self.offset else "")
 
 
-class NoiseReporting(OwnLaws):
+class NoiseReporting(Law):
     """Pi and tokens of bounded noise, for `KeepAll`."""
 
     def __init__(self, sampling: Sampling, noise: KeyNoise) -> None:
         if not isinstance(sampling, KeepAll):
-            raise InvalidValue("bounded noise is for all keys", f"{sampling}", "choose another method for samples")
+            raise InvalidValue(
+                f"bounded noise is for all keys, not for {sampling}", "choose another method for samples"
+            )
         self.sampling, self.per_key, self.noise = sampling, noise, noise
         self.bits, self.one, self.delta = BITS, 1 << BITS, noise.half[0]
         self._shift = sampling.at_least - 1
         self.binding: Ints = np.arange(1, noise.cells, dtype=np.int64) + self._shift
         self.delicate = self.binding
+
+    bell_shaped = True
 
     @property
     def constant_from(self) -> int:  # noqa: D102
@@ -188,17 +191,20 @@ class NoiseReporting(OwnLaws):
         pi = self.probabilities(rows[1:])
         return pi, np.where(pi >= 0.5, 1.0, 0.0)
 
-    def cuts(self, frequency: int) -> tuple[int, ...]:
+    def integer_tails(self, frequency: int) -> tuple[int, ...]:
         """S at x = i - 1, i - 2, ... down to 0, or to where it is 1, in integers: the last token has all that is left.
 
         >>> reporting = KeyNoise.of([1, 2, 4, 2, 1], offset=1).reporting(KeepAll())
-        >>> [[round(10 * cut / reporting.one) for cut in reporting.cuts(i)] for i in (1, 2, 3, 9)]
+        >>> [[round(10 * cut / reporting.one) for cut in reporting.integer_tails(i)] for i in (1, 2, 3, 9)]
         [[3], [1, 7], [1, 3, 9], [1, 3, 7, 9, 10]]
         """
         cuts, i = self.noise.cuts, max(frequency - self._shift, 0)
         return (*cuts[1:i], self.pi(frequency)) if i < self.noise.cells else cuts[1:]
 
-    def boundaries(self, frequency: int) -> Floats:
+    def boundaries(self, frequencies: Ints, grid: int) -> Iterator[tuple[int, Floats]]:  # noqa: D102
+        return ((i, self._boundaries(i)) for i in frequencies.tolist())
+
+    def _boundaries(self, frequency: int) -> Floats:
         """S at x = i, i - 1, ... down to 0, or to where it is 1."""
         below, cells, offset = self.noise.below, self.noise.cells, self.noise.offset
         i = max(frequency - self._shift, 0)
@@ -231,8 +237,7 @@ class NoiseReporting(OwnLaws):
             mass_of_tokens[:-more, is_lowest] += mass[more:]
         return mass_of_tokens, np.repeat(above, cells.size, 1)
 
-    def locate(self, frequencies: Ints, v: Floats) -> tuple[Ints, Floats, Floats]:
-        """Return the token whose boundaries enclose v, and these."""
+    def locate(self, frequencies: Ints, v: Floats, grid: int) -> tuple[Ints, Floats, Floats]:  # noqa: D102
         below = self.noise.below
         lowest = frequencies - self._shift - 1
         last = np.minimum(self.noise.cells - 1, lowest)

@@ -22,6 +22,8 @@ from flint import arb
 from dpsample.balls import ball, dyadic, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, text
+from dpsample.scheme.bisection import last_float
+from dpsample.scheme.law import PerKeyMethod
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Sampling
 
@@ -30,11 +32,12 @@ MARGIN = Fraction(1, 1 << 30)  # of r, for the rounding of q
 MOST_STEPS = 1 << 20
 _PRECISION = 192
 _MOST_ORDER = 10**15  # beyond, that many bits tell no steps apart
+LONGEST_STEP = 64.0  # in logits: the next coin is sought within it; a step this long is as good as certain
 _LOOKED_AT = 33  # logits at which the number of steps is estimated
 
 
 @dataclass(frozen=True)
-class RenyiSteps:
+class RenyiSteps(PerKeyMethod):
     """Steps of Rényi divergence `divergence` at `order`, outside of events of probability `delta` for each key.
 
     >>> steps = RenyiSteps(Fraction(14), Fraction("0.002"), Fraction("1e-9"))
@@ -50,13 +53,11 @@ class RenyiSteps:
     def __post_init__(self) -> None:
         if not (1 < self.order <= _MOST_ORDER and self.divergence > 0 and 0 < self.delta < 1):
             raise InvalidValue(
-                "Rényi steps have an order above 1, up to 1e15, a positive divergence, and a delta between 0 and 1",
-                "others",
+                "Rényi steps must have an order above 1, up to 1e15, a divergence above 0, and a delta between 0 and 1",
                 "get the release again from where it was written",
             )
 
-    def reporting(self, sampling: Sampling) -> Reporting:
-        """Return the reporting probabilities with a sampling scheme."""
+    def reporting(self, sampling: Sampling) -> "RenyiReporting":  # noqa: D102
         return RenyiReporting(sampling, self)
 
     @cached_property
@@ -145,8 +146,7 @@ class StepReporting(Reporting):
         self.sampling, self.steps = sampling, steps
         if estimated_steps(steps) > 1.5 * MOST_STEPS or not steps.steps < MOST_STEPS:
             raise InvalidValue(
-                "a user's keys must lead from 0 to certainty in a million frequencies",
-                "more",
+                "the keys of a user must lead from 0 to certainty in a million frequencies",
                 "choose a larger epsilon",
             )
         self.bits = -(-math.ceil(160 - 2 * math.log2(steps.first)) // 64) * 64  # see `certify_keys`
@@ -223,7 +223,11 @@ def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bo
 
 
 def next_logits(
-    logits: Floats, order: Floats | float, divergence: Floats | float, most: Floats | float = 64.0, halvings: int = 24
+    logits: Floats,
+    order: Floats | float,
+    divergence: Floats | float,
+    most: Floats | float = LONGEST_STEP,
+    halvings: int = 24,
 ) -> Floats:
     """Return ln(p / (1 - p)) of the largest next p, about, for many logits; no step is longer than `most`."""
     low, high = logits, logits + most
@@ -239,17 +243,14 @@ def _next_logit(logit: float, order: float, divergence: float) -> float:
     """As `next_logits`, of one pi, up to rounding: numpy would take ten times as long."""
     q, q_not = -softplus(-logit), -softplus(logit)
     limit = (order - 1) * divergence
-    low, high = logit, logit + 64.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        p, p_not = -softplus(-middle), -softplus(middle)
+
+    def diverges(now: float) -> bool:
+        p, p_not = -softplus(-now), -softplus(now)
         there = _log_moment(order, (p, p_not), (q, q_not))
         back = _log_moment(order, (q, q_not), (p, p_not))
-        if max(there, back) > limit:
-            high = middle
-        else:
-            low = middle
-    return low
+        return max(there, back) > limit
+
+    return last_float(diverges, logit, logit + LONGEST_STEP)
 
 
 def _log_moment(order: float, coin: tuple[float, float], other: tuple[float, float]) -> float:
@@ -276,7 +277,7 @@ def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
     order, divergence, delta = (np.asarray(a, np.float64) for a in (order, divergence, delta))
     logits = np.log(delta) - np.log1p(-delta)
     steps = np.ones(len(order))
-    most: Floats | float = 64.0
+    most: Floats | float = LONGEST_STEP
     halvings = 24
     while (logits < 0).all() and steps[0] < MOST_STEPS:
         after = next_logits(logits, order, divergence, most, halvings)

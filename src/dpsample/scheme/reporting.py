@@ -12,7 +12,6 @@ toward privacy. Everything else in `scheme` reads pi from here.
 """
 
 import math
-from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,10 @@ from numpy.typing import ArrayLike
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, exponential_floor, text
 from dpsample.privacy import Privacy
+from dpsample.scheme import invert, tail_map
+from dpsample.scheme.bisection import first_integer
+from dpsample.scheme.law import Law
+from dpsample.scheme.law import steps_to_one as steps_to_one
 from dpsample.scheme.sampling import MAX_WIDTH, Floats, Ints, Sampling, as_frequencies
 
 if TYPE_CHECKING:
@@ -33,53 +36,53 @@ _CHUNK = 1 << 16  # frequencies per step, so that intermediate arrays stay in th
 _LONGEST_WALK = 5_000_000
 
 
-def steps_to_one(privacy: "PerKey") -> float:
-    """L of the paper: about half the number of steps that pi needs from 0 to 1.
+class IntegerSteps:
+    """What privacy allows from one frequency to the next, in integers over ``2**bits``.
 
-    ``L = ln((E - 1 + 2 delta) / (delta (E + 1))) / epsilon``
-
-    >>> round(steps_to_one(Privacy(0.1, 1e-6)), 2)
-    108.19
-    """
-    if not isinstance(privacy, Privacy):
-        return privacy.steps
-    epsilon, delta = min(float(privacy.epsilon), 64.0), float(privacy.delta)
-    return math.log1p(math.expm1(epsilon) * (1 - delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
-
-
-class Reporting:
-    """pi for one sampling scheme and privacy: integers where privacy binds, q elsewhere.
-
-    Integers are over ``2**bits``; `E` is a lower bound of exp(epsilon) over ``2**ratio_bits``, and
-    `inverse` an upper bound of 1/E. `delta` is smaller than asked by a margin of 2**-50, which pays
-    for the rounding of token probabilities.
+    `E` is a lower bound of exp(epsilon) over ``2**ratio_bits``, and `inverse` an upper bound of 1/E. `delta` is smaller
+    than asked by a margin of 2**-50, which pays for the rounding of token probabilities.
     """
 
-    def __init__(self, sampling: Sampling, privacy: Privacy) -> None:
-        self._set_numbers(sampling, privacy)
-        self._find_binding()
-
-    def _set_numbers(self, sampling: Sampling, privacy: Privacy) -> None:
-        """Fix the precision, and the privacy in integers."""
+    def __init__(self, privacy: Privacy) -> None:
         if not steps_to_one(privacy) < _LONGEST_WALK:
             raise InvalidValue(
-                "epsilon and delta must lead from 0 to certainty in less than ten million frequencies",
-                f"epsilon = {text(privacy.epsilon)}, delta = {text(privacy.delta)}",
+                "epsilon and delta must lead from 0 to certainty in less than ten million frequencies, unlike epsilon "
+                f"{text(privacy.epsilon)} and delta {text(privacy.delta)}",
                 "choose a larger epsilon",
             )
-        self.sampling, self.privacy = sampling, privacy
-        self.per_key: PerKey = privacy
+        self.privacy = privacy
         epsilon = min(float(privacy.epsilon), 64.0)
         # one unit, times E, times all tokens of a row, must be far below the margin, 2**-50 of delta
-        self.bits = -(-math.ceil(75 - math.log2(privacy.delta) + epsilon / math.log(2)) // 64) * 64
+        needed = math.ceil(75 - math.log2(privacy.delta) + epsilon / math.log(2))
+        self.bits = -(-needed // 64) * 64
         self.one = 1 << self.bits
         self.ratio_bits = self.bits + 64
         self.E = exponential_floor(min(privacy.epsilon, Fraction(64)), self.ratio_bits)
         self.inverse = (1 << 2 * self.ratio_bits) // self.E + 1
-        self.growth, self.shrinkage = math.expm1(epsilon), -math.expm1(-epsilon)  # E - 1 and 1 - 1/E
+        self.delta = int(privacy.delta * (1 - Fraction(1, 1 << 50)) * self.one)
+
+    def advance(self, pi: int) -> int:
+        """Return the largest pi that privacy allows for the next frequency, rounded down."""
+        grow = (self.E * pi >> self.ratio_bits) + self.delta
+        absent = self.one - pi - self.delta
+        if absent <= 0:
+            return min(grow, self.one)
+        shrink = self.one - (absent * self.inverse >> self.ratio_bits) - 1
+        return min(grow, shrink)
+
+
+class Reporting(IntegerSteps, Law):
+    """pi for one sampling scheme and privacy: integers over ``2**bits`` where privacy binds, q elsewhere."""
+
+    def __init__(self, sampling: Sampling, privacy: Privacy) -> None:
+        super().__init__(privacy)
+        self.sampling, self.per_key = sampling, privacy
+        epsilon = min(float(privacy.epsilon), 64.0)
+        self.growth = math.expm1(epsilon)  # E - 1
+        self.shrinkage = -math.expm1(-epsilon)  # 1 - 1/E
         # x / E is computed as stay * x - rate * x: the rounding of 1/E would add up where there are many rows
         self.stay, self.rate = (1.0, self.shrinkage) if self.growth < 1 else (0.0, -math.exp(-epsilon))
-        self.delta = int(privacy.delta * (1 - Fraction(1, 1 << 50)) * self.one)
+        self._find_binding()
 
     def _find_binding(self) -> None:
         """Find the frequencies at which privacy binds, and walk along them."""
@@ -97,8 +100,8 @@ class Reporting:
 
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, sampling: Sampling, privacy: "PerKey") -> "Reporting":
-        """Return the (cached) reporting probabilities of a scheme."""
+    def of(cls, sampling: Sampling, privacy: "PerKey") -> Law:
+        """Return the (cached) law of a scheme."""
         if sampling.seed is not None:
             from dpsample.scheme.coordinated import MixedReporting
 
@@ -156,15 +159,6 @@ class Reporting:
                 self._bound[i] = allowed
                 i += 1
 
-    def advance(self, pi: int) -> int:
-        """Return the largest pi that privacy allows for the next frequency, rounded down."""
-        grow = (self.E * pi >> self.ratio_bits) + self.delta
-        absent = self.one - pi - self.delta
-        if absent <= 0:
-            return min(grow, self.one)
-        shrink = self.one - (absent * self.inverse >> self.ratio_bits) - 1
-        return min(grow, shrink)
-
     def q(self, i: int) -> int:
         """q_i over 2**bits, rounded down."""
         if i not in self._q:
@@ -219,15 +213,11 @@ class Reporting:
 
         One above the largest frequency, if a sequence ends before that.
         """
-        last = self.sampling.bounds(self.sampling.largest, self.bits)
-        low, high = 0, self.sampling.largest
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.sampling.bounds(middle, self.bits) == last:
-                high = middle
-            else:
-                low = middle
-        return max(high, int(self.binding[-1]) + 1 if len(self.binding) else 0)
+        bounds, largest = self.sampling.bounds, self.sampling.largest
+        last = bounds(largest, self.bits)
+        q_constant_from = first_integer(lambda i: bounds(i, self.bits) == last, 0, largest)
+        after_binding = int(self.binding[-1]) + 1 if len(self.binding) else 0
+        return max(q_constant_from, after_binding)
 
     @cached_property
     def _delicate_slacks(self) -> Floats:
@@ -280,6 +270,15 @@ class Reporting:
             d[delicate] = of_d[at[delicate]]
         return pi, a, c, d
 
+    def tails(self, frequencies: Ints, grid: int) -> tuple[Floats, Floats]:  # noqa: D102
+        return tail_map.rows(frequencies, self, grid)
+
+    def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
+        return tail_map.columns(cells, self, grid, window)
+
+    def locate(self, frequencies: Ints, v: Floats, grid: int) -> tuple[Ints, Floats, Floats]:  # noqa: D102
+        return invert.locate_by_tail_map(frequencies, v, self, grid)
+
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:
         """Pi (or 1 - pi) as floats: never above the optimum (below, for 1 - pi)."""
         i = as_frequencies(frequencies)
@@ -301,18 +300,6 @@ class Reporting:
                 far = part if high.all() else part[high]
                 out[high] = self._with_bound(far, of(far, toward_privacy=True), bound)
         return result.reshape(i.shape)
-
-
-class OwnLaws(Reporting, ABC):
-    """Reporting probabilities whose tokens do not follow from them by the tail map, but have laws of their own."""
-
-    @abstractmethod
-    def tails(self, frequencies: Ints, grid: int) -> tuple[Floats, Floats]:
-        """S and the gap to pi at x = i, i - 1/grid, ... of several frequencies: shape (k, frequency)."""
-
-    @abstractmethod
-    def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:
-        """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
 
 
 def reporting_probabilities(
@@ -341,16 +328,13 @@ def frequency_reaching(level: float, sampling: Sampling, privacy: "PerKey") -> i
     [13, 14, 18]
     """
     reporting = Reporting.of(sampling, privacy)
-    low, high = 0, sampling.largest
-    if reporting.probabilities([high])[0] < level:
+
+    def is_reached(frequency: int) -> bool:
+        return bool(reporting.probabilities([frequency])[0] >= level)
+
+    if not is_reached(sampling.largest):
         return None
-    while high - low > 1:  # pi does not decrease
-        middle = (low + high) // 2
-        if reporting.probabilities([middle])[0] < level:
-            low = middle
-        else:
-            high = middle
-    return high
+    return first_integer(is_reached, 0, sampling.largest)  # pi does not decrease
 
 
 def closed_form(frequencies: ArrayLike, privacy: Privacy, *, complement: bool = False) -> Floats:

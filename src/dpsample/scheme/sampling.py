@@ -19,7 +19,7 @@ from dpsample.exact import MAX_FREQUENCY, Number, exact, text
 
 if TYPE_CHECKING:
     from dpsample.privacy import Privacy
-    from dpsample.scheme.reporting import Reporting
+    from dpsample.scheme.law import Law
 
 MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
 MOST_AT_LEAST = 1 << 50  # so that all tokens around it are floats, and fit an int64 in units of 1/grid
@@ -130,7 +130,7 @@ class Sampling(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
 
-    def reporting(self, privacy: "Privacy") -> "Reporting | None":
+    def reporting(self, privacy: "Privacy") -> "Law | None":
         """Return the reporting probabilities and token laws of a scheme that has its own; None if q determines them."""
         return None
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsample.scheme.reporting import OwnLaws, Reporting
+from dpsample.scheme.law import Law, first_frequency, support_length
 from dpsample.scheme.sampling import Floats, Ints
-from dpsample.scheme.tokens import advance, first_frequency, support_length
 
 _BLOCK = 1 << 19  # rows times tokens at once
 _FEWEST = 64  # tokens at once, however long their supports are
@@ -41,7 +40,7 @@ class Columns:
         return Columns(self.mass[:rows, place], self.above[:rows, place])
 
 
-def consecutive_supports(reporting: Reporting, grid: int, last: int) -> Iterator[tuple[int, Floats, Floats]]:
+def consecutive_supports(reporting: Law, grid: int, last: int) -> Iterator[tuple[int, Floats, Floats]]:
     """Yield for each token, from 1 to `last` units of 1/grid, its first frequency and two arrays: from there on, its
     probability at each one, and this as a multiple of the probability of all tokens above it (0 if there is none).
     """
@@ -64,7 +63,7 @@ def consecutive_supports(reporting: Reporting, grid: int, last: int) -> Iterator
             yield first, masses_by_token[n, :length], odds_by_token[n, :length]
 
 
-def supports(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats]:
+def supports(cells: Ints, reporting: Law, grid: int) -> tuple[Ints, Floats]:
     """Return, for any n tokens, the frequencies [n, m] from its first one on, and its probability under each [n, m].
 
     >>> from dpsample import KeepAll, Privacy
@@ -81,7 +80,7 @@ def supports(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats
     return np.where(defined, frequencies, largest), np.where(defined, mass, 0.0)
 
 
-def exceedances(cells: Ints, reporting: Reporting, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
+def exceedances(cells: Ints, reporting: Law, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
     """Return, for any n tokens, the frequencies [n, m] and probabilities [n, m] of `supports`, and two probabilities
     that a reported key of each has a token above it, or at least it [n, m]. Both grow with the frequency, to 1.
 
@@ -107,7 +106,7 @@ def _frequencies(cells: Ints, grid: int, rows: int) -> Ints:
     return frequencies
 
 
-def _whole_columns(cells: Ints, reporting: Reporting, grid: int) -> tuple[Columns, Ints]:
+def _whole_columns(cells: Ints, reporting: Law, grid: int) -> tuple[Columns, Ints]:
     """Return the columns of distinct tokens over all of their supports, and where among these each token is.
 
     A token that is new where pi is constant has the column of the first such token, shifted.
@@ -115,58 +114,8 @@ def _whole_columns(cells: Ints, reporting: Reporting, grid: int) -> tuple[Column
     shift = np.maximum(first_frequency(cells, grid) - reporting.constant_from, 0)
     walked, place = np.unique(cells - shift * grid, return_inverse=True)
     window = support_length(reporting.per_key)
-    columns = _columns(walked, reporting, grid, window)
+    columns = Columns(*reporting.columns(walked, grid, window))
     while columns.mass[-1].any():  # some support goes on beyond the last row
         window *= 2
-        columns = _columns(walked, reporting, grid, window)
+        columns = Columns(*reporting.columns(walked, grid, window))
     return columns, place
-
-
-def _columns(cells: Ints, reporting: Reporting, grid: int, window: int) -> Columns:
-    """Return the columns of ascending tokens, over `window` + 1 rows."""
-    if isinstance(reporting, OwnLaws):
-        return Columns(*reporting.columns(cells, grid, window))
-    delta = float(reporting.privacy.delta)
-    E = reporting.growth + 1
-    first = first_frequency(cells, grid)
-    rows = _rows_reached(first, window)
-    pis, a_of, c_of, d_of = reporting.slacks(np.minimum(rows, reporting.sampling.largest))
-    at = np.searchsorted(rows, first)
-
-    # [2, token]: S above the token, and above the next lower one; the gap to pi is kept beside S, since each of them
-    # is precise where it is the smaller one (see `tokens`)
-    share_above = (first * grid - cells) / grid
-    share = np.array([share_above, share_above + 1 / grid])
-    pi = pis[at]
-    new_mass = np.minimum(delta, pi)
-    S = share * new_mass
-    gap = pi - S
-    mass, above = np.zeros((2, window + 1, cells.size))
-    mass[0], above[0] = S[1] - S[0], S[0]
-    for k in range(1, window + 1):
-        before = at + k - 1
-        pi = pis[at + k]
-        S = advance(S, reporting, pi, d_of[before])
-        grown = gap + (gap * reporting.growth - a_of[before])
-        shrunk = reporting.stay * gap - (gap * reporting.rate + c_of[before])
-        followed = np.maximum(np.maximum(grown, shrunk), 0)
-        difference = pi - S
-        gap = np.where(difference * E > S, difference, followed)
-        by_S = S[1] - S[0]
-        by_gap = gap[0] - gap[1]
-        mass[k] = np.where(S[1] <= gap[0], by_S, by_gap)
-        above[k] = S[0]
-    np.maximum(mass, 0, out=mass)
-    return Columns(mass, above)
-
-
-def _rows_reached(first: Ints, window: int) -> Ints:
-    """Return all frequencies that are at most `window` after one of these first frequencies, which ascend."""
-    before_all = first[:1] - window - 2
-    begins_span = np.flatnonzero(np.diff(first, prepend=before_all) > window)
-    starts = first[begins_span]
-    ends = np.append(first[begins_span[1:] - 1], first[-1:]) + window
-    spans = []
-    for start, end in zip(starts, ends, strict=True):
-        spans.append(np.arange(start, end + 1))
-    return np.concatenate(spans)

@@ -1,27 +1,9 @@
-"""Token laws: with what a key of frequency i is reported. One local map, the tail map.
-
-Let ``S_i(x)`` be the probability that a key of frequency i is reported with a token above x, and
-``gap_i(x) = pi_i - S_i(x)`` that it is reported with one of at most x. Tokens in (i-1, i] are new
-in row i, with mass min(delta, pi_i) spread evenly; for older ones, x <= i-1,
-
-    S_i   = min(pi_i, E S_{i-1} + delta, S_{i-1} / E + d_i)
-    gap_i = max(0,    E gap_{i-1} - a_i, gap_{i-1} / E - c_i)
-
-    a_i = E pi_{i-1} + delta - pi_i                              what `grow` leaves unused at i
-    c_i = min(delta / E, 1 - pi_i - (1 - pi_{i-1} - delta) / E)  the same for `shrink`
-    d_i = pi_i - pi_{i-1} / E + c_i
-
-Both lines are the same map. S always keeps its relative precision. The gap does where it shrinks, which begins at
-E gap = S; before that it is pi_i - S_i. At integers x this is Algorithm 4 of the paper, at all real x Algorithm 5, the
-optimum (corrected); a grid of 1/grid steps is a coarsening of the latter. The support of a token is
-about 2 L rows long, so a row needs only that many rows before it, wherever it is.
-"""
+"""Token laws: with what a key of frequency i is reported, in floats, for many frequencies."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,15 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
-from dpsample.scheme.held import HeldReporting
 from dpsample.scheme.holding import SampleAndHold
-from dpsample.scheme.noise import NoiseReporting
+from dpsample.scheme.law import ROWS_AT_ONCE, Law
+from dpsample.scheme.law import first_frequency as first_frequency
+from dpsample.scheme.law import support_length as support_length
 from dpsample.scheme.per_key import PerKey
-from dpsample.scheme.reporting import OwnLaws, Reporting, steps_to_one
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.tail_map import cell_masses
 
 MAX_GRID = 1024  # loses less than 1e-7 of concordance; tokens of a finer one are too many for the integers' margin
-_BLOCK = 1 << 15  # boundaries times frequencies that are advanced at once: what fits a core's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,34 +90,9 @@ def chosen_grid(grid: int | None, privacy: PerKey, largest: int = 1, sampling: S
     return check_grid(grid, largest)
 
 
-@overload
-def first_frequency(cells: int, grid: int) -> int: ...
-@overload
-def first_frequency(cells: Ints, grid: int) -> Ints: ...
-def first_frequency(cells: int | Ints, grid: int) -> int | Ints:
-    """Return the first frequency at which a token, in units of 1/grid, has positive probability: it is rounded up.
-
-    >>> [first_frequency(cell, 4) for cell in (1, 4, 5)]
-    [1, 1, 2]
-    """
-    return -(-cells // grid)
-
-
-def support_length(privacy: PerKey) -> int:
-    """Return how long the support of a token is at most once pi is constant, and nearly always.
-
-    Computations check it. `lemma.support_bound` always holds.
-    """
-    return 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
-
-
-def steady_from(reporting: Reporting) -> int:
+def steady_from(reporting: Law) -> int:
     """Return the frequency from which on all rows are shifts of one another."""
-    return min(reporting.constant_from + _support(reporting), MAX_FREQUENCY)
-
-
-def _support(reporting: Reporting) -> int:
-    return reporting.support if isinstance(reporting, HeldReporting) else support_length(reporting.per_key)
+    return reporting.steady_from
 
 
 def token_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int = 1) -> TokenLaw:
@@ -164,12 +122,12 @@ def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: PerKey, grid
     flat = as_frequencies(frequencies).reshape(-1)
     grid = check_grid(grid, int(flat.max(initial=0)))
     reporting = Reporting.of(sampling, privacy)
-    window = _support(reporting)
-    steady = steady_from(reporting)
+    window = reporting.support
+    steady = reporting.steady_from
     template: TokenLaw | None = None
     start = 0
     while start < flat.size:
-        block = flat[start : start + max(1, _BLOCK // (window * grid))]
+        block = flat[start : start + max(1, ROWS_AT_ONCE // (window * grid))]
         start += block.size
         walked, place = np.unique(np.minimum(block, steady), return_inverse=True)
         if walked[-1] == steady and template is not None:
@@ -188,42 +146,8 @@ def _shifted(law: TokenLaw, frequency: int) -> TokenLaw:
     return TokenLaw(frequency, law.grid, law.cells + by, law.probabilities, law.not_reported)
 
 
-def tails(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[tuple[int, Floats]]:
-    """Yield for each of the ascending frequencies S_i at x = i, i - 1/grid, ... up to where it reaches pi_i."""
-    if isinstance(reporting, NoiseReporting):
-        yield from ((i, reporting.boundaries(i)) for i in frequencies.tolist())
-        return
-    window = support_length(reporting.per_key)
-    size = max(1, _BLOCK // (window * grid))
-    for start in range(0, len(frequencies), size):
-        block = frequencies[start : start + size]
-        above, gap = whole_tails(block, reporting, grid)
-        for n, i in enumerate(block.tolist()):
-            yield i, above[: int(np.count_nonzero(gap[:, n])) + 1, n]
-
-
-def whole_tails(frequencies: Ints, reporting: Reporting, grid: int) -> tuple[Floats, Floats]:
-    """Return S and the gap to pi at x = i - k/grid, up to where all have reached pi: arrays of shape (k, frequency)."""
-    if isinstance(reporting, OwnLaws):
-        return reporting.tails(frequencies, grid)
-    window = support_length(reporting.per_key)
-    while True:
-        above, gap = _tails(frequencies, reporting, grid, window)
-        if not gap[-1].any():  # the oldest boundary has reached pi everywhere, so all older ones have
-            return above, gap
-        window *= 2
-
-
-def cell_masses(above: Floats, gap: Floats) -> Floats:
-    """Return the probabilities of cells from S and the gap at their boundaries: shape (k, frequency).
-
-    Boundary k is at x = frequency - k / grid; between k and k + 1 lies the cell frequency * grid - k.
-    """
-    return np.where(above[1:] <= gap[:-1], above[1:] - above[:-1], gap[:-1] - gap[1:])
-
-
-def _laws(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[TokenLaw]:
-    above, gap = whole_tails(frequencies, reporting, grid)
+def _laws(frequencies: Ints, reporting: Law, grid: int) -> Iterator[TokenLaw]:
+    above, gap = reporting.tails(frequencies, grid)
     masses = cell_masses(above, gap)
     absent = reporting.probabilities(frequencies, complement=True).tolist()
     for n, i in enumerate(frequencies.tolist()):
@@ -233,55 +157,3 @@ def _laws(frequencies: Ints, reporting: Reporting, grid: int) -> Iterator[TokenL
         mass = masses[: len(cells), n][::-1]
         positive = mass > 0
         yield TokenLaw(i, grid, cells[positive], mass[positive], absent[n])
-
-
-def advance(S: Floats, reporting: Reporting, pi: Floats, d: Floats) -> Floats:
-    """S one row later: ``min(pi, E S + delta, S / E + d)``.
-
-    E S is computed as S + (E - 1) S, so that the rounding of E does not add up over the rows.
-    """
-    grown = S + (S * reporting.growth + float(reporting.privacy.delta))
-    shrunk = reporting.stay * S - (S * reporting.rate - d)
-    return np.minimum(np.minimum(grown, shrunk), pi)
-
-
-def _tails(frequencies: Ints, reporting: Reporting, grid: int, window: int) -> tuple[Floats, Floats]:
-    """S and gap at the boundaries x = frequency - k/grid: arrays of shape (k, frequency)."""
-    delta, E = float(reporting.privacy.delta), reporting.growth + 1
-    grow, rate = reporting.growth, reporting.rate
-    above = np.zeros((window * grid + 1, frequencies.size))
-    gap = np.zeros_like(above)
-    spare, other = np.empty_like(above), np.empty_like(above)
-    share = (np.arange(grid) / grid)[:, None]
-    span = frequencies - np.arange(window, -1, -1, dtype=np.int64)[:, None]  # rows i - window .. i
-    pi, a, c, d = reporting.slacks(np.maximum(span, 0))
-    for step in range(window):
-        back = window - 1 - step  # this row is i - back
-        p = pi[step + 1]
-        old = slice((back + 1) * grid, None)
-        S, g, t, u = above[old], gap[old], spare[old], other[old]
-        # as in `advance`, in place: S = min(p, E S + delta, S / E + d)
-        np.multiply(S, rate, out=t)
-        t -= d[step]
-        np.subtract(S if reporting.stay else 0.0, t, out=t)
-        np.multiply(S, grow, out=u)
-        u += delta
-        S += u
-        np.minimum(S, t, out=S)
-        np.minimum(S, p, out=S)
-        # gap = max(0, E gap - a, gap / E - c)
-        np.multiply(g, rate, out=t)
-        t += c[step]
-        np.subtract(g if reporting.stay else 0.0, t, out=t)
-        np.multiply(g, grow, out=u)
-        u -= a[step]
-        g += u
-        np.maximum(g, t, out=g)
-        np.maximum(g, 0, out=g)
-        np.subtract(p, S, out=t)
-        np.multiply(t, E, out=u)
-        np.copyto(g, t, where=u > S)
-        new = slice(back * grid, (back + 1) * grid)
-        above[new] = share * np.minimum(p, delta)
-        gap[new] = p - above[new]
-    return above, gap

@@ -36,6 +36,7 @@ from written_sources import (
     write_ipc,
     write_parquet,
 )
+from written_sources import engine as engine
 
 
 class TestBrokenFiles:

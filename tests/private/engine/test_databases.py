@@ -20,6 +20,7 @@ from dpsample.accounting.amounts import amounts_of
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.sources.source import Source
 from written_sources import CANARY, MAX, counted, drain, refused, run
+from written_sources import engine as engine
 
 # ---- databases
 

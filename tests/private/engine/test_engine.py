@@ -23,6 +23,7 @@ from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
 from written_sources import ELEMENTS, KEYS, KINDS, MAX, WEIRD, Rows, counted, write_csv, write_json, write_parquet
+from written_sources import engine as engine
 
 ORACLE = Counter(ELEMENTS)
 

@@ -25,6 +25,7 @@ from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.sources.source import Source
 from written_sources import CANARY, ELEMENTS, KEYS, Rows, counted, drain, refused, write_csv, write_parquet
+from written_sources import engine as engine
 
 # ---- the engine itself
 

@@ -20,6 +20,7 @@ from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.sources.source import Source
 from dpsample.release.rows import check_key_types
 from written_sources import CANARY, KINDS, MAX, Rows, counted, drain, refused, write_ipc, write_json, write_parquet
+from written_sources import engine as engine
 
 
 class TestNull:
@@ -172,11 +173,14 @@ class TestRefusedTypes:
     def test_files_that_disagree(self, engine: DuckDB, tmp_path: Path) -> None:
         write_parquet({"k": ["007"]}, tmp_path / "a.parquet")
         write_parquet({"k": [7]}, tmp_path / "b.parquet")
-        refused(lambda: engine.check(Source(tmp_path, "k")), "'k' has different types in several files: BIGINT and VARCHAR")
+        refused(
+            lambda: engine.check(Source(tmp_path, "k")), "'k' has different types in several files: BIGINT and VARCHAR"
+        )
         write_ipc({"k": ["007"]}, tmp_path / "a.arrow")
         write_ipc({"k": [7]}, tmp_path / "b.arrow")
         refused(
-            lambda: engine.check(Source(f"{tmp_path}/*.arrow", "k")), "'k' has different types in several files: int64 and"
+            lambda: engine.check(Source(f"{tmp_path}/*.arrow", "k")),
+            "'k' has different types in several files: int64 and",
         )
 
     def test_mixed_columns_of_pandas(self, engine: DuckDB) -> None:
@@ -186,7 +190,9 @@ class TestRefusedTypes:
 
     def test_a_name_twice(self, engine: DuckDB, tmp_path: Path) -> None:
         table = pa.Table.from_arrays([pa.array(["a"])] * 2, ["k", "k"])
-        refused(lambda: engine.check(Source(table, "k")), "the column 'k' must be in <Table> once, but it is there 2 times")
+        refused(
+            lambda: engine.check(Source(table, "k")), "the column 'k' must be in <Table> once, but it is there 2 times"
+        )
         (tmp_path / "a.csv").write_text("k,k\na,b\n")
         refused(lambda: engine.check(Source(tmp_path / "a.csv", "k")), "it is there 2 times")
 

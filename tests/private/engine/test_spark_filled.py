@@ -13,9 +13,9 @@ import pytest
 import dpsample.spark
 from dpsample import Privacy, Source
 from dpsample.accounting.filled import fuller
-from dpsample.accounting.proof import prove_release
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
+from dpsample.release.proof import prove_release
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),

@@ -19,6 +19,7 @@ import pytest
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
+from written_sources import engine as engine
 from written_sources import refused, run
 
 # ---- types are public, users have one form

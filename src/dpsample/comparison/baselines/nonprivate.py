@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsample.comparison.accuracy import Errors
-from dpsample.estimators.inverse_probability import inverse_probability
 from dpsample.estimators.measures import Measure
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 
@@ -38,11 +37,3 @@ class NonPrivate:
         bias = np.where(sampled, 0.0, -g)
         spread = g**2 * absent / np.where(sampled, q, 1.0)
         return Errors(i, g, q, bias, np.where(sampled, spread, 0.0))
-
-    def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Draw an estimate for one key of each frequency; 0 where it is not sampled."""
-        i = as_frequencies(frequencies)
-        estimate = np.zeros(i.shape)
-        sampled = generator.random(i.shape) < self.sampling.q(i)
-        estimate[sampled] = inverse_probability(i[sampled], self.sampling)
-        return estimate

@@ -13,20 +13,25 @@ frequencies cancel, and no exponential overflows.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.polynomial.laguerre import laggauss
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike
 
-from dpsample.comparison.accuracy import Errors
+from dpsample.comparison.accuracy import Errors, check_frequency_itself
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Priority, Sampling, as_frequencies
 
-_CHUNK = 1 << 13  # frequencies at once in a quadrature
+_AT_ONCE = 1 << 13  # frequencies in one quadrature: their nodes take 8 MB
+# The quadrature of the sampling variance has an error of about 1e-13: its integrand is smooth over a panel, and what is
+# left out, beyond so many times its decay length, is below exp(-50) of 2 / epsilon**2.
+_PANELS = 8
+_NODES_OF_PANEL = 16
+_DECAY_LENGTHS = 50.0
 
 
 @dataclass(frozen=True)
@@ -49,12 +54,11 @@ class StabilityHistogram:
     tight: bool = False
 
     def __post_init__(self) -> None:
-        s = self.sampling
-        plain = isinstance(s, Ppswor | Priority) and s.power == 1 and s.cap is None
-        if not (plain or s == KeepAll()):
+        sampling = self.sampling
+        by_frequency = isinstance(sampling, Ppswor | Priority) and sampling.power == 1 and sampling.cap is None
+        if not by_frequency and sampling != KeepAll():
             raise InvalidValue(
-                "sampled SbH is stated for KeepAll, and for Ppswor and Priority by the frequency itself",
-                f"{s!r}",
+                f"sampled SbH is stated for KeepAll, Ppswor and Priority by the frequency, not for {sampling!r}",
                 "leave out power and cap",
             )
 
@@ -62,86 +66,8 @@ class StabilityHistogram:
     def cutoff(self) -> float:
         """T: what the noisy frequency must reach."""
         spent = self.privacy.delta * (2 if self.tight else 1)
-        return max(1 + (math.log(spent.denominator) - math.log(spent.numerator)) / self._epsilon, 1.0)
-
-    def reported(self, frequencies: ArrayLike) -> Floats:
-        """phi: the probability that a key of each frequency is reported (and sampled)."""
-        i = as_frequencies(frequencies)
-        reaching = self._reaching(i)
-        grows_above_cutoff = self._tau * self.cutoff < 1
-        if isinstance(self.sampling, Ppswor):
-            reaching = self._sampled_by_ppswor(i, reaching)
-        elif grows_above_cutoff:
-            reaching = self._sampled_by_priority(i, reaching)
-        return np.where(i > 0, np.minimum(reaching, 1.0), 0.0)
-
-    def _sampled_by_ppswor(self, i: Ints, reaching: Floats) -> Floats:
-        """Return phi for ppswor: sampled by the cutoff T, or else by what j exceeds T by."""
-        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
-        ahead = i - T
-        low = np.minimum(ahead, 0.0)
-        high = np.maximum(ahead, 0.0)
-
-        # the integral of exp(-epsilon y - tau (high - y)) over 0 < y < high, without cancellation
-        slow = min(epsilon, tau)
-        apart = abs(epsilon - tau)
-        difference = -np.expm1(-apart * high) / apart if apart else high
-        both = np.exp(-slow * high) * difference
-
-        above = np.exp(-tau * high) * tau / (epsilon + tau) / 2
-        sampled_by_excess = -np.expm1(-tau * high) - tau * both / 2 + above
-        by_excess = math.exp(-tau * T) * np.exp(epsilon * low) * sampled_by_excess
-        by_cutoff = -math.expm1(-tau * T) * reaching
-        phi: Floats = by_cutoff + by_excess
-        return phi
-
-    def _sampled_by_priority(self, i: Ints, reaching: Floats) -> Floats:
-        """Return phi for priority sampling whose q still grows above T: it is 1 from 1 / tau on."""
-        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
-        ahead = i - T
-        low = np.minimum(ahead, 0.0)
-        high = np.maximum(ahead, 0.0)
-
-        # the integral of P[j >= x] over T < x < 1 / tau
-        end = 1 / tau - T
-        below = np.minimum(high, end)
-        beyond = np.maximum(end - high, 0)
-        area = below + np.exp(-epsilon * (high - below)) * np.expm1(-epsilon * below) / (2 * epsilon)
-        area -= np.exp(epsilon * low) * np.expm1(-epsilon * beyond) / (2 * epsilon)
-        phi: Floats = tau * (T * reaching + area)
-        return phi
-
-    def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
-        """Bias and variance of the estimate j / q_j of the frequency."""
-        check_frequency_itself(of)
-        i = as_frequencies(frequencies)
-        T = self.cutoff
-        e = 1 / self._epsilon
-        ahead = i - T
-        fading = np.exp(-np.abs(ahead) / e)
-        mean = fading * (T + e) / 2
-        bias = np.where(ahead > 0, -fading * (T - e) / 2, mean - i)
-        variance_above = 2 * e**2 + fading * (T**2 / 2 + ahead * (T - e) - e**2) - bias**2
-        variance_below = fading * (T**2 / 2 + T * e + e**2) - mean**2
-        of_noise = np.where(ahead > 0, variance_above, variance_below)
-        variance = of_noise + self._sampling_variance(i.astype(np.float64))
-
-        exists = i > 0
-        truth = i.astype(np.float64)
-        return Errors(i, truth, self.reported(i), np.where(exists, bias, 0), np.where(exists, variance, 0))
-
-    def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Draw an estimate for one key of each frequency; 0 where it is not reported."""
-        i = as_frequencies(frequencies)
-        j = i + generator.laplace(scale=1 / self._epsilon, size=i.shape)
-        x = self._tau * np.maximum(j, self.cutoff)
-        if isinstance(self.sampling, Ppswor):
-            q = -np.expm1(-x)
-        else:
-            q = np.minimum(x, 1.0)
-        sampled = generator.random(i.shape) < q
-        reported = (i > 0) & (j >= self.cutoff) & sampled
-        return np.where(reported, j / q, 0.0)
+        minus_log = math.log(spent.denominator) - math.log(spent.numerator)
+        return max(1 + minus_log / self._epsilon, 1.0)
 
     @property
     def _epsilon(self) -> float:
@@ -149,111 +75,144 @@ class StabilityHistogram:
 
     @property
     def _tau(self) -> float:
-        s = self.sampling
-        return float(s.tau) if isinstance(s, Ppswor | Priority) else math.inf
+        sampling = self.sampling
+        return float(sampling.tau) if isinstance(sampling, Ppswor | Priority) else math.inf
 
-    def _reaching(self, x: ArrayLike) -> Floats:
-        ahead = self._epsilon * (np.asarray(x) - self.cutoff)
+    def reported(self, frequencies: ArrayLike) -> Floats:
+        """phi: the probability that a key of each frequency is reported (and sampled)."""
+        i = as_frequencies(frequencies)
+        probability = self._reaching_cutoff(i)
+        if isinstance(self.sampling, Ppswor):
+            probability = self._sampled_by_ppswor(i, probability)
+        elif self._tau * self.cutoff < 1:  # otherwise each key that reaches the cutoff is sampled
+            probability = self._sampled_by_priority(i, probability)
+        return np.where(i > 0, np.minimum(probability, 1.0), 0.0)
+
+    def _reaching_cutoff(self, i: Ints) -> Floats:
+        """P[j >= T]."""
+        ahead = self._epsilon * (np.asarray(i) - self.cutoff)
         half = np.exp(-np.abs(ahead)) / 2
-        return np.where(ahead >= 0, 1 - half, half)
+        reaching: Floats = np.where(ahead >= 0, 1 - half, half)
+        return reaching
+
+    def _sampled_by_ppswor(self, i: Ints, reaching: Floats) -> Floats:
+        """Phi for ppswor: a key is sampled by the cutoff T, or else by what j exceeds T by."""
+        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
+        low = np.minimum(i - T, 0.0)
+        high = np.maximum(i - T, 0.0)
+
+        # the integral of exp(-epsilon y - tau (high - y)) over 0 < y < high, without cancellation
+        slow = min(epsilon, tau)
+        apart = abs(epsilon - tau)
+        difference = -np.expm1(-apart * high) / apart if apart else high
+        both = np.exp(-slow * high) * difference
+
+        share = tau / (epsilon + tau) / 2
+        not_sampled = np.exp(-tau * high)
+        sampled_by_high = -np.expm1(-tau * high)
+        sampled_by_excess = sampled_by_high - tau * both / 2 + not_sampled * share
+        reaching_low = np.exp(epsilon * low)
+        by_excess = math.exp(-tau * T) * reaching_low * sampled_by_excess
+        by_cutoff = -math.expm1(-tau * T) * reaching
+        phi: Floats = by_cutoff + by_excess
+        return phi
+
+    def _sampled_by_priority(self, i: Ints, reaching: Floats) -> Floats:
+        """Phi for priority sampling whose q still grows above T: it is 1 from 1 / tau on."""
+        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
+        low = np.minimum(i - T, 0.0)
+        high = np.maximum(i - T, 0.0)
+
+        # the integral of P[j >= x] over T < x < 1 / tau, below i and beyond it
+        end = 1 / tau - T
+        below = np.minimum(high, end)
+        beyond = np.maximum(end - high, 0)
+        scale = 2 * epsilon
+        fading = np.exp(-epsilon * (high - below))
+        missing_below = -fading * np.expm1(-epsilon * below) / scale
+        reaching_low = np.exp(epsilon * low)
+        area_beyond = -reaching_low * np.expm1(-epsilon * beyond) / scale
+        area = below - missing_below + area_beyond
+        phi: Floats = tau * (T * reaching + area)
+        return phi
+
+    def errors(self, frequencies: ArrayLike, of: Measure | str = FREQUENCY) -> Errors:
+        """Bias and variance of the estimate j / q_j of the frequency."""
+        check_frequency_itself(of)
+        i = as_frequencies(frequencies)
+        truth = i.astype(np.float64)
+        bias, noise_variance = self._errors_of_noise(truth)
+        variance = noise_variance + self._sampling_variance(truth)
+        exists = i > 0
+        return Errors(i, truth, self.reported(i), np.where(exists, bias, 0), np.where(exists, variance, 0))
+
+    def _errors_of_noise(self, i: Floats) -> tuple[Floats, Floats]:
+        """The bias and the variance without sampling, of j where it reaches T and 0 elsewhere."""
+        T, scale = self.cutoff, 1 / self._epsilon
+        ahead = i - T
+        fading = np.exp(-np.abs(ahead) / scale)
+        # above T, moments of the error
+        mean_error = -fading * (T - scale) / 2
+        added = T**2 / 2 + ahead * (T - scale) - scale**2
+        square_error = 2 * scale**2 + fading * added
+        # below T, moments of the estimate
+        mean = fading * (T + scale) / 2
+        at_cutoff = T**2 / 2 + T * scale + scale**2
+        square = fading * at_cutoff
+
+        above = ahead > 0
+        bias = np.where(above, mean_error, mean - i)
+        variance = np.where(above, square_error - mean_error**2, square - mean**2)
+        return bias, variance
 
     def _sampling_variance(self, i: Floats) -> Floats:
-        """Return the integral over x > T of x**2 (1 / q_x - 1) times the density of j at x."""
-        if isinstance(self.sampling, Priority):
-            return self._by_priority(i)
-        if not isinstance(self.sampling, Ppswor):
+        """The integral over x > T of x**2 (1 / q_x - 1) times the density of j at x."""
+        if not isinstance(self.sampling, Ppswor | Priority):
             return np.zeros(i.shape)
         flat = i.reshape(-1)
         parts = [np.empty(0)]
-        for start in range(0, i.size, _CHUNK):
-            parts.append(self._by_ppswor(flat[start : start + _CHUNK]))
+        for start in range(0, i.size, _AT_ONCE):
+            parts.append(self._integrated(flat[start : start + _AT_ONCE]))
         return np.concatenate(parts).reshape(i.shape)
 
-    def _by_priority(self, i: Floats) -> Floats:
-        """The integral for priority sampling, of x (1/tau - x) up to 1/tau.
-
-        On each side of i it is a sum of positive terms, each of which has a closed form.
-        """
-        T, epsilon, end = self.cutoff, self._epsilon, 1 / self._tau
-
-        # above i: x = s + y, and 1/tau - x = n - y, for y up to n
-        s = np.maximum(i, T)
-        n = np.maximum(end - s, 0)
-        z = epsilon * n
-        above = np.exp(-epsilon * (s - i)) * n**2 * (s * _integral(z, 0, 1) + n * _integral(z, 1, 1))
-
-        # below i: x = u - y, and 1/tau - x = rest + y, for y up to n
-        u = np.clip(i, None, end)
-        n = np.maximum(u - T, 0)
-        z = epsilon * n
-        rest = end - u
-        ones = n * _integral(z, 0, 0)
-        ys = n**2 * _integral(z, 1, 0)
-        times_cutoff = T * (rest * ones + ys)
-        times_excess = n**2 * (rest * _integral(z, 0, 1) + n * _integral(z, 1, 1))
-        below = np.exp(-epsilon * (i - u)) * (times_cutoff + times_excess)
-
-        both: Floats = epsilon / 2 * (above + below)
-        return both
-
-    def _by_ppswor(self, i: Floats) -> Floats:
-        """The integral for ppswor, of x**2 / (exp(tau x) - 1): by Gauss' rules, to about 1e-13.
-
-        It has no elementary form. Its poles are 2 pi / tau away from the real line, so it is smooth over the steps that
-        are taken. Above i it falls at least as exp(-(epsilon + tau) y). Below i, what is left out is below exp(-50) of
-        2 / epsilon**2.
-        """
+    def _integrated(self, i: Floats) -> Floats:
+        """The same integral, below i and above it: the density of j has a corner at i."""
         T, epsilon, tau = self.cutoff, self._epsilon, self._tau
+        if isinstance(self.sampling, Ppswor):
+            last = (_DECAY_LENGTHS + 2 * math.log1p(epsilon / tau)) / tau
+            decay_above = epsilon + tau
+        else:
+            last = 1 / tau  # from there on each key is sampled
+            decay_above = epsilon
 
-        def weight(x: Floats) -> Floats:
-            return x**2 / -np.expm1(-tau * x)
+        def spread(x: Floats) -> Floats:
+            """x**2 (1 / q_x - 1) times the density of j, relative to its peak."""
+            away = np.abs(x - i[:, None])
+            density = np.exp(-epsilon * away)
+            if not isinstance(self.sampling, Ppswor):
+                return x * (1 / tau - x) * density
+            not_sampled = np.exp(-tau * x)
+            q = -np.expm1(-tau * x)
+            return x**2 * not_sampled / q * density
 
-        # above i, by the rule of Gauss and Laguerre
-        nodes, weights = laggauss(32)
+        earliest = i - _DECAY_LENGTHS / epsilon
+        below = _integral(spread, np.maximum(earliest, T), np.minimum(i, last))
         start = np.maximum(i, T)
-        rate = epsilon + tau
-        at_nodes = weight(start[:, None] + nodes / rate)
-        above = np.exp(-epsilon * (start - i) - tau * start) * (at_nodes @ weights) / rate
-
-        # below i, by the rule of Gauss and Legendre on equal panels
-        enough = 50.0
-        low = np.maximum(T, i - enough / epsilon)
-        high = np.minimum(i, (enough + 2 * math.log1p(epsilon / tau)) / tau)
-        width = np.maximum(high - low, 0)
-        nodes, weights = leggauss(16)
-        panels = 8
-        panel = np.arange(panels)[:, None]
-        nodes = ((panel + (nodes + 1) / 2) / panels).reshape(-1)
-        weights = np.tile(weights / 2 / panels, panels)
-        x = np.maximum(low, 1)[:, None] + width[:, None] * nodes
-        part = weight(x) * np.exp(-tau * x - epsilon * np.maximum(i[:, None] - x, 0))
-
-        both: Floats = epsilon / 2 * (above + width * (part @ weights))
+        latest = start + _DECAY_LENGTHS / decay_above
+        above = _integral(spread, start, np.minimum(latest, max(last, T)))
+        both: Floats = epsilon / 2 * (below + above)
         return both
 
 
-def check_frequency_itself(of: Measure | str) -> None:
-    """Refuse a measure that the expressions of the baselines do not cover."""
-    if Measure.of(of) != FREQUENCY:
-        raise InvalidValue(
-            "the exact errors of this baseline are stated for the frequency itself",
-            str(Measure.of(of)),
-            "give of='frequency'; Pws and NonPrivate take any measure",
-        )
+def _integral(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+    """The integral of a smooth function from each of `low` to `high`, by Gauss and Legendre's rule on equal panels."""
+    nodes, weights = leggauss(_NODES_OF_PANEL)
+    within_panel = (nodes + 1) / 2
+    panel = np.arange(_PANELS)[:, None]
+    places = (panel + within_panel).reshape(-1) / _PANELS
+    weight = np.tile(weights / 2, _PANELS) / _PANELS
 
-
-def _integral(z: Floats, a: int, b: int) -> Floats:
-    """Integral over 0 < s < 1 of s**a (1 - s)**b exp(-z s), for a and b 0 or 1; by its series for small z."""
-    series = np.zeros(z.shape)
-    small, large = np.minimum(z, 1.0), np.maximum(z, 1.0)
-    for k in range(20, -1, -1):
-        n = k + a + 1
-        series = (series * -small / (k + 1)) + (1 / n if b == 0 else 1 / (n * (n + 1)))
-    e = np.exp(-large)
-    closed = {
-        (0, 0): (1 - e) / large,
-        (1, 0): (1 - (1 + large) * e) / large**2,
-        (0, 1): (large - 1 + e) / large**2,
-        (1, 1): (large - 2 + (large + 2) * e) / large**3,
-    }[a, b]
-    return np.where(z < 1, series, closed)
+    width = np.maximum(high - low, 0)
+    x = low[:, None] + width[:, None] * places
+    mean = function(x) @ weight
+    return np.asarray(width * mean)

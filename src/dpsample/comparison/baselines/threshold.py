@@ -15,23 +15,26 @@ need to be looked at.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.comparison.accuracy import Errors
-from dpsample.comparison.baselines.stability import check_frequency_itself
+from dpsample.comparison.accuracy import Errors, check_frequency_itself
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
 from dpsample.exact import Number, exact, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
-_BLOCK = 1 << 20  # frequencies times kept elements at once
+_AT_ONCE = 1 << 20  # frequencies times kept elements: an array takes 8 MB
+_TERMS = 64  # of delta_n: from the first that counts, each term is at most half of the one before
+_RATES = 16  # that are tried, in equal steps up to the largest one
+_BISECTIONS = 30  # the rate is found to 1e-9 of its largest value
 _SAFE = 1 + 1e-9  # far above the rounding of the sums
-_LEAST = 1e-290  # floats end soon after
-_MOST = 0.99  # of the rate: closer to 1, the number of frequencies to look at has no bound
+_SMALLEST_DELTA = 1e-290  # floats end soon after
+_LARGEST_RATE = 0.99  # closer to 1, the number of frequencies to look at has no bound
 
 
 @dataclass(frozen=True)
@@ -50,48 +53,36 @@ class SampleAndThreshold:
     threshold: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= _MOST:
+        if not 0 < self.rate <= _LARGEST_RATE:
             raise InvalidValue(
-                f"the rate is above 0 and at most {_MOST}", f"{self.rate!r}", "choose it with for_privacy"
+                f"the rate must be above 0 and at most {_LARGEST_RATE}, not {self.rate!r}", "choose it with for_privacy"
             )
         if self.threshold < 1:
-            raise InvalidValue("the threshold is at least 1", f"{self.threshold!r}", "choose it with for_privacy")
+            raise InvalidValue(
+                f"the threshold must be at least 1, not {self.threshold!r}", "choose it with for_privacy"
+            )
 
     @classmethod
     def for_privacy(cls, privacy: Privacy) -> "SampleAndThreshold":
         """Choose the rate and threshold that report keys from about the lowest frequency on, threshold / rate.
 
-        Of 16 rates the one with the smallest such frequency, each with the smallest threshold that privacy allows; then
-        the largest rate for that threshold. Delta is checked on the safe side.
+        Each of 16 rates has the smallest threshold that privacy allows; the one with the lowest such frequency is
+        taken. Its threshold then has the largest rate that privacy allows. Delta is checked on the safe side.
         """
-        if privacy.delta < _LEAST:
-            raise InvalidValue(f"delta is at least {_LEAST}", text(privacy.delta), "choose a larger one")
-        method = cls._chosen(privacy, everywhere=False)  # nearly always right, and far faster with a small epsilon
-        return method if method._keeps(privacy) else cls._chosen(privacy, everywhere=True)
+        if privacy.delta < _SMALLEST_DELTA:
+            raise InvalidValue(
+                f"delta must be at least {_SMALLEST_DELTA}, not {text(privacy.delta)}", "choose a larger one"
+            )
+        epsilon, delta = float(privacy.epsilon), float(privacy.delta)
 
-    @classmethod
-    def _chosen(cls, privacy: Privacy, everywhere: bool) -> "SampleAndThreshold":
-        largest = min(-math.expm1(-float(privacy.epsilon)), _MOST)
-        tried = [cls._lowest(largest * k / 16, privacy, everywhere) for k in range(1, 17)]
-        best = min(tried, key=lambda method: method.threshold / method.rate)
-        low, high = best.rate, largest
-        for _ in range(30):
-            middle = (low + high) / 2
-            low, high = (middle, high) if cls(middle, best.threshold)._keeps(privacy, everywhere) else (low, middle)
-        return cls(low, best.threshold)
+        def keeps(method: SampleAndThreshold) -> bool:
+            return method._delta(epsilon, delta) <= delta
 
-    @classmethod
-    def _lowest(cls, rate: float, privacy: Privacy, everywhere: bool) -> "SampleAndThreshold":
-        low, high = 0, 1
-        while not cls(rate, high)._keeps(privacy, everywhere):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if cls(rate, middle)._keeps(privacy, everywhere) else (middle, high)
-        return cls(rate, high)
+        def keeps_nearby(method: SampleAndThreshold) -> bool:
+            return _rounded_up(method._largest_nearby(epsilon, delta)) <= delta
 
-    def _keeps(self, privacy: Privacy, everywhere: bool = True) -> bool:
-        return self._delta(float(privacy.epsilon), float(privacy.delta), everywhere) <= float(privacy.delta)
+        method = _chosen(epsilon, keeps_nearby)  # nearly always right, and far faster with a small epsilon
+        return method if keeps(method) else _chosen(epsilon, keeps)
 
     def delta(self, epsilon: Number) -> float:
         """Return the smallest delta with which it is private for this epsilon, rounded up.
@@ -102,52 +93,70 @@ class SampleAndThreshold:
         number = exact(epsilon, "epsilon")
         if self.rate > -math.expm1(-float(number)):
             raise InvalidValue(
-                "the rate is at most 1 - exp(-epsilon)",
-                f"rate {self.rate:.6g}, epsilon = {text(number)}",
+                f"the rate must be at most 1 - exp(-epsilon), not {self.rate:.6g} with epsilon {text(number)}",
                 "choose it with for_privacy",
             )
-        return self._delta(float(number))
+        return self._delta(float(number), math.inf)
 
-    def _delta(self, e: float, enough: float = math.inf, everywhere: bool = True) -> float:
-        """Return delta; if it exceeds `enough`, anything above; unless `everywhere`, the largest delta_n of a few n."""
+    def _delta(self, epsilon: float, enough: float) -> float:
+        """The largest delta_n over all n >= t, rounded up; if it exceeds `enough`, anything above that."""
         p, t = self.rate, self.threshold
-        rest = (1 - p) * math.exp(-e)  # 1 - alpha
-        alpha = p - (1 - p) * math.expm1(-e)
-        entropy = alpha * math.log(alpha / p) - rest * e
-        # as n grows, c = t - 1 ceases to count, and then c = t: the largest delta_n is in between, or close by
-        at = max(math.floor(t / alpha), t)
-        from_n = max(math.floor((t - 1) / alpha), t)
-        near = np.arange(from_n, at + 1)
-        largest = float(self._spent(near[-1:], rest)[0])
+        largest = self._largest_nearby(epsilon, enough)
         if largest <= enough:
-            largest = float(self._spent(near, rest).max())
-        if largest > enough or not everywhere:
-            return max(largest * _SAFE, _LEAST)
-        last = at
-        if largest > 0:
-            last = max(at, math.ceil(-math.log(largest) / entropy))
-        step = _BLOCK // 64
-        for n in range(t, last + 1, step):
-            block = np.arange(n, min(n + step, last + 1))
-            largest = max(largest, float(self._spent(block, rest).max()))
-        return max(largest * _SAFE, _LEAST)
+            alpha = self._alpha(epsilon)
+            rest = (1 - p) * math.exp(-epsilon)  # 1 - alpha
+            entropy = alpha * math.log(alpha / p) - rest * epsilon  # D, of alpha to p
+            last = max(math.floor(t / alpha), t)
+            if largest > 0:  # beyond, exp(-n D) is smaller than what is known
+                last = max(last, math.ceil(-math.log(largest) / entropy))
+            step = _AT_ONCE // _TERMS
+            for n in range(t, last + 1, step):
+                block = np.arange(n, min(n + step, last + 1))
+                spent = self._spent(block, epsilon)
+                largest = max(largest, float(spent.max()))
+        return _rounded_up(largest)
 
-    def _spent(self, n: Ints, rest: float) -> Floats:
-        """Return delta_n: from the first c that counts, terms at least halve, so 64 of them are enough."""
+    def _largest_nearby(self, epsilon: float, enough: float) -> float:
+        """The largest delta_n of a few n, where it is nearly always; if it exceeds `enough`, anything above that.
+
+        As n grows, c = t - 1 ceases to count, and then c = t. The largest delta_n is between the two, or close by.
+        """
+        t, alpha = self.threshold, self._alpha(epsilon)
+        first = max(math.floor((t - 1) / alpha), t)
+        last = max(math.floor(t / alpha), t)
+        [at_last] = self._spent(np.array([last]), epsilon).tolist()
+        if at_last > enough:
+            return float(at_last)
+        nearby = self._spent(np.arange(first, last + 1), epsilon)
+        return float(nearby.max())
+
+    def _alpha(self, epsilon: float) -> float:
+        """1 - (1 - p) / E, without cancellation."""
         p = self.rate
-        first = np.maximum(n - np.ceil(n * rest).astype(np.int64) + 1, self.threshold)
-        c = first[:, None] + np.arange(64)
-        left = n[:, None] - c
-        expected_left = (n * rest)[:, None]
-        weight = np.maximum(1 - left / expected_left, 0)
-        log_first = _log_choose(n, first) + first * math.log(p) + (n - first) * math.log1p(-p)
+        return p - (1 - p) * math.expm1(-epsilon)
+
+    def _spent(self, n: Ints, epsilon: float) -> Floats:
+        """delta_n for each n: the sum of B_n(c) (c - n alpha) / (n (1 - alpha)), term by term from B_n of the first."""
+        p = self.rate
+        rest = (1 - p) * math.exp(-epsilon)  # 1 - alpha
+        most_not_kept = np.ceil(n * rest).astype(np.int64)
+        first = np.maximum(n - most_not_kept + 1, self.threshold)
+        c = first[:, None] + np.arange(_TERMS)
+        not_kept = n[:, None] - c
+        relative = not_kept / (n * rest)[:, None]
+        weight = np.maximum(1 - relative, 0)
+
+        log_kept = first * math.log(p)
+        log_not_kept = (n - first) * math.log1p(-p)
+        log_first = _log_choose(n, first) + log_kept + log_not_kept
         first_term = np.where(first <= n, np.exp(log_first), 0.0)
         odds = p / (1 - p)
-        with np.errstate(divide="ignore"):
-            ratios = np.maximum(left[:, :-1], 0) / c[:, 1:] * odds
+        left = np.maximum(not_kept[:, :-1], 0)
+        ratios = left / c[:, 1:] * odds
         factors = np.column_stack([first_term, ratios])
-        terms = np.cumprod(factors, axis=1)
-        return np.asarray((terms * weight).sum(axis=1))
+        probabilities = np.cumprod(factors, axis=1)
+        terms = probabilities * weight
+        return np.asarray(terms.sum(axis=1))
 
     def reported(self, frequencies: ArrayLike) -> Floats:
         """Return the probability that a key of each frequency is reported, P[c >= threshold]."""
@@ -157,58 +166,109 @@ class SampleAndThreshold:
         """Bias and variance of the estimate c / rate of the frequency."""
         check_frequency_itself(of)
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
-        # c at and above the threshold are summed up to where nothing is left, for frequencies below threshold / rate
-        width = self.threshold + math.ceil(14 * math.sqrt(self.threshold)) + 80
-        at_once = max(1, _BLOCK // width)
+        back = back.reshape(np.shape(frequencies))
+        width = self._counts_that_matter()
+        at_once = max(1, _AT_ONCE // width)
         parts = [np.empty((3, 0))]
         for start in range(0, len(i), at_once):
             parts.append(self._moments(i[start : start + at_once], width))
-        moments = np.concatenate(parts, axis=1)
+        reported, bias, variance = np.concatenate(parts, axis=1)
+        return Errors(i[back], i[back].astype(np.float64), reported[back], bias[back], variance[back])
 
-        shape = np.shape(frequencies)
-        reported, bias, variance = (column[back].reshape(shape) for column in moments)
-        i = i[back].reshape(shape)
-        return Errors(i, i.astype(np.float64), reported, bias, variance)
+    def _counts_that_matter(self) -> int:
+        """The numbers of kept elements that are summed over, from 0 on, for frequencies below threshold / rate.
+
+        Their mean is below the threshold; what is above it by 14 standard deviations and 80 has no weight in floats.
+        """
+        return self.threshold + math.ceil(14 * math.sqrt(self.threshold)) + 80
 
     def _moments(self, i: Ints, width: int) -> Floats:
-        """Return the reporting probability, bias and variance: from the smaller of both sides of the threshold."""
+        """The reporting probability, bias and variance, as rows: from the smaller side of the threshold."""
         p, t = self.rate, self.threshold
-        low, high = np.split(self._binomial(i, width), [t], axis=1)
-        low_values, high_values = np.split(np.arange(width) / p, [t])
         x = i.astype(np.float64)
-
-        # many keys are reported: what is missing is small
-        missing = low.sum(axis=1)
-        lost = low @ low_values
-        lost_square = (low * low_values * (2 * x[:, None] - low_values)).sum(axis=1)
-        many_mse = x * (1 - p) / p + lost_square
-        many = np.array([1 - missing, -lost, many_mse - lost**2])
-
-        # few keys are reported
-        reported = high.sum(axis=1)
-        mean = high @ high_values
-        deviation = high_values - mean[:, None]
-        spread = (high * deviation**2).sum(axis=1) + (1 - reported) * mean**2
-        few = np.array([reported, mean - x, spread])
-        return np.where(x * p >= t, many, few)
+        values = np.arange(width) / p
+        low, high = np.split(self._binomial(i, width), [t], axis=1)
+        low_values, high_values = np.split(values, [t])
+        mostly_reported = _moments_by_loss(x, p, low, low_values)
+        mostly_missing = _moments_by_reports(x, high, high_values)
+        return np.where(x * p >= t, mostly_reported, mostly_missing)
 
     def _binomial(self, i: Ints, width: int) -> Floats:
-        """Return the probability that c of i elements are counted: shape (frequency, c), for c below `width`."""
+        """The probability that c of i elements are kept: shape (frequency, c), for c below `width`."""
         p = self.rate
         c = np.arange(width)
-        n = i[:, None]
-        with np.errstate(divide="ignore"):
-            steps = np.log(np.maximum(n - c[:-1], 0) / c[1:])
-        log_choose = np.column_stack([np.zeros(len(i)), np.cumsum(steps, axis=1)])
-        return np.asarray(np.exp(log_choose + c * math.log(p) + (n - c) * math.log1p(-p)))
+        left = i[:, None] - c
+        ratios = np.maximum(left[:, :-1], 0) / c[1:]
+        with np.errstate(divide="ignore"):  # no elements are left: the logarithm is minus infinity
+            steps = np.log(ratios)
+        nothing_chosen = np.zeros(len(i))
+        log_choose = np.column_stack([nothing_chosen, np.cumsum(steps, axis=1)])
+        log_kept = c * math.log(p)
+        log_not_kept = left * math.log1p(-p)
+        return np.asarray(np.exp(log_choose + log_kept + log_not_kept))
 
-    def draw(self, frequencies: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Draw an estimate for one key of each frequency; 0 where it is not reported."""
-        c = generator.binomial(as_frequencies(frequencies), self.rate)
-        return np.where(c >= self.threshold, c / self.rate, 0.0)
+
+def _rounded_up(delta: float) -> float:
+    return max(delta * _SAFE, _SMALLEST_DELTA)
+
+
+def _chosen(epsilon: float, keeps: Callable[[SampleAndThreshold], bool]) -> SampleAndThreshold:
+    """The best of several rates, each with its smallest threshold, and then the largest rate for that threshold."""
+    largest = min(-math.expm1(-epsilon), _LARGEST_RATE)
+    tried = [_lowest(largest * step / _RATES, keeps) for step in range(1, _RATES + 1)]
+    best = min(tried, key=lambda method: method.threshold / method.rate)
+    low, high = best.rate, largest
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if keeps(SampleAndThreshold(middle, best.threshold)):
+            low = middle
+        else:
+            high = middle
+    return SampleAndThreshold(low, best.threshold)
+
+
+def _lowest(rate: float, keeps: Callable[[SampleAndThreshold], bool]) -> SampleAndThreshold:
+    """The smallest threshold that is private with this rate: by doubling, then by bisection."""
+    low, high = 0, 1
+    while not keeps(SampleAndThreshold(rate, high)):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if keeps(SampleAndThreshold(rate, middle)):
+            high = middle
+        else:
+            low = middle
+    return SampleAndThreshold(rate, high)
+
+
+def _moments_by_loss(x: Floats, p: float, low: Floats, values: Floats) -> Floats:
+    """The moments of keys that are mostly reported: those of c / p, less what is below the threshold."""
+    missing = low.sum(axis=1)
+    lost = low @ values
+    # the square of an error is x**2 where it was that of the value
+    added = values * (2 * x[:, None] - values)
+    added_square = (low * added).sum(axis=1)
+    square_of_sampling = x * (1 - p) / p
+    square = square_of_sampling + added_square
+    return np.array([1 - missing, -lost, square - lost**2])
+
+
+def _moments_by_reports(x: Floats, high: Floats, values: Floats) -> Floats:
+    """The moments of keys that are mostly missing: sums over what is reported."""
+    reported = high.sum(axis=1)
+    mean = high @ values
+    deviation = values - mean[:, None]
+    if_reported = (high * deviation**2).sum(axis=1)
+    if_missing = (1 - reported) * mean**2
+    variance = if_reported + if_missing
+    return np.array([reported, mean - x, variance])
 
 
 def _log_choose(n: Ints, k: Ints) -> Floats:
-    """Return ln of n over k; 0 where k > n."""
-    logs = np.cumsum(np.log(np.maximum(np.arange(int(max(n.max(), k.max())) + 1), 1)))
-    return np.where(k <= n, logs[n] - logs[k] - logs[np.maximum(n - k, 0)], 0.0)
+    """Ln of n over k; 0 where k > n."""
+    largest = int(max(n.max(), k.max()))
+    factors = np.maximum(np.arange(largest + 1), 1)
+    log_factorial = np.cumsum(np.log(factors))
+    rest = np.maximum(n - k, 0)
+    chosen = log_factorial[n] - log_factorial[k] - log_factorial[rest]
+    return np.where(k <= n, chosen, 0.0)

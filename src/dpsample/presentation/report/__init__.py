@@ -19,6 +19,7 @@ import html
 import os
 from dataclasses import dataclass
 
+from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.presentation.charts import converter
@@ -26,7 +27,6 @@ from dpsample.presentation.report.content import TOP, Content, content_of
 from dpsample.presentation.report.notebook import display
 from dpsample.presentation.report.page import page
 from dpsample.presentation.report.statement import Statement
-from dpsample.release.release import Release
 
 __all__ = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
 

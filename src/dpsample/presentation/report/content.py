@@ -9,16 +9,16 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 
-from dpsample.accounting.proof import Proof, prove_release
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.release import Release
 from dpsample.comparison.reporting_curve import Curve, curve
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
 from dpsample.periods.changes import Changes, changes
-from dpsample.presentation.explain import visibility
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import readable
-from dpsample.questions.result import Estimates
-from dpsample.release.release import Release
+from dpsample.release.explain import visibility
+from dpsample.release.proof import Proof, prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.tokens import support_length

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.notes import claim_of
 from dpsample.exact import shown_number
-from dpsample.presentation.explain import sentence
 from dpsample.presentation.pages import Markup, tag
 from dpsample.presentation.report.content import Content
+from dpsample.release.explain import sentence
 
 
 def frequency_name(content: Content) -> str:

@@ -2,13 +2,13 @@
 
 from dpsample.estimators.notes import claim_of
 from dpsample.presentation.charts import Panel
-from dpsample.presentation.explain import (
-    frequency_words,
-)
 from dpsample.presentation.page_charts import page_chart
 from dpsample.presentation.pages import Markup, figure, join, table, tag
 from dpsample.presentation.report.content import FILE, SHARES, Content
 from dpsample.presentation.report.elements import again, claims, column_name, frequency_name, numbers_of, whole
+from dpsample.release.explain import (
+    frequency_words,
+)
 from dpsample.scheme.sampling import Floats, KeepAll
 
 

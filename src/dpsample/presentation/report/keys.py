@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable
 
+from dpsample.answers.estimates import OF_EACH
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content, Listing
 from dpsample.presentation.report.elements import again, claims, column_name, frequency_name, interval, whole
 from dpsample.presentation.tables import printable, readable
-from dpsample.questions.result import OF_EACH
 
 _FIRST = 15  # rows of the top list, while it is folded
 _BAR = 120  # width of the largest bar in the top list

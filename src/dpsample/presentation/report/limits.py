@@ -3,7 +3,11 @@
 from dpsample.accounting.totals import Total
 from dpsample.estimators.estimate import Estimate, in_all_keys
 from dpsample.estimators.notes import claim_of
-from dpsample.presentation.explain import (
+from dpsample.presentation.label import label_of
+from dpsample.presentation.pages import Markup, join, table, tag
+from dpsample.presentation.report.content import FILE, Content
+from dpsample.presentation.report.elements import again, claims, interval, numbers_of, whole
+from dpsample.release.explain import (
     explain_amount,
     explain_choice,
     explain_counts,
@@ -13,10 +17,6 @@ from dpsample.presentation.explain import (
     explain_total,
     sentence,
 )
-from dpsample.presentation.label import label_of
-from dpsample.presentation.pages import Markup, join, table, tag
-from dpsample.presentation.report.content import FILE, Content
-from dpsample.presentation.report.elements import again, claims, interval, numbers_of, whole
 
 
 def limits_section(content: Content) -> Markup:

@@ -6,8 +6,11 @@ It is fast, and needs no chart library: a notebook shows it whenever a cell ends
 import numpy as np
 import pyarrow.compute as pc
 
+from dpsample.answers.release import Release
 from dpsample.exact import shown_number
-from dpsample.presentation.explain import (
+from dpsample.presentation.pages.markup import Markup, join, tag
+from dpsample.presentation.tables import html_table
+from dpsample.release.explain import (
     explain_amount,
     explain_choice,
     explain_counts,
@@ -17,9 +20,6 @@ from dpsample.presentation.explain import (
     explain_reporting,
     frequency_words,
 )
-from dpsample.presentation.pages.markup import Markup, join, tag
-from dpsample.presentation.tables import html_table
-from dpsample.release.release import Release
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10

@@ -6,7 +6,10 @@ from dpsample.accounting.totals import Total
 from dpsample.definitions import Definition
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
-from dpsample.presentation.explain import (
+from dpsample.presentation.pages import Markup, table, tag
+from dpsample.presentation.report.content import FILE, Content
+from dpsample.privacy import Privacy
+from dpsample.release.explain import (
     VOUCHED,
     bought_words,
     explain_protected,
@@ -14,9 +17,6 @@ from dpsample.presentation.explain import (
     frequency_words,
     sentence,
 )
-from dpsample.presentation.pages import Markup, table, tag
-from dpsample.presentation.report.content import FILE, Content
-from dpsample.privacy import Privacy
 
 
 def privacy_section(content: Content) -> Markup:

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue, attempt
 from dpsample.exact import Number
 from dpsample.files import PathLike, read_table, write_table
@@ -26,7 +27,6 @@ from dpsample.private.sources.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
 from dpsample.private.stream.held import HeldKeys, words_of
 from dpsample.private.stream.shards import check_shards, checked_shard
-from dpsample.release.release import Release
 from dpsample.release.terms import check_keys
 from dpsample.scheme.holding import SampleAndHold
 

@@ -1,0 +1,179 @@
+"""Amounts of counted users: sums of rows and of columns, and ratios of two sums.
+
+An amount has two names. `rows_clipped`, or `sum_COLUMN_clipped`, is the sum of clipped amounts: its interval has the
+noise of its keys. `rows`, or `sum_COLUMN`, has the same estimate, but its interval includes what is beyond the clip, as
+far as it was looked at. A ratio has the interval of Fieller: of all ratios r, those for which `a - r b` is not further
+from 0 than its error allows.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.normal import margin
+from dpsample.answers.counted_keys import CountedKeys
+from dpsample.answers.counted_sums import Bounded
+from dpsample.errors import InvalidValue
+from dpsample.release.explain import explain_beyond
+
+_NOTHING_BEYOND = ((0.0, 0.0), (0.0, 0.0))
+USERS = "users"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A weighted sum over keys: its value and error, and by how much it may be lower and higher, beyond a clip.
+
+    It is known to lie between `least` and `most`.
+    """
+
+    value: float
+    error: float
+    beyond: tuple[tuple[float, float], tuple[float, float]] = _NOTHING_BEYOND  # below and above, with errors
+    least: float = -math.inf
+    most: float = math.inf
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the interval of this level."""
+        low, high = self.ends()
+        reach = margin(level)
+        return self.possible(low.value - reach * low.error), self.possible(high.value + reach * high.error)
+
+    def possible(self, number: float) -> float:
+        """Move a number to where the sum can be."""
+        return min(max(number, self.least), self.most)
+
+    def ends(self) -> list["Sum"]:
+        """Return the sums without what is beyond, and with all of it, on either side."""
+        (down, error_down), (up, error_up) = self.beyond
+        low = Sum(self.value - down, math.hypot(self.error, error_down))
+        return [low, Sum(self.value + up, math.hypot(self.error, error_up))]
+
+
+@dataclass(frozen=True)
+class Summed:
+    """An amount that is summed: of clipped amounts alone, or with what is beyond the clip in the interval."""
+
+    record: Clipped
+    only_clipped: bool
+
+    @property
+    def note(self) -> str:
+        """State what the sum is about."""
+        amount = self.record.amount
+        if self.only_clipped:
+            return f"{amount}, and nothing beyond; the interval of {amount.name} includes more"
+        what = "rows" if amount.column is None else "values"
+        return (
+            f"the estimate is of {amount}; the interval includes {explain_beyond(self.record)}; {what} beyond this "
+            "range are in neither"
+        )
+
+    def over(self, keys: CountedKeys, table: pa.Table) -> Sum:
+        """Return the sum over some keys of a release's table; what is beyond the clip is divided among all keys."""
+        own = keys.of_amount(table, self.record)
+        least, most = self._possible(keys)
+        beyond = _NOTHING_BEYOND if self.only_clipped else self._beyond(keys, table)
+        return Sum(float(keys.weights @ own.values), own.error_of_sum(), beyond, least, most)
+
+    def _possible(self, keys: CountedKeys) -> tuple[float, float]:
+        """Where the sum can be: on one side of 0, if its clip and the weights of keys are."""
+        if (keys.weights < 0).any():
+            return -math.inf, math.inf
+        amount = self.record.amount
+        return 0.0 if amount.low == 0 else -math.inf, 0.0 if amount.high == 0 else math.inf
+
+    def _beyond(self, keys: CountedKeys, table: pa.Table) -> tuple[tuple[float, float], tuple[float, float]]:
+        """By how much a weighted sum may be lower and higher, with the errors of both.
+
+        A key of negative weight makes a sum lower by what it has above the clip.
+        """
+        users, values = (table[name].to_numpy() for name in ("measured", self.record.amount.measured))
+        below, above = self.record.beyond_keys(users, values)
+        positive = np.maximum(keys.weights, 0)
+        negative = np.maximum(-keys.weights, 0)
+
+        down = below.of(keys.rows, positive).with_other_end(above.of(keys.rows, negative))
+        up = above.of(keys.rows, positive).with_other_end(below.of(keys.rows, negative))
+        return down.longer_sum(), up.longer_sum()
+
+
+def amount_of(amounts: Sequence[Clipped], name: Any) -> Summed | None:
+    """Return the amount that has this name, if there is one."""
+    for record in amounts:
+        if isinstance(name, str) and name in (record.amount.name, record.amount.clipped):
+            return Summed(record, only_clipped=name == record.amount.clipped)
+    return None
+
+
+def sum_of_amount(amount: Summed, keys: CountedKeys, table: pa.Table, level: float) -> Bounded | None:
+    """Return the sum of an amount over some keys, with its interval; None if there are no keys."""
+    if not len(keys):
+        return None
+    total = amount.over(keys, table)
+    return Bounded(total.possible(total.value), total.error, *total.interval(level))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The ratio of two sums, each of users or of an amount."""
+
+    above: Summed | None  # None is users
+    below: Summed | None
+    per: str
+
+    @staticmethod
+    def of(amounts: Sequence[Clipped], of: Any, per: Any) -> "Ratio":
+        """Return the ratio of two sums of a release by their names."""
+        above, below = (None if name == USERS else amount_of(amounts, name) for name in (of, per))
+        names = [USERS, *(name for record in amounts for name in (record.amount.name, record.amount.clipped))]
+        same = above.record == below.record if above and below else of == per
+        if same or of not in names or per not in names:
+            raise InvalidValue(
+                f"{of!r} per {per!r} is not a ratio of two sums of this release, which are {', '.join(names)}",
+                "rows and sums are counted with rows=... and sums=... (--rows, --sum)",
+            )
+        return Ratio(above, below, per)
+
+    def over(self, keys: CountedKeys, table: pa.Table, level: float) -> tuple[Bounded, list[str]]:
+        """Return the ratio over some keys, and notes."""
+        a, b = (_sum(summed, keys, table) for summed in (self.above, self.below))
+        corners = [fieller(x, y, level) for x, y in product(a.ends(), b.ends())]
+        low, high = min(low for low, _ in corners), max(high for _, high in corners)
+        value = a.value / b.value if b.value else math.nan
+        error = math.hypot(a.error, value * b.error) / abs(b.value) if b.value else math.nan
+        notes = list(dict.fromkeys(summed.note for summed in (self.above, self.below) if summed is not None))
+        if not math.isfinite(high - low):
+            notes.append(f"{self.per} cannot be distinguished from 0: nothing is known of the ratio")
+        elif b.least >= 0:  # the ratio has the sign of the first sum, whose possible range ends at 0, or nowhere
+            value, low, high = (a.possible(number) for number in (value, low, high))
+        return Bounded(value, error, low, high), notes
+
+
+def fieller(a: Sum, b: Sum, level: float) -> tuple[float, float]:
+    """Return the interval of a / b, of independent normal errors; all numbers if b cannot be told from 0.
+
+    >>> fieller(Sum(100.0, 0.0), Sum(10.0, 1.0), 0.95)
+    (8.3..., 12.4...)
+    """
+    square = margin(level) ** 2
+    steep = b.value**2 - square * b.error**2
+    if steep <= 0:
+        return -math.inf, math.inf
+    middle = a.value * b.value
+    root = math.sqrt(max(middle**2 - steep * (a.value**2 - square * a.error**2), 0.0))
+    return (middle - root) / steep, (middle + root) / steep
+
+
+def _sum(summed: Summed | None, keys: CountedKeys, table: pa.Table) -> Sum:
+    """The sum of an amount, or of users, over some keys."""
+    if summed is not None:
+        return summed.over(keys, table)
+    least = 0.0 if (keys.weights >= 0).all() else -math.inf
+    return Sum(float(keys.weights @ keys.values), keys.error_of_sum(), least=least)

@@ -1,0 +1,221 @@
+"""Counted keys: the keys of a question to a release of counted users, and what is known of each.
+
+The number of users of a key was measured with an error that is normal. So it has an interval, and so have all of them
+at once: with a level of 1 - a / n for each of n keys, all n intervals hold together with a level of 1 - a, whatever the
+errors have in common (Bonferroni). A reported key has a user, or as many as the release asks for.
+
+Such intervals are long. Shorter ones do not all hold; but of independent ones, each of which misses with a probability
+of at most p, no more miss than a binomial number of as many keys. `Reached` has bounds of both kinds.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.accounting.clipped import Clipped
+from dpsample.accounting.normal import margin
+from dpsample.answers.evidence import KeyEstimates
+from dpsample.answers.normal_order import NormalKeys, normal_probability
+from dpsample.exact import MAX_FREQUENCY
+from dpsample.release.terms import Terms
+from dpsample.scheme.sampling import Floats, Ints
+
+_REACHES = (1.0, 2.0)  # errors, beside the one at which all intervals hold; more bounds share the same probability
+
+
+@dataclass(frozen=True, eq=False)
+class CountedKeys(NormalKeys):
+    """Some keys of a release: their rows, weights, what was measured, and the errors; one value for each key.
+
+    `common` is the part of the error that all keys of one of the `groups` have in common.
+    """
+
+    rows: Ints
+    weights: Floats
+    values: Floats
+    errors: Floats
+    groups: Ints
+    common: Floats
+    least: Ints  # the number of users that it has at least, as is public
+    detection_threshold: int | None = None
+
+    @classmethod
+    def of(cls, table: pa.Table, terms: Terms, rows: Ints, weights: Floats) -> "CountedKeys":
+        """Look up the numbers of some rows of a release."""
+        measured, errors = (table[name].to_numpy()[rows] for name in ("measured", "standard_error"))
+        shared = terms.counts.groups if terms.counts and terms.counts.groups else ((0.0, 0.0),)
+        least, relative = (np.array(column) for column in zip(*shared, strict=True))
+        groups = np.maximum(np.searchsorted(least, measured, side="right") - 1, 0)
+        common = np.maximum(measured, least[groups]) * relative[groups]
+        users = np.full(len(rows), terms.sampling.least)
+        if terms.known is not None:
+            users[table["known"].to_numpy()[rows]] = 0
+        return cls(rows, weights, measured, errors, groups, common, users, terms.detection_threshold)
+
+    def of_amount(self, table: pa.Table, clipped: Clipped) -> "CountedKeys":
+        """Return the same keys with what was measured of an amount, instead of their users."""
+        amount = clipped.amount
+        values, errors = (table[name].to_numpy()[self.rows] for name in (amount.measured, amount.error))
+        relative = np.array(clipped.groups or (0.0,))
+        return replace(self, values=values, errors=errors, common=np.abs(values) * relative[self.groups])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    # ---- each key
+
+    @property
+    def possible(self) -> Floats:
+        """The number of users of each key: what was measured, or the least that it can be."""
+        return np.maximum(self.values, self.least)
+
+    def estimates(self, places: Ints, level: float) -> KeyEstimates:
+        low, high = self.intervals(level)
+        return KeyEstimates(self.possible[places], self.errors[places], low[places], high[places])
+
+    def intervals(self, level: float, keys: int = 1) -> tuple[Floats, Floats]:
+        """Return the interval of each key, in whole users; with the number of `keys`, those of all keys at once."""
+        reach = margin(level, max(keys, 1)) * self.errors
+        low, high = np.floor(self.values - reach), np.ceil(self.values + reach)
+        return np.maximum(low, self.least), np.maximum(high, self.least)
+
+    def larger(self, place: int, level: float) -> tuple[int, int]:
+        """By intervals of the differences from all other keys at once."""
+        differences = np.delete(self.values - self.values[place], place)
+        errors = np.delete(np.hypot(self.errors, self.errors[place]), place)
+        reach = margin(level, max(len(self) - 1, 1)) * errors
+        return int((differences > reach).sum()), int((differences > -reach).sum())
+
+    def fewest(self, frequency: int, level: float) -> float:
+        return float(Reached(self, level).fewest(frequency))
+
+    # ---- keys together
+
+    def reaching(self, frequency: int) -> Floats:
+        """Return the probability that each key has at least this many users, given what is public of it.
+
+        By the normal law around what was measured, cut off below the least number of users.
+        """
+        many = normal_probability((self.values - frequency + 0.5) / self.errors)
+        some = normal_probability((self.values - self.least + 0.5) / self.errors)
+        cut_off = np.clip(many / np.maximum(some, 1e-300), 0, 1)
+        return np.where(frequency > self.least, cut_off, 1.0)
+
+    def error_of_sum(self, chosen: Any = slice(None)) -> float:
+        """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
+        own = self.weights[chosen] * self.errors[chosen]
+        shared = self.weights[chosen] * self.common[chosen]
+        common = np.bincount(self.groups[chosen], shared)
+        return math.hypot(float(np.linalg.norm(own)), float(np.linalg.norm(common)))
+
+    @property
+    def least_sum(self) -> float:
+        """The least that the weighted sum can be, since each key has its least number of users."""
+        return float(self.weights @ self.least) if (self.weights >= 0).all() else -math.inf
+
+
+class Reached:
+    """Bounds of how many keys have at least a number of users, and of the n-th largest number of users.
+
+    A bound by c errors: a key of fewer than x users has ``value - c error >= x`` with a probability of at most
+    ``p = Phi(-c)``. Of K keys, let N have x users or more. Then at most B(K - N) of the others seem to, where B is a
+    quantile of the binomial law of p. So if s keys seem to, ``s <= N + B(K - N)``. Upper bounds are the same with all
+    signs changed. Of the probability that a bound misses, each c has an equal part; B = 0 at the largest c.
+    """
+
+    def __init__(self, keys: CountedKeys, level: float) -> None:
+        tail = (1 - level) / 2 / (len(_REACHES) + 1)
+        none_false = np.zeros(len(keys) + 1, np.int64)
+        reach_of_all = -NormalDist().inv_cdf(tail / max(len(keys), 1))
+        self._bounds = [_Bound.of(keys, reach_of_all, none_false)]
+        for reach in _REACHES:
+            false = most_false(len(keys), NormalDist().cdf(-reach), tail)
+            self._bounds.append(_Bound.of(keys, reach, false))
+
+    def fewest(self, users: int) -> int:
+        """Return a lower bound of the number of keys of at least this many users."""
+        return max(bound.fewest(users) for bound in self._bounds)
+
+    def most(self, users: int) -> int:
+        """Return an upper bound of it."""
+        return min(bound.most(users) for bound in self._bounds)
+
+    def low(self, place: int) -> float:
+        """Return a lower bound of the number of users at a place, from the largest number on, which is at 0."""
+        return max(bound.low(place) for bound in self._bounds)
+
+    def high(self, place: int) -> float:
+        """Return an upper bound of it."""
+        return min(bound.high(place) for bound in self._bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bound:
+    """The ends of the keys' intervals, ascending, and how many of them may be false, by the number of keys."""
+
+    lows: Floats
+    highs: Floats
+    false: Ints
+    least: float  # that any key has
+
+    @staticmethod
+    def of(keys: CountedKeys, reach: float, false: Ints) -> "_Bound":
+        """Return the bound by this number of errors."""
+        lows = np.maximum(np.floor(keys.values - reach * keys.errors), keys.least)
+        highs = np.maximum(np.ceil(keys.values + reach * keys.errors), keys.least)
+        return _Bound(np.sort(lows), np.sort(highs), false, float(keys.least.min(initial=MAX_FREQUENCY)))
+
+    def fewest(self, users: int) -> int:
+        return self._least(len(self.lows) - int(np.searchsorted(self.lows, users)))
+
+    def most(self, users: int) -> int:
+        return len(self.highs) - self._least(int(np.searchsorted(self.highs, users)))
+
+    def low(self, place: int) -> float:
+        seeming = place + 1 + int(self.false[len(self.lows) - place])
+        return float(self.lows[-seeming]) if seeming <= len(self.lows) else self.least
+
+    def high(self, place: int) -> float:
+        below = len(self.highs) - place  # keys up to this one, from the smallest on
+        seeming = below + int(self.false[place + 1])
+        return float(self.highs[seeming - 1]) if seeming <= len(self.highs) else math.inf
+
+    def _least(self, seeming: int) -> int:
+        """The least number N of keys with ``N + B(K - N) >= seeming``."""
+        n = np.arange(len(self.false))
+        return int(np.argmax(n + self.false[::-1] >= seeming))
+
+
+@lru_cache(maxsize=16)
+def most_false(keys: int, probability: float, tail: float) -> Ints:
+    """Return, for each number of keys, the least b that a binomial number of them exceeds with `tail` at most.
+
+    >>> most_false(4, 0.5, 0.1)
+    array([0, 1, 2, 3, 3])
+    """
+    most = np.zeros(keys + 1, np.int64)
+    b, at_most, equal = 0, 1.0, 1.0  # of n keys: the probability of b or fewer, and that of b
+    for n in range(1, keys + 1):
+        # one key more: b or fewer stay so, unless there are b and the new one is false
+        at_most -= probability * equal
+        equal = math.exp(_log_binomial(n, b, probability))
+        while 1 - at_most > tail:
+            b += 1
+            equal = math.exp(_log_binomial(n, b, probability))
+            at_most += equal
+        most[n] = b
+    most.flags.writeable = False
+    return most
+
+
+def _log_binomial(n: int, b: int, p: float) -> float:
+    """The logarithm of the binomial probability of b out of n."""
+    if b > n:
+        return -math.inf
+    chosen = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(n - b + 1)
+    return chosen + b * math.log(p) + (n - b) * math.log1p(-p)

@@ -1,0 +1,162 @@
+"""The evidence of a stream's release.
+
+What a stream did not count of a key is about 1/s elements, so that nothing is lost if frequencies are looked at in
+steps of 1/64 of that: tokens, rounded up to such steps, have laws of the same kind (`scheme.held.HeldLaw`), and the
+estimators of tokens answer from these. Frequencies of single keys are those of the release's table.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsample.answers.evidence import Evidence, Groups, KeyEstimates, Keys, Quantiles
+from dpsample.answers.question import Question
+from dpsample.answers.selection import Rows, Selection
+from dpsample.answers.token_order import RARE, TokenKeys
+from dpsample.answers.token_sums import TokenEvidence, names_reported_keys
+from dpsample.answers.tokens import Ends, TokenView
+from dpsample.answers.unreported import Silence
+from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.notes import blurred_note
+from dpsample.privacy import Privacy
+from dpsample.release.terms import Terms
+from dpsample.scheme.held import HeldLaw
+from dpsample.scheme.holding import SampleAndHold
+from dpsample.scheme.sampling import Floats, Ints, KeepAll
+from dpsample.scheme.scheme import Scheme
+
+SPREAD = "a stream spreads frequencies by what it did not count: these intervals are not guaranteed"
+
+
+@dataclass(frozen=True, eq=False)
+class StepView(TokenView):
+    """The tokens of a stream, in steps: their frequencies are numbers of steps."""
+
+    elements: TokenView  # the tokens themselves
+    step: int  # elements in a step
+
+    @staticmethod
+    def in_steps(elements: TokenView) -> "StepView":
+        """Return tokens in the steps that their law allows."""
+        sampling, per_key, _ = elements.scheme
+        assert isinstance(sampling, SampleAndHold)
+        assert isinstance(per_key, Privacy)
+        law = HeldLaw.of(sampling, per_key)
+        cells = -(-elements.cells // law.every)
+        rows = Rows(elements.rows.keys, cells, elements.rows.taken)
+        scheme = Scheme(KeepAll(), law, 1)  # type: ignore[arg-type] # it has what estimators ask of a per-key law
+        return StepView(rows, scheme, elements, law.every)
+
+    def frequencies(self, rows: Ints, level: float) -> Ends:
+        """Return the frequencies of the release's table, and their intervals, in steps that need not be whole."""
+        return [number / self.step for number in self.elements.frequencies(rows, level)]
+
+
+class HeldEvidence(Evidence):
+    """What a stream's release says of its keys."""
+
+    def __init__(self, elements: TokenEvidence) -> None:
+        self._elements, self.rows = elements, elements.rows
+        self._view = StepView.in_steps(elements.view)
+        scheme = self._view.scheme
+        silence = Silence(scheme.sampling, scheme.per_key, self._view.detection_threshold)
+        self._steps = TokenEvidence(self._view, silence)
+
+    @staticmethod
+    def of(table: pa.Table, terms: Terms) -> "HeldEvidence":
+        """Return the evidence of a release."""
+        return HeldEvidence(TokenEvidence.of(table, terms))
+
+    @property
+    def detection_threshold(self) -> int | None:
+        return self._elements.detection_threshold
+
+    def sums(self, question: Question) -> Groups:
+        by_token = question.estimator == "mle" or callable(question.estimator)
+        if by_token or self._names_reported_keys(question):
+            return self._elements.sums(question)
+        return self._in_elements(self._steps.sums(self._in_steps(question)))
+
+    def means(self, question: Question) -> Groups:
+        if self._names_reported_keys(question):
+            return self._elements.means(question)
+        return self._in_elements(self._steps.means(self._in_steps(question)))
+
+    def quantiles(self, question: Question, shares: Floats) -> Quantiles:
+        """Estimate quantiles of the frequencies; their intervals are not guaranteed.
+
+        What a stream did not count spreads frequencies by about 1/s, and medians of data that are denser than that at
+        the least frequency were missed in half of the measured cases.
+        """
+        found = self._steps.quantiles(self._in_steps(question), shares)
+        value, error, low, high = found.estimates
+        step = self._view.step
+        first_of_step = np.maximum(low - 1, 0) * step + 1
+        estimates = KeyEstimates(value * step, error * step, first_of_step, high * step)
+        at_least = None if found.at_least is None else found.at_least * step
+        return Quantiles(estimates, found.keys, guaranteed=False, notes=(SPREAD,), at_least=at_least)
+
+    def keys(self, question: Question) -> Keys:
+        rows, _ = Selection.of(self.rows, question).rows()
+        return HeldKeys(self._view, rows)
+
+    def unreported(self, level: float, key: Any = None) -> Estimate:
+        return self._elements.unreported(level)
+
+    def probability_above(self, a: Any, b: Any) -> float:
+        return self._steps.probability_above(a, b)
+
+    def remainder(self, level: float) -> Estimate:
+        return self._elements.remainder(level)
+
+    def _names_reported_keys(self, question: Question) -> bool:
+        """Whether a question names keys, each of which was reported: the answer is that of the release's table."""
+        selection = Selection.of(self.rows, question)
+        return names_reported_keys(question, selection, selection.tallies()[1])
+
+    def _in_steps(self, question: Question) -> Question:
+        """The same question about numbers of steps."""
+        least = None if question.at_least is None else -(-question.at_least // self._view.step)
+        return replace(question, of=question.measure.at_every(self._view.step), at_least=least)
+
+    def _in_elements(self, found: Groups) -> Groups:
+        """The same estimates with thresholds in elements; values are in elements by their measure."""
+        return found._replace(estimates=[self._estimate_in_elements(estimate) for estimate in found.estimates])
+
+    def _estimate_in_elements(self, estimate: Estimate) -> Estimate:
+        threshold, least = self.detection_threshold, estimate.at_least
+        if least is None:
+            return replace(estimate, detection_threshold=threshold)
+        in_elements = {blurred_note(least): blurred_note(least * self._view.step)}
+        notes = tuple(in_elements.get(note, note) for note in estimate.notes)  # type: ignore[call-overload]
+        return replace(estimate, detection_threshold=threshold, at_least=least * self._view.step, notes=notes)
+
+
+class HeldKeys(TokenKeys):
+    """Selected keys of a stream: their order is that of tokens in steps, their estimates are those of tokens."""
+
+    view: StepView
+
+    def __init__(self, view: StepView, rows: Ints) -> None:
+        super().__init__(view, rows)
+
+    def estimates(self, places: Ints, level: float) -> KeyEstimates:
+        in_steps = super().estimates(places, level)
+        value, low, high = self.view.elements.frequencies(self.rows[places], level)
+        return KeyEstimates(value, in_steps.standard_error * self.view.step, low, high)
+
+    def ordered(self) -> Ints:
+        return np.lexsort((self.rows, -self.view.elements.cells[self.rows]))
+
+    def fewest(self, frequency: int, level: float) -> float:
+        return super().fewest(-(-frequency // self.view.step), level)
+
+    def rank(self, place: int, level: float) -> Estimate:
+        """Estimate a key's rank; it is guaranteed if the key is surely above the detection threshold."""
+        found, own = super().rank(place, level), self.estimates(np.array([place]), level)
+        threshold = self.view.elements.detection_threshold
+        below = threshold is None or bool(own.low[0] < threshold)
+        notes = (*found.notes, RARE) if below and found.guaranteed else found.notes
+        return replace(found, detection_threshold=threshold, guaranteed=found.guaranteed and not below, notes=notes)

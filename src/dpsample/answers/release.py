@@ -1,0 +1,314 @@
+"""Release: the only publishable object, and its file.
+
+A release is a table of keys, each with an estimate of its frequency and its token, or with its number of users, sorted
+by key, together with its terms. This module imports nothing that can see private data: what follows a release is
+post-processing.
+"""
+
+import datetime
+from collections.abc import Iterable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dpsample.accounting.dropped import Kept
+from dpsample.accounting.totals import Total
+from dpsample.answers.answers import Answers
+from dpsample.answers.by_kind import evidence_of
+from dpsample.answers.evidence import Evidence
+from dpsample.answers.question import Attributes, Where
+from dpsample.errors import InvalidValue
+from dpsample.files import PathLike, read_table, rebatch, write_table
+from dpsample.presentation.tables import table_lines
+from dpsample.privacy import Privacy
+from dpsample.release.explain import explain_amount, explain_choice, explain_counts, explain_spent
+from dpsample.release.rows import checked_rows, release_schema
+from dpsample.release.terms import VERSION, Terms
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.sampling import Sampling
+
+if TYPE_CHECKING:
+    from dpsample.presentation.report import Report
+
+_WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
+
+
+class Release(Answers):
+    """Keys that may be published, with tokens and estimates, and their terms.
+
+    Rows ascend strictly by key: strings by their UTF-8 bytes, several keys column by column. So their order reveals
+    nothing, and no key occurs twice. Tokens are positive multiples of 1/grid. The other numbers follow from them, so
+    that the table need not have them; if it does, they are checked.
+
+    >>> from dpsample import KeepAll, Privacy
+    >>> from dpsample.release.kinds import Tokens
+    >>> table = pa.table({"query": ["cat", "dog"], "token": [31.5, 12.125]})
+    >>> privacy = Privacy(1, 1e-6)
+    >>> Release(table, Terms(privacy, ("query",), Tokens(KeepAll(), privacy)))
+    Release: 2 keys, with estimates of their frequencies
+      privacy   epsilon 1, delta 1e-06, for each element
+      sampling  KeepAll()
+      tokens    in steps of 1/8
+    query  estimate  low  high  token
+    'cat'  45        42   48    31.5
+    'dog'  26        23   28    12.125
+    """
+
+    def __init__(self, table: pa.Table, terms: Terms) -> None:
+        given, schema = release_schema(table.schema, terms)
+        batches = checked_rows(rebatch(table.select(given.names).to_batches(), given), terms)
+        self._table, self._terms = pa.Table.from_batches(batches, schema), terms
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows, as an Arrow table: key column(s), estimate, low, high (95 %), token.
+
+        Of counted users: key column(s), estimate, low, high (95 %), measured, standard_error; then each amount, rows or
+        the sum of a column: of clipped amounts with their interval, and the interval of amounts up to eight times the
+        clip.
+        """
+        return self._table
+
+    @property
+    def terms(self) -> Terms:
+        """The public parameters of the release."""
+        return self._terms
+
+    @property
+    def privacy(self) -> Privacy:
+        """The epsilon and delta that the release spent."""
+        return self._terms.privacy
+
+    @property
+    def unit(self) -> str:
+        """The unit of privacy: element or user."""
+        return self._terms.unit
+
+    @property
+    def per_key(self) -> PerKey:
+        """What each key has of the privacy: that which its token was drawn by. Estimates follow from it."""
+        return self._terms.per_key
+
+    @property
+    def total(self) -> Total | None:
+        """The private total of elements, if the release has one; at user level, of the keys that users kept.
+
+        Without a contribution bound it has each user with up to so many keys as its `sensitivity`.
+        """
+        return self._terms.total
+
+    @property
+    def kept(self) -> Kept | None:
+        """How much of their keys users kept, if the release has a contribution bound and a total."""
+        return self._terms.kept
+
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling scheme of the keys."""
+        return self._terms.sampling
+
+    @property
+    def grid(self) -> int | None:
+        """The grid: tokens are multiples of 1/grid; None if there are no tokens."""
+        return self._terms.grid
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        return self._terms.keys
+
+    @property
+    def keys_only(self) -> bool:
+        """Whether there are keys and no numbers."""
+        return self._terms.keys_only
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The terms and the number of rows, as a file states them."""
+        return self._terms.to_json(len(self))
+
+    def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
+        """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
+        write_table(path, self._table.to_batches(), self._table.schema, self.metadata, force=force, format=format)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas DataFrame."""
+        try:
+            return self._table.to_pandas()
+        except ImportError:
+            raise _missing("pandas") from None
+
+    def to_polars(self) -> Any:
+        """Return the rows as a polars DataFrame."""
+        try:
+            import polars
+        except ImportError:
+            raise _missing("polars") from None
+        return polars.from_arrow(self._table)
+
+    def report(
+        self,
+        path: PathLike | None = None,
+        *,
+        force: bool = False,
+        title: str | None = None,
+        about: str | None = None,
+        contact: str | None = None,
+        date: str | datetime.date | None = None,
+        name: str | None = None,
+        top: int = 100,
+        prove: bool = True,
+        before: "Release | None" = None,
+    ) -> "Report":
+        """Return a page that shows the release; with a `path`, which ends with .html, also write it.
+
+        force   replace a file of this name
+        title   the title of the page; by default, the key columns
+        about   what the data are; an empty line begins a new paragraph
+        contact whom to ask; an address of mail or of the web becomes a link
+        date    the day of publication, as YYYY-MM-DD; the page has no date unless it is stated
+        name    the name of the release's file, for the commands that the page shows
+        top     the number of keys in the top list
+        prove   run the proof of its privacy, or do not
+        before  an earlier release: the page shows which keys rose or fell since
+
+        >>> from dpsample.release.example import release
+        >>> release.report(title="Words", about="Words of a story.", date="2026-11-16", top=3)
+        Report: a page of ... MB; write(path) puts it into a file
+        """
+        from dpsample.presentation.report import Statement, check_report, make_report
+
+        statement = Statement(title, about, contact, date)
+        if path is not None:
+            check_report(path, force)
+        report = make_report(self, statement, name=name, top=top, prove=prove, before=before)
+        if path is not None:
+            report.write(path, force=force)
+        return report
+
+    def plot(
+        self,
+        k: int = 20,
+        where: Where = None,
+        *,
+        title: str | None = None,
+        level: float = 0.95,
+        attributes: Attributes = None,
+    ) -> Any:
+        """Return an Altair chart of the top k keys, with intervals. Notebooks show it; its `save` writes a file.
+
+        `title` is the title of the chart. The other arguments are those of `top`.
+
+        >>> from dpsample.release.example import release
+        >>> type(release.plot(3)).__name__
+        'LayerChart'
+        """
+        from dpsample.presentation.plot import plot
+
+        return plot(self, k, where, title=title, level=level, attributes=attributes)
+
+    def registry_entry(self) -> str:
+        """Return the entry for the public registry of deployments, as YAML; TODO marks what the publisher adds.
+
+        >>> from dpsample.release.example import release
+        >>> print(release.registry_entry())
+        # Entry for the registry of differential privacy deployments, https://registry.opendp.org
+        ...
+        """
+        from dpsample.presentation.label import registry_entry
+
+        return registry_entry(self)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        return evidence_of(self._table, self._terms)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Release):
+            return NotImplemented
+        return self._terms == other._terms and bool(self._table.equals(other._table))
+
+    __hash__ = None  # type: ignore[assignment] # as for other containers
+
+    def __repr__(self) -> str:
+        head, *lines = self._summary()
+        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *table_lines(self._table, _WHOLE)])
+
+    def _repr_html_(self) -> str:
+        from dpsample.presentation.report import display
+
+        return display(self)
+
+    def _summary(self) -> list[str]:
+        n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
+        terms, what = self._terms, "with estimates of their frequencies"
+        if self.keys_only:
+            what = "keys only"
+        elif terms.counts is not None:
+            what = "with numbers of users"
+        lines = [
+            f"{n}, {what}",
+            f"privacy   {explain_spent(self.privacy)}, for each {terms.protects}",
+            f"sampling  {self.sampling!r}" if terms.discovery is None else f"found by  {terms.discovery}",
+        ]
+        if terms.discovery is not None and terms.discovery.filled:
+            lines.append(f"chosen    {explain_choice(terms.discovery.filled, len(self))}")
+        if terms.known is not None:
+            lines.append(f"known     {terms.known}")
+        if terms.part is not None:
+            lines.append(f"part      {terms.part}")
+        if terms.grid is not None:
+            lines.append(f"tokens    in steps of 1/{self.grid}")
+        if terms.max_keys is not None and not self.keys_only:
+            lines.append(f"numbers   of the keys that users kept: {terms.kept or 'too low where users have more keys'}")
+        if terms.counts is not None:
+            lines.append(f"counts    {explain_counts(terms.counts)}")
+            lines += [f"sums      {explain_amount(clipped)}" for clipped in terms.counts.amounts]
+        if self.total is not None:
+            low, high = self.total.interval()
+            lines.append(f"total     {self.total.value:,} (95 %: {low:,} to {high:,})")
+        return lines
+
+
+def read_release(path: PathLike, *, format: str | None = None) -> Release:
+    """Read a release file, or a folder of parts, and check all of it. A sample, which is not private, is refused."""
+    table, metadata = read_table(path, "release", VERSION, format=format)
+    terms = Terms.from_json(metadata)
+    if table.num_rows != metadata.get("rows"):
+        raise InvalidValue(
+            "a release has the number of rows that its metadata state",
+            "another number",
+            "get it again from where it was written",
+        )
+    if sorted(table.column_names) != sorted(terms.columns):
+        raise InvalidValue(
+            f"a release has the columns {', '.join(map(repr, terms.columns))}",
+            ", ".join(map(repr, table.column_names)),
+            "get it again from where it was written",
+        )
+    return Release(table, terms)
+
+
+def write_release(
+    path: PathLike,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    terms: Terms,
+    *,
+    force: bool = False,
+    format: str | None = None,
+) -> int:
+    """Write a release from a stream of batches in key order, without holding it; return its number of rows.
+
+    Batches have the columns `terms.columns`, or of these the keys and tokens alone; `schema` states their types, even
+    if there are no batches.
+    """
+    given, schema = release_schema(schema, terms)
+    terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
+    check = partial(checked_rows, terms=terms)
+    return write_table(path, batches, schema, terms.to_json, given=given, check=check, force=force, format=format)
+
+
+def _missing(package: str) -> InvalidValue:
+    return InvalidValue(f"this needs {package}", "that it is not installed", f"run: pip install {package}")

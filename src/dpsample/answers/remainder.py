@@ -1,0 +1,118 @@
+"""The remainder: the number of elements whose keys were not reported, from a release and its private total."""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from dpsample.accounting.totals import Total
+from dpsample.errors import InvalidValue
+from dpsample.estimators.estimate import Estimate
+from dpsample.scheme.likelihood import likeliest_frequencies
+from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.scheme import Scheme
+from dpsample.scheme.tokens import token_law
+
+_LAWS = 64  # token laws that are computed; between them, numbers are interpolated
+_ROUNDS = 20  # each takes away most of the bias that is left
+_NOTE = (
+    "the interval is approximate: if very many reported keys are below the detection threshold, the value is too low"
+)
+
+
+def needs_total(total: Total | None, tokens: bool = False) -> InvalidValue:
+    """Refuse to estimate a remainder."""
+    if total is None:
+        problem = "this release has no total, from which the remainder follows"
+    else:
+        problem = "this release has no tokens, from which the remainder follows"
+    return InvalidValue(problem, "release with total=True (--with-total)" + ("" if tokens else ", and not keys only"))
+
+
+def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) -> Estimate:
+    """Estimate the total less the frequencies of the reported keys, whose tokens are in units of 1/grid.
+
+    The frequency of a reported key is estimated by its token plus a distance, which depends on the likeliest frequency
+    of the token. Distances are such that reported keys of each such frequency are estimated without bias. What is left
+    of the bias widens the interval. Of the probability that the interval misses, half goes to the noise of the total
+    and half to the noise of the tokens, whose sum is nearly normal. Keys far below the detection threshold that were
+    reported all the same count as more frequent ones: where they are very many, the remainder is too low.
+    """
+    elements = total.estimate((1 + level) / 2)
+    covered = _Covered.of(cells, scheme)
+    reach = NormalDist().inv_cdf((3 + level) / 4) * covered.error + covered.largest_bias
+    value = max(elements.value - covered.value, 0.0)
+    return Estimate(
+        value,
+        math.hypot(covered.error, elements.standard_error),
+        low=max(elements.low - covered.value - reach, 0.0),
+        high=max(elements.high - covered.value + reach, 0.0),
+        level=level,
+        bias=-covered.bias,
+        keys=len(cells),
+        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
+        guaranteed=not len(cells),
+        notes=(_NOTE,) if len(cells) else (),
+        share=value / elements.value if elements.value > 0 else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Covered:
+    """The number of elements that have the reported keys."""
+
+    value: float
+    bias: float
+    largest_bias: float  # if the biases of all keys add up
+    error: float
+
+    @staticmethod
+    def of(cells: Ints, scheme: Scheme) -> "_Covered":
+        if not len(cells):
+            return _Covered(0.0, 0.0, 0.0, 0.0)
+        likeliest = likeliest_frequencies(cells, *scheme)
+        tokens = _TokenEstimates(np.unique(likeliest), scheme)
+        distances = tokens.distances()
+        left = np.interp(likeliest, tokens.at, tokens.biases(distances))
+        value = float((cells / scheme.grid + np.interp(likeliest, tokens.at, distances)).sum())
+        variance = float(np.interp(likeliest, tokens.at, tokens.variances(distances)).sum())
+        return _Covered(value, float(left.sum()), float(np.abs(left).sum()), variance**0.5)
+
+
+class _TokenEstimates:
+    """Estimates of frequencies by tokens plus distances, at some of the likeliest frequencies of the tokens."""
+
+    def __init__(self, likeliest: Ints, scheme: Scheme) -> None:
+        spread = np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int)
+        self.at = likeliest[np.unique(spread)]
+        laws = [token_law(i, *scheme) for i in self.at.tolist()]
+        cells = np.unique(np.concatenate([law.cells for law in laws]))
+        self._tokens = cells / scheme.grid
+        self._likeliest = likeliest_frequencies(cells, *scheme)
+        self._places = [np.searchsorted(cells, law.cells) for law in laws]
+        self._shares = [law.probabilities / law.reported for law in laws]  # of tokens, given that a key is reported
+
+    def distances(self) -> Floats:
+        """Return the distance of the estimate from the token, at each frequency, that leaves almost no bias."""
+        distances = np.zeros(len(self.at))
+        for _ in range(_ROUNDS):
+            distances -= self.biases(distances)
+        return distances
+
+    def biases(self, distances: Floats) -> Floats:
+        """Return the bias of the estimate of a reported key of each frequency."""
+        estimates = self._estimates(distances)
+        means = [share @ estimates[places] for share, places in zip(self._shares, self._places, strict=True)]
+        return np.asarray(np.array(means) - self.at)
+
+    def variances(self, distances: Floats) -> Floats:
+        """Return the variance of the estimate of a reported key of each frequency."""
+        estimates = self._estimates(distances)
+        laws = zip(self.at.tolist(), self._shares, self._places, strict=True)
+        squares = np.array([share @ (estimates[places] - i) ** 2 for i, share, places in laws])
+        return np.asarray(squares - self.biases(distances) ** 2)
+
+    def _estimates(self, distances: Floats) -> Floats:
+        return np.asarray(self._tokens + np.interp(self._likeliest, self.at, distances))

@@ -1,0 +1,138 @@
+"""What the reported keys of a question have together: the first line of every total.
+
+One key has its own interval, as in the release's table. Several have that of the sum of their independent errors, given
+that they were reported (`estimators.reported`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpsample.answers.selection import Selection
+from dpsample.answers.tokens import TokenView
+from dpsample.estimators.measures import FREQUENCY, KEYS, Form, Measure
+from dpsample.estimators.reported import Bools, Reported, Selected, least_of_tokens, sum_of_reported, token_values
+from dpsample.estimators.tally import Tally
+from dpsample.scheme.likelihood import likely_frequencies
+from dpsample.scheme.sampling import Floats, Ints
+
+ONE_KEY = "the same: the question names this key alone"
+NOTHING = Reported(0.0, 0.0, 0.0, 0.0)
+
+
+def known_number(number: float) -> Reported:
+    """Return a number of reported keys, or a sum of their weights, which has no error."""
+    return Reported(number, 0.0, number, number)
+
+
+def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bools) -> Reported:
+    """Return a sum of weights over keys that are certain, and any of those that are possible."""
+    uncertain = weights[possible & ~certain]
+    sure = float(weights[certain].sum())
+    low = sure + float(np.minimum(uncertain, 0).sum())
+    high = sure + float(np.maximum(uncertain, 0).sum())
+    likely = float(weights[value].sum())
+    return Reported(min(max(likely, low), high), math.nan, low, high)
+
+
+def added_reported(parts: Sequence[Reported]) -> Reported:
+    """Return the sum of independent sums: distances of ends from values add up by their squares."""
+    value = sum(part.value for part in parts)
+    down = math.hypot(*(part.low - part.value for part in parts))
+    up = math.hypot(*(part.high - part.value for part in parts))
+    return Reported(value, math.hypot(*(part.standard_error for part in parts)), value - down, value + up)
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedSums:
+    """Sums of a measure over reported keys with tokens, with intervals of a level."""
+
+    view: TokenView
+    measure: Measure
+    level: float
+
+    def of_groups(self, selection: Selection, tallies: Sequence[Tally]) -> list[Reported]:
+        """Return what the reported keys of each group have."""
+        if self.measure == KEYS:
+            return [known_number(float(tally.weights.sum())) for tally in tallies]
+        if self.measure.form is Form.AT_LEAST:
+            return [self.number_reaching(rows, weights) for rows, weights in selection.weighted_rows()[1]]
+        if not any(tally.total for tally in tallies):
+            return [NOTHING for _ in tallies]
+        some_have_one_key = any(tally.total == 1 for tally in tallies)
+        if some_have_one_key or selection.weighted or self.view.is_coordinated:
+            return [self.of_rows(rows, weights) for rows, weights in selection.weighted_rows()[1]]
+        return [self._together(self._by_token(tally)) for tally in tallies]
+
+    def number_reaching(self, rows: Ints, weights: Floats) -> Reported:
+        """The number of keys that have a frequency or more, or the sum of their weights.
+
+        By intervals that all hold at once (Bonferroni): of the keys that have it for certain, and of those that may.
+        """
+        if not len(rows):
+            return NOTHING
+        level_of_each = 1 - (1 - self.level) / len(rows)
+        ends = self.view.frequencies(rows, level_of_each)
+        value, certain, possible = (self._of(frequency) > 0 for frequency in ends)
+        return number_between(weights, value, certain, possible)
+
+    def of_rows(self, rows: Ints, weights: Floats) -> Reported:
+        """The weighted sum over some rows; of one key, with its own interval."""
+        if len(rows) == 1:
+            return self._of_one_key(rows, float(weights[0]))
+        cells = self.view.cells[rows]
+        if self.view.is_coordinated and len(rows):
+            return self._coordinated(cells, self.view.added[rows], weights)
+        return self.of_tokens(cells, weights)
+
+    def of_tokens(self, cells: Ints, weights: Floats) -> Reported:
+        """The weighted sum over keys by their tokens, in units of 1/grid; of any number of keys but one."""
+        if not len(cells):
+            return NOTHING
+        scheme = self.view.sanitized_as
+        certain = self.measure(least_of_tokens(cells, scheme))
+        return self._together(Selected.of(cells / scheme.grid, weights, certain))
+
+    def _of_one_key(self, rows: Ints, weight: float) -> Reported:
+        """What one key has, as in the release's table."""
+        ends = [weight * float(self._of(frequency)[0]) for frequency in self.view.frequencies(rows, self.level)]
+        return Reported(ends[0], math.nan, min(ends), max(ends))
+
+    def _coordinated(self, cells: Ints, added: Ints, weights: Floats) -> Reported:
+        """The sum over keys of a coordinated sample: each has the law of a frequency that is counted from its first.
+
+        Only sums of such frequencies have one law. Other functions are taken key by key: their errors are independent.
+        """
+        scheme = self.view.sanitized_as
+        raised = cells + added * scheme.grid
+        if self.measure != FREQUENCY:
+            frequencies = [i - added for i in likely_frequencies(raised, *scheme, self.level)]
+            return independent(weights, *map(self._of, frequencies))
+        together = self._together(Selected.of(raised / scheme.grid, weights, np.ones(len(cells))))
+        before = float(weights @ added)
+        return replace(together, value=together.value - before, low=together.low - before, high=together.high - before)
+
+    def _by_token(self, tally: Tally) -> Selected:
+        """The keys of a tally without weights."""
+        keys = tally.keys.astype(np.float64)
+        certain = self.measure(least_of_tokens(tally.cells, self.view.sanitized_as))
+        return Selected(tally.cells / self.view.scheme.grid, keys, keys, keys, certain)
+
+    def _together(self, keys: Selected) -> Reported:
+        """The sum over several keys."""
+        largest = 1 << int(keys.tokens.max()).bit_length()
+        return sum_of_reported(keys, token_values(self.view.sanitized_as, self.measure, largest), self.level)
+
+    def _of(self, frequencies: Ints) -> Floats:
+        """The measure of frequencies that need not be whole."""
+        return np.asarray(self.measure.function(np.asarray(frequencies, np.float64)))
+
+
+def independent(weights: Floats, value: Floats, low: Floats, high: Floats) -> Reported:
+    """Return a weighted sum of numbers whose errors are independent: these add up by their squares."""
+    below = np.where(weights >= 0, weights * (value - low), -weights * (high - value))
+    above = np.where(weights >= 0, weights * (high - value), -weights * (value - low))
+    centre = float(weights @ value)
+    return Reported(centre, math.nan, centre - float(np.linalg.norm(below)), centre + float(np.linalg.norm(above)))

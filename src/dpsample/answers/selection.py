@@ -1,0 +1,417 @@
+"""From a release to tallies: the keys of a question, their weights and their groups.
+
+This sees a release, and the attributes of its keys; nothing private. It owns the DuckDB that answers questions, in
+memory, without files, network or extensions. `expressions` decides which SQL may run there.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsample.answers.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
+from dpsample.answers.question import Attributes, By, Question, Weight, Where
+from dpsample.errors import InvalidValue
+from dpsample.estimators.tally import Tally
+from dpsample.files import PathLike, is_text, read_foreign, without_view
+from dpsample.release.kinds.tokens import TOKEN_COLUMNS
+from dpsample.release.rows import token_cells
+from dpsample.release.terms import Terms
+from dpsample.scheme.sampling import Floats, Ints
+from dpsample.sql import quoted_name
+
+if TYPE_CHECKING:
+    import duckdb
+
+_OURS = "token:"  # begins the names of internal columns, so that no expression can name them
+_NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIGNUM")
+
+
+_AS_TEXT = 64  # bytes of a number or a date as text; of each byte of a list
+_VECTOR = 2048  # rows that DuckDB computes at once
+
+
+def connect(tables: Mapping[str, pa.Table]) -> "duckdb.DuckDBPyConnection":
+    """Open a DuckDB that sees these tables and nothing else; one thread, so that equal questions add up equally."""
+    import duckdb  # late: most of the library does without it
+
+    connection = duckdb.connect()
+    connection.execute(
+        "SET enable_external_access = false; SET autoload_known_extensions = false; "
+        "SET autoinstall_known_extensions = false; SET python_enable_replacements = false; SET threads = 1"
+    )
+    for name, table in tables.items():
+        connection.register(name, table)
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def syntax(statement: str) -> str:
+    """Return the syntax tree of a statement as JSON, without running it; empty if DuckDB fails to read it."""
+    import duckdb
+
+    with connect({}) as connection:
+        try:
+            [(tree,)] = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
+        except duckdb.Error:
+            return ""
+    return str(tree)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Reported keys as a selection sees them: the columns of the keys, and their tokens if there are any.
+
+    `taken` are the other columns of the release, whose names attributes cannot have.
+    """
+
+    keys: pa.Table
+    cells: Ints | None = None  # tokens, in units of 1/grid
+    taken: tuple[str, ...] = TOKEN_COLUMNS
+
+    @staticmethod
+    def of(table: pa.Table, terms: Terms) -> "Rows":
+        """Return the rows of a release."""
+        cells = None if terms.grid is None else token_cells(table["token"], terms.grid)
+        return Rows(table.select(list(terms.keys)), cells, terms.numbers or TOKEN_COLUMNS)
+
+    def take(self, places: Ints, cells: Ints | None = None) -> "Rows":
+        """Return some of these rows, with these tokens."""
+        return Rows(self.keys.take(pa.array(places)), cells, self.taken)
+
+
+class Selection:
+    """Keys of a release, each with a weight, in groups.
+
+    where       an SQL expression on the key columns and attributes: it is true for the selected keys, and NULL is not
+                true. Or a function of the Arrow table of these columns that returns a boolean for each row. Or a
+                collection of keys (tuples, if there are several key columns). None selects all
+    weight      the weight of each key: a column, an SQL expression, a function of the Arrow table that returns a
+                number for each row, or a mapping from key to number. A key whose weight is NULL or missing is left out
+    by          a column or SQL expression, or several, whose values make the groups
+    attributes  a table of key attributes: an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file.
+                It has the key columns, each key once, and further columns that the other arguments may use. They are
+                NULL for keys of the release that are not in it
+
+    >>> from dpsample import KeepAll, Privacy, Release
+    >>> from dpsample.release.kinds import Tokens
+    >>> from dpsample.release.terms import Terms
+    >>> privacy = Privacy(1, 1e-6)
+    >>> table = pa.table({"query": ["cat", "cow", "dog"], "token": [31.5, 12.0, 12.0]})
+    >>> release = Release(table, Terms(privacy, ("query",), Tokens(KeepAll(), privacy, grid=8)))
+    >>> groups, [c, d] = Selection(release, by="left(query, 1)").tallies()
+    >>> groups.to_pylist(), c.cells, d.cells
+    ([{'left(query, 1)': 'c'}, {'left(query, 1)': 'd'}], array([ 96, 252]), array([96]))
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        where: Where = None,
+        weight: Weight = None,
+        by: By = None,
+        attributes: Attributes = None,
+    ) -> None:
+        self._keys = rows.keys
+        self._own = {f"{_OURS}row": pa.array(np.arange(len(rows.keys)))}
+        self._has_cells = rows.cells is not None
+        if rows.cells is not None:
+            self._own[f"{_OURS}cell"] = pa.array(rows.cells)
+        self._joined: dict[str, tuple[str, pa.Table]] = {}  # name -> kind of join, table; on the key columns
+        if attributes is not None:
+            self._joined["attributes"] = "LEFT", _attributes(attributes, self._keys.schema)
+            self._refuse_repeated("attributes")
+        tables = [self._keys, *(table for _, table in self._joined.values())]
+        self.columns = list(dict.fromkeys(name for table in tables for name in table.column_names))
+        _refuse_taken(self.columns, rows.taken)
+        self._used: set[str] = set()
+        self._weight = self._number(weight)
+        self._where = self._condition(where)  # after it: a list of keys leaves rows out, and functions see all
+        texts: list[Any] = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
+        if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
+            raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
+        self._by = {text: self._expression("by", text) for text in texts}
+        self._names = where if isinstance(where, str) else None
+        self.weighted = weight is not None
+        self._is_everything = where is None and weight is None and by is None  # each row once: no query is needed
+
+    @staticmethod
+    def of(rows: Rows, question: Question) -> "Selection":
+        """Select what a question asks for."""
+        return Selection(rows, question.where, question.weight, question.by, question.attributes)
+
+    @cached_property
+    def names_keys(self) -> bool:
+        """Whether each group has one key, named by the question: no other key can be in it, reported or not."""
+        keys = {name.lower() for name in self._keys.column_names}
+        if "chosen" in self._joined and not self._by:
+            return len(self._joined["chosen"][1]) == 1
+        pinned = pinned_columns(self._names, syntax) if self._names and self._names not in self.columns else set()
+        return keys <= pinned | {text.lower() for text in self._by if text in self.columns}
+
+    @property
+    def chosen_keys(self) -> pa.Table:
+        """The keys that the question lists, which need not be reported; for a `where` that is a list."""
+        return self._joined["chosen"][1]
+
+    def tallies(self) -> tuple[pa.Table, list[Tally]]:
+        """Return the groups, one row each, and their tallies; without `by` one group, which may be empty."""
+        if self._is_everything and self._has_cells:
+            return pa.table({}), [Tally.of(self._own[f"{_OURS}cell"].to_numpy())]
+        cell = quoted_name(f"{_OURS}cell") if self._has_cells else "0"
+        names, groups, place = self._grouping()
+        weight = f"{self._weight}::DOUBLE"
+        numbers = (f"{cell}::BIGINT", "count(*)", f"sum({weight})", f"sum({weight} * {weight})")
+        columns = [f"{_OURS}{name}" for name in ("cell", "keys", "weights", "squares")]  # of a tally
+        tallied = ", ".join(f"{number} AS {quoted_name(name)}" for number, name in zip(numbers, columns, strict=True))
+        table = self._run(
+            f'SELECT *, {place} AS "{_OURS}place" FROM (SELECT {groups}{tallied} FROM rows WHERE {weight} IS NOT NULL '
+            f'GROUP BY ALL HAVING count(*) > 0) ORDER BY "{_OURS}place", "{_OURS}cell"'
+        )
+        cells, keys, weights, squares = (table[name].to_numpy() for name in columns)
+        _check_weights(weights, squares)
+        starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
+        parts = (np.split(column, starts[1:]) for column in (cells, keys, weights, squares))
+        tallies = [Tally(*part) for part in zip(*parts, strict=True)] if len(starts) or not self._by else []
+        return table.select(names).take(starts).rename_columns(list(self._by)), tallies
+
+    def weighted_rows(self) -> tuple[pa.Table, list[tuple[Ints, Floats]]]:
+        """Return the groups, one row each, and of each the places of its rows in the release, and their weights."""
+        names, groups, place = self._grouping()
+        row, weight, placed = (quoted_name(f"{_OURS}{name}") for name in ("row", "weights", "place"))
+        table = self._run(
+            f"SELECT *, {place} AS {placed} FROM (SELECT {groups}{row}, {self._weight}::DOUBLE AS {weight} FROM rows) "
+            f"WHERE {weight} IS NOT NULL ORDER BY {placed}, {row}"
+        )
+        rows, weights = (table[f"{_OURS}{name}"].to_numpy() for name in ("row", "weights"))
+        with np.errstate(over="ignore"):
+            _check_weights(weights, weights * weights)
+        starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
+        parts = (np.split(column, starts[1:]) for column in (rows, weights))
+        selected = list(zip(*parts, strict=True)) if len(starts) or not self._by else []
+        return table.select(names).take(starts).rename_columns(list(self._by)), selected
+
+    def _grouping(self) -> tuple[list[str], str, str]:
+        """The internal names of the groups' columns, SQL that computes them, and SQL of the place of a group."""
+        names = [f"{_OURS}by{n}" for n in range(len(self._by))]
+        groups = "".join(
+            f"{text} AS {quoted_name(name)}, " for name, text in zip(names, self._by.values(), strict=True)
+        )
+        place = f"dense_rank() OVER (ORDER BY {', '.join(map(quoted_name, names))})" if names else "1"
+        return names, groups, place
+
+    def rows(self) -> tuple[Ints, Ints]:
+        """Return the places of the selected rows in the release, ascending, and their tokens in units of 1/grid."""
+        if self._is_everything:
+            row, cell = (self._own[f"{_OURS}{name}"].to_numpy() for name in ("row", "cell"))
+            return row, cell
+        names = [quoted_name(f"{_OURS}{name}") for name in ("row", "cell")]
+        table = self._run(f"SELECT {', '.join(names)} FROM rows ORDER BY 1")
+        row, cell = (column.to_numpy() for column in table.columns)
+        return row, cell
+
+    def _condition(self, where: Where) -> str:
+        if where is None:
+            return "true"
+        if isinstance(where, str):
+            return self._expression("where", where)
+        if callable(where):
+            return self._computed("where", where, pa.bool_())
+        if isinstance(where, Mapping | pa.Table) or not isinstance(where, Iterable):
+            raise InvalidValue(
+                "where is an SQL expression, a function, or a collection of keys",
+                f"an object of type {type(where).__name__}",
+                "to select by a table, pass it as attributes and state a condition on its columns",
+            )
+        self._joined["chosen"] = "SEMI", self._keys_table("where", where)
+        return "true"
+
+    def _number(self, weight: Weight) -> str:
+        if weight is None:
+            return "1"
+        if isinstance(weight, str):
+            return self._expression("weight", weight)
+        if callable(weight):
+            return self._computed("weight", weight, pa.float64())
+        if not isinstance(weight, Mapping):
+            raise InvalidValue(
+                "weight is a column, an SQL expression, a function, or a mapping from key to number",
+                f"an object of type {type(weight).__name__}",
+                "leave it out to count each key once",
+            )
+        values = _array("weight", list(weight.values()), pa.float64())
+        table = self._keys_table("weight", weight.keys()).append_column(f"{_OURS}weight", values)
+        self._joined["weights"] = "LEFT", table
+        return quoted_name(f"{_OURS}weight")
+
+    def _expression(self, what: str, text: str) -> str:
+        """Check an expression, its columns and its type. The name of a column is one, whatever its characters."""
+        if text in self.columns:
+            expression, used = quoted_name(text), {text}
+        else:
+            # groups are held for all rows, other values for those that are computed at once
+            rows = len(self._keys) if what == "by" else min(len(self._keys), _VECTOR)
+            expression, used = check_expression(
+                what, text, self.columns, syntax, lambda name: self._bytes(name, rows), rows
+            )
+        self._used |= used
+        rule = f"{what} is an SQL expression that DuckDB understands"
+        kind = str(self._run(f"SELECT {expression} FROM rows", rule, where="true", run=lambda result: result.types[0]))
+        if what == "where" and kind != "BOOLEAN":
+            raise InvalidValue("where is true or false for each key", f"{quoted(text)}, of type {kind}", "compare it")
+        if what == "weight" and not any(kind.removeprefix("U").startswith(name) for name in _NUMERIC):
+            raise InvalidValue("a weight is a number", f"{quoted(text)}, of type {kind}", "cast it, or leave it out")
+        return expression
+
+    def _bytes(self, name: str, rows: int) -> Bytes:
+        """Bound the bytes of a column as text, where this number of rows is held at once."""
+        column = next(t[name] for t in (self._keys, *(t for _, t in self._joined.values())) if name in t.column_names)
+        if is_text(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            lengths = pc.binary_length(column)
+            longest, every = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
+            return Bytes(longest, min(every, longest * rows))
+        if pa.types.is_nested(column.type):
+            return Bytes(_AS_TEXT * column.nbytes, _AS_TEXT * column.nbytes)
+        return Bytes(_AS_TEXT, _AS_TEXT * rows)
+
+    def _computed(self, what: str, function: Callable[[pa.Table], Any], type: pa.DataType) -> str:
+        """Call a function of the table of key columns and attributes, and keep its values as a column."""
+        table = self._keys
+        if self._joined:
+            self._used |= {*self.columns}
+            names = ", ".join(map(quoted_name, self.columns))
+            table = self._run(f'SELECT {names} FROM rows ORDER BY "{_OURS}row"', where="true")
+        values = function(table)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        column = _array(what, values, type)
+        if len(column) != len(table):
+            raise InvalidValue(
+                f"a function for {what} returns one value for each row of its table",
+                f"{len(column):,} for {len(table):,} rows",
+                "compute it from the table's columns, for example with pyarrow.compute",
+            )
+        self._own[f"{_OURS}{what}"] = column
+        return quoted_name(f"{_OURS}{what}")
+
+    def _keys_table(self, what: str, keys: Iterable[Any]) -> pa.Table:
+        values = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
+        width = self._keys.num_columns
+        columns = [values]
+        if width > 1:
+            if not all(isinstance(value, tuple | list) and len(value) == width for value in values):
+                raise InvalidValue(
+                    f"a key of {what} is a tuple of {width}, one for each of {', '.join(self._keys.column_names)}",
+                    "another one",
+                    "write [('Oslo', 1), ...], or an SQL expression",
+                )
+            columns = [[value[n] for value in values] for n in range(width)]
+        arrays = [_array(what, column, field.type) for column, field in zip(columns, self._keys.schema, strict=True)]
+        return pa.table(arrays, self._keys.column_names)
+
+    def _refuse_repeated(self, name: str) -> None:
+        keys = ", ".join(map(quoted_name, self._keys.column_names))
+        with connect({name: self._joined[name][1]}) as connection:
+            query = f"SELECT 1 FROM {name} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+            if connection.execute(query).fetchall():
+                raise InvalidValue(f"{name} have each key once", "one that is there twice", "aggregate them by key")
+
+    def _run(
+        self,
+        query: str,
+        rule: str = "where, weight and by can be computed",
+        where: str | None = None,
+        run: Callable[[Any], Any] = lambda result: result.to_arrow_table(),
+    ) -> Any:
+        """Run a query over the selected `rows`, which have the columns that are used, and the internal ones."""
+        import duckdb
+
+        own = pa.table(self._own)
+        for name in self._keys.column_names:
+            if self._joined or name in self._used:  # only these are read
+                own = own.append_column(name, self._keys[name])
+        keys = ", ".join(map(quoted_name, self._keys.column_names))
+        joins = "".join(f" {kind} JOIN {name} USING ({keys})" for name, (kind, _) in self._joined.items())
+        selected = f"SELECT * FROM own{joins} WHERE {self._where if where is None else where}"
+        with connect({"own": own, **{name: table for name, (_, table) in self._joined.items()}}) as connection:
+            try:
+                return run(connection.sql(f"WITH rows AS ({selected}) {query}"))
+            except duckdb.Error as error:
+                raise InvalidValue(rule, one_line(str(error)), "check the expression and the columns' types") from None
+
+
+def _attributes(attributes: Attributes, keys: pa.Schema) -> pa.Table:
+    """Read attributes, and give their key columns the types of the release."""
+    if isinstance(attributes, str | os.PathLike):
+        table = _read(attributes, keys)
+    elif isinstance(attributes, pa.Table):
+        table = attributes
+    elif isinstance(attributes, pa.RecordBatch):
+        table = pa.Table.from_batches([attributes])
+    elif hasattr(attributes, "__arrow_c_stream__"):
+        table = pa.table(attributes)
+    else:
+        raise InvalidValue(
+            "attributes are an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file",
+            f"an object of type {type(attributes).__name__}",
+            "convert it",
+        )
+    missing = [name for name in keys.names if table.column_names.count(name) != 1]
+    if missing:
+        raise InvalidValue(
+            f"attributes have the key columns {', '.join(map(repr, keys.names))}",
+            f"no {missing[0]!r}, but {', '.join(map(repr, table.column_names[:20])) or 'no columns'}",
+            "rename the column",
+        )
+    types = {field.name: field.type for field in keys}  # keys are compared in their own type
+    schema = [field.with_type(types.get(field.name, without_view(field.type))) for field in table.schema]
+    try:
+        return table.cast(pa.schema(schema))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        found = ", ".join(str(table.schema.field(name).type) for name in keys.names)
+        expected = ", ".join(str(field.type) for field in keys)
+        raise InvalidValue(f"attributes have keys of type {expected}", found, "cast the key columns") from None
+
+
+def _read(path: PathLike, keys: pa.Schema) -> pa.Table:
+    name = os.fspath(path)
+    try:
+        table = read_foreign(name, {field.name: field.type for field in keys})
+    except (OSError, pa.ArrowException) as error:
+        found = "nothing there" if isinstance(error, FileNotFoundError) else one_line(str(error))
+        raise InvalidValue(f"the attributes {name!r} can be read", found, "check the path and the file") from None
+    if table is None:
+        raise InvalidValue("attributes are in a .parquet, .csv or .arrow file", repr(name), "convert the file")
+    return table
+
+
+def _check_weights(weights: Floats, squares: Floats) -> None:
+    if not (np.isfinite(weights).all() and np.isfinite(squares).all()):
+        raise InvalidValue("weights are finite numbers", "one that is not, or is too large", "check the weight")
+
+
+def _refuse_taken(columns: Iterable[str], numbers: tuple[str, ...]) -> None:
+    taken = {name.lower() for name in numbers}
+    for name in columns:
+        if name.lower() in taken or name.lower().startswith(_OURS):
+            raise InvalidValue(
+                "attributes have columns that differ, by more than upper and lower case, from all others of the "
+                f"release, which are the key columns, {', '.join(numbers[:-1])} and {numbers[-1]}",
+                repr(name),
+                "rename it",
+            )
+        taken.add(name.lower())
+
+
+def _array(what: str, values: Any, type: pa.DataType) -> pa.Array:
+    try:
+        if isinstance(values, pa.Array):
+            return values.cast(type)
+        return pa.array(values, type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise InvalidValue(f"{what} has values of type {type}", "one that is not", "convert them") from None

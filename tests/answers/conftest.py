@@ -1,3 +1,0 @@
-"""Fixtures of these tests."""
-
-from shops import shops as shops

@@ -1,3 +1,0 @@
-"""Fixtures of these tests."""
-
-from paper_tables import tables as tables

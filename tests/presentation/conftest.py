@@ -1,3 +1,0 @@
-"""Fixtures of these tests."""
-
-from reports import users as users
