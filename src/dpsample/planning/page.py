@@ -17,8 +17,9 @@ from dpsample import __version__
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.planning.charts import Chart, charts
+from dpsample.planning.command import EVENTS, KEY, USER
 from dpsample.planning.content import Axis, axes, content
-from dpsample.planning.text import EVENTS, KEY, PRIVATE, UNCOVERED, USER, Plan, columns, legend
+from dpsample.planning.text import PRIVATE, UNCOVERED, Plan, columns, legend
 from dpsample.presentation.charts import converter
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 
