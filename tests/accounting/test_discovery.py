@@ -31,7 +31,6 @@ from dpsample.accounting.filled import fuller
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.ledger.ledger import new_ledger, read_ledger
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.request import Request, prior_keys
 from dpsample.private.users import look as stage
 from dpsample.release.proof import prove_release
@@ -40,6 +39,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.renyi_steps import RenyiSteps
+from given_coins import GivenCoins
 from stated_terms import restated, stated_terms
 from support import refused, run
 
