@@ -200,7 +200,7 @@ def test_an_own_estimator() -> None:
     assert "no interval" in repr(answer)
     assert release.sum(estimator="mle").at_least is None
     for wrong in (lambda tokens: tokens[:1], lambda tokens: tokens * math.nan):
-        with refused("an estimator returns"):
+        with refused("an estimator must return"):
             release.sum(estimator=wrong)
 
 
