@@ -40,7 +40,7 @@ from dpsample.estimators.calibrated import estimate_sums
 from dpsample.estimators.deviations import Deviations
 from dpsample.estimators.estimate import Estimate, estimates, least_frequency
 from dpsample.estimators.measures import Measure
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
 from dpsample.scheme.per_key import PerKey

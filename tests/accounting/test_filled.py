@@ -17,12 +17,12 @@ from dpsample.accounting.discovery import LOOK_SHARE, Discovery, Look, UserBudge
 from dpsample.accounting.filled import FILLED_PARTS, FILLED_SHARE, Filled, fuller
 from dpsample.planning.setting import Setting
 from dpsample.planning.users import forecast_users
-from dpsample.private import prepare
 from dpsample.private.assignment import Assignment
 from dpsample.private.count import CountedUsers
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.pairs import kept_rows
 from dpsample.private.randomness import GivenCoins
+from dpsample.private.users import choose
 from dpsample.release.explain import explain_choice
 from dpsample.release.proof import prove_release
 from dpsample.release.terms import Terms
@@ -147,13 +147,13 @@ def test_each_number_has_noise_for_what_a_user_changes(monkeypatch: pytest.Monke
         scales.append(scale)
         return 1000 * len(scales)
 
-    monkeypatch.setattr(prepare, "discrete_laplace", noise)
+    monkeypatch.setattr(choose, "discrete_laplace", noise)
     budget = Setting(PRIVACY, discover="ask").users
     users = [["a", "b"], ["a"], ["b", "c"]]
     with DuckDB(threads=1) as engine:
         coins = GivenCoins(np.arange(100, dtype=np.uint64))
         given = engine.assigned(Source(table_of(*users), "key", user="user"), 10, coins, keep_pairs=True)
-        one, many = prepare.compare_filled(engine, given, (1, 8), budget, KeepAll(), coins)
+        one, many = choose.compare_filled(engine, given, 8, budget, KeepAll(), coins)
     shares = [FILLED_SHARE * part for part in FILLED_PARTS]
     assert [way.epsilon for way in (one, many)] == shares  # of epsilon 1
     assert scales == [1 / shares[0], 8 / shares[1]] == [one.scale, many.scale]

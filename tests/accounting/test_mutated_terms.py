@@ -17,7 +17,7 @@ from dpsample import KeepAll, Ppswor, Priority, Privacy, SampleSize
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, PrivacyWarning
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from dpsample.release.bought import Bought
 from dpsample.release.proof import proof
 from dpsample.release.terms import Terms

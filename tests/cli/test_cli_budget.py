@@ -262,20 +262,20 @@ def test_a_failure_after_spending_says_so(clicks: Path) -> None:
     """The disk is full once the release is drawn; here, the function that writes says so."""
     run("ledger", "new", "l", "--dataset", "clicks", "-e", "1", "-d", "1e-6", cwd=clicks)
     full = dpsample.SystemFailure("the disk must have room", "none left", "free some")
-    with mock.patch("dpsample.private.draw.write_release", side_effect=full):
+    with mock.patch("dpsample.private.drawing.write_release", side_effect=full):
         done = run(*RELEASE, "--ledger", "l", "-o", "o.parquet", cwd=clicks)
     assert done.returncode == 1
     assert done.stderr.strip().endswith("free some; its privacy is spent: it stays in the ledger")
     assert len(dpsample.read_ledger(clicks / "l").entries) == 1
 
 
-@pytest.mark.parametrize("dies_in", ["draw.write_release", "run.draw_release"])
+@pytest.mark.parametrize("dies_in", ["drawing.write_release", "run.drawn_release"])
 def test_what_a_killed_run_had_reserved_stays_spent(clicks: Path, dies_in: str) -> None:
     """The cost is entered before anything is drawn: a run that dies at any moment after that has paid."""
     run("ledger", "new", "l", "--dataset", "clicks", "-e", "1", "-d", "1e-6", cwd=clicks)
     program = (
         "import os\n"
-        "import dpsample.private.run, dpsample.private.draw, dpsample.cli\n"
+        "import dpsample.private.run, dpsample.private.drawing, dpsample.cli\n"
         f"dpsample.private.{dies_in} = lambda *a, **k: os._exit(9)\n"
         "dpsample.cli.main()\n"
     )

@@ -19,7 +19,7 @@ from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.sum_functionals import sum_functionals
 from dpsample.estimators.tuning import TUNING
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from dpsample.scheme import frequency_reaching
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.sampling import Floats, Ints

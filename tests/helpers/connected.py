@@ -11,21 +11,25 @@ from pyspark.sql import SparkSession
 
 from dpsample import Ppswor, Privacy, Source
 from dpsample.accounting.budget import Budget
+from dpsample.private.bounded import draw_bounded_users
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
+from dpsample.private.drawing import Counting, Drawing
 from dpsample.private.engine.spark import Spark
-from dpsample.private.engine.spark.jobs import Job
-from dpsample.private.prepare import Counting, prepare, terms_of
+from dpsample.private.engine.spark.jobs import DrawnByWorkers, Job, draw_keys
+from dpsample.private.progress import Progress
 from dpsample.private.request import Request
-from dpsample.release.terms import Terms
+from dpsample.private.tokens import terms_of
 
 
-def prepared_for_users(engine: Spark, frame: Any, key: bytes) -> tuple[Job, Terms]:
+def drawn_for_users(engine: Spark, frame: Any, key: bytes) -> DrawnByWorkers:
     """A release that protects users, who keep one of three keys each."""
     made = frame.selectExpr("k AS u", "explode(array(left(k, 5), right(k, 1), cast(length(k) AS string))) AS k")
     request = Request.of(Source(made, "k", user="u"), privacy=Privacy(0.5, 1e-3), max_keys_per_user=1)
-    plan = prepare(engine, request, Secret(key))
-    return Job(engine, plan.counting, Secret(key)), plan.terms
+    drawing = Drawing(engine, request, engine.check(request.source), Secret(key), Progress(), draw_keys)
+    drawn = draw_bounded_users(drawing, 1)
+    assert isinstance(drawn, DrawnByWorkers)
+    return drawn
 
 
 def main(source: str, output: str, events: str, key: str) -> None:
@@ -53,8 +57,8 @@ def main(source: str, output: str, events: str, key: str) -> None:
             output, terms, NoLedger()
         )
         Job(engine, Counting(read, keys, Ppswor(0.01), "two-pass"), secret).release(terms, NoLedger())
-        job, terms = prepared_for_users(engine, read.data, bytes.fromhex(key))
-        job.release_to_folder(f"{output}.users", terms, NoLedger())
+        drawn = drawn_for_users(engine, read.data, bytes.fromhex(key))
+        drawn.job.release_to_folder(f"{output}.users", drawn.terms, NoLedger())
     session.stop()
 
 

@@ -13,7 +13,7 @@ from dpsample.accounting.budget import Budget
 from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.parts import Part
 from dpsample.periods import Combined
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from stated_terms import stated_terms
 
 PRIVACY = Privacy(1, "1e-6")

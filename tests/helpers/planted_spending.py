@@ -214,7 +214,7 @@ LEDGER = [
     ),
     Bug(
         "a release that was drawn is refunded",
-        "private/draw.py",
+        "private/drawing.py",
         "        payment.mark_drawn()",
         "        pass",
         ("ledger/test_ledger_races.py::test_a_release_that_fails_after_spending_says_so",),

@@ -19,10 +19,11 @@ from dpsample import Privacy, Release, Sampling, Source
 from dpsample.accounting.budget import Budget
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
+from dpsample.private.drawing import Counting
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.jobs import Job
-from dpsample.private.prepare import Counting, terms_of
-from dpsample.private.request import Strategy
+from dpsample.private.tokens import terms_of
+from dpsample.release.options import Strategy
 
 PRIVACY = Privacy(0.5, 1e-3)
 KEY = bytes(range(100, 132))

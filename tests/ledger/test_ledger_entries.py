@@ -18,7 +18,7 @@ from dpsample.answers.entered import verify_releases
 from dpsample.files.metadata import release_sha256
 from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.ledger.ledger import check_ledger, reserve_budget
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from ledgers import BUDGET, HALF
 from stated_terms import restated
 from support import refused

@@ -190,7 +190,7 @@ def test_a_release_that_fails_after_spending_says_so(tmp_path: Path, monkeypatch
     def full(*arguments: Any, **options: Any) -> int:
         raise SystemFailure("the disk has room", "none", "free some")
 
-    monkeypatch.setattr("dpsample.private.draw.write_release", full)
+    monkeypatch.setattr("dpsample.private.drawing.write_release", full)
     with pytest.raises(SystemFailure) as info:
         dpsample.release_to_file(tmp_path / "o.parquet", {"a": 50}, privacy=Privacy(1, 1e-9), ledger=path)
     assert info.value.__notes__ == ["its privacy is spent: it stays in the ledger"]

@@ -30,14 +30,13 @@ AFTER = "an answer, simulated from what a release shows"
 # what calls for coins or noise -> how often, and the tests of what is drawn there, or why there is none
 PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     # noise that is published
-    "private.prepare.prepare: fresh": (3, (OWN, REACHES, LAPLACE)),
-    "private.prepare.noisy_total: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
-    "private.prepare._total_of_keys: fresh": (1, (OWN, REACHES)),
-    "private.prepare._total_of_keys: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
-    "private.prepare.look_at: fresh": (1, (OWN, REACHES)),
-    "private.prepare.look_at: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
-    "private.prepare.compare_filled: fresh": (1, (OWN, REACHES)),
-    "private.prepare.compare_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
+    "private.totals.Totals._bought: fresh": (1, (OWN, REACHES, LAPLACE)),
+    "private.users.walk.buy_total: fresh": (1, (OWN, REACHES)),
+    "private.noise.noisy_total: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
+    "private.users.look.look_at: fresh": (1, (OWN, REACHES)),
+    "private.users.look.look_at: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
+    "private.users.choose.compare_filled: fresh": (1, (OWN, REACHES)),
+    "private.users.choose.compare_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.users.parts.Noisy.published: fresh": (1, (OWN, REACHES)),
     "private.users.parts.Noisy.published: from_table": (1, (OWN, REACHES, TABLE)),
     # which keys users keep, and which are sampled and reported, with which token
@@ -50,12 +49,12 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
         (STREAMS, "accounting/test_filled.py::test_each_key_of_a_user_is_kept_with_the_same_probability"),
     ),
     "private.assignment.salts: for_keys": (1, ("private/test_assignment_engines.py::test_the_salts_decide",)),
-    "private.draw.draw_sample: for_keys": (1, (STREAMS, INTEGERS)),
-    "private.draw.draw_sample: for_elements": (
+    "private.draw._sampled_keys: for_keys": (1, (STREAMS, INTEGERS)),
+    "private.draw._keys_of_picked_elements: for_elements": (
         1,
         (STREAMS, "private/test_sanitizer.py::test_picked_elements_follow_the_law"),
     ),
-    "private.draw.draw_sample: Secret": (1, (SOFT_CAP,)),
+    "private.draw._keys_of_picked_elements: Secret": (1, (SOFT_CAP,)),
     "private.sanitizer.picked_elements: for_keys": (1, (SOFT_CAP,)),
     "private.draw.sanitize_batches: for_keys": (
         1,
@@ -132,7 +131,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
         1,
         ("private/test_noises.py::test_on_one_machine_each_run_has_coins_of_its_own",),
     ),
-    "private.engine.spark.jobs._paid_job: new_coins": (
+    "private.engine.spark.jobs._drawn_and_paid: new_coins": (
         1,
         ("private/engine/test_spark.py::TestSecret::test_each_release_has_its_own",),
     ),

@@ -195,7 +195,7 @@ def test_nothing_is_left_of_kept_pairs(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("fixed_coins", "sorted_once")
 @pytest.mark.parametrize(
-    ("discover", "planned"), [("one-key", "prepare.Terms"), ("many-keys", "engine.duckdb.engine.bounded")]
+    ("discover", "planned"), [("one-key", "users.walk.Terms"), ("many-keys", "engine.duckdb.engine.bounded")]
 )
 def test_a_release_sorts_pairs_once(discover: Any, planned: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And leaves nothing with the engine, also when it ends while it is planned or users are counted."""
@@ -206,7 +206,7 @@ def test_a_release_sorts_pairs_once(discover: Any, planned: str, monkeypatch: py
         release = dpsample.release(as_table(popular), "k", engine=engine, **options)
         assert release.table["k"].to_pylist() == ["key 0", "key 1", "key 2"]
         assert held(engine) == NOTHING
-        for place in (planned, "draw.count_users", "users.counts.Stage"):
+        for place in (planned, "users.walk.count_users", "users.counts.Stage"):
             with interrupted(monkeypatch, f"dpsample.private.{place}"):
                 dpsample.release(as_table(popular), "k", engine=engine, **options)
             assert held(engine) == NOTHING

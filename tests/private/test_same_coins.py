@@ -13,11 +13,14 @@ from dpsample import KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Sour
 from dpsample.planning.setting import Setting
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
-from dpsample.private.draw import draw_release
+from dpsample.private.draw import draw_keys, drawn_release
+from dpsample.private.drawing import Drawing, DrawKeys
+from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.known import KnownKeys
-from dpsample.private.prepare import prepare
-from dpsample.private.request import Request, Strategy
+from dpsample.private.progress import Progress
+from dpsample.private.request import Request
+from dpsample.release.options import Strategy
 from typed_keys import KEYS, TYPES
 
 PRIVACY = Privacy(0.5, 1e-3)
@@ -29,9 +32,9 @@ Listed = tuple[list[str], bool] | None  # known keys, and whether there are no o
 
 def request(source: Source, sampling: Sampling, strategy: Strategy, keys_only: bool, listed: Listed) -> Request:
     max_keys = MOST if source.user else None
-    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only)
+    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only, strategy=strategy)
     known = KnownKeys.of(*listed, source) if listed else None
-    return Request(source, setting, strategy=strategy, known=known)
+    return Request(source, setting, known)
 
 
 SECRET = Secret(bytes(range(32)))
@@ -45,8 +48,13 @@ def by_duckdb(
     listed: Listed = None,
 ) -> Release:
     with DuckDB(threads=1) as engine:
-        drawn = draw_release(engine, request(source, sampling, strategy, keys_only, listed), SECRET)
-        return Release(pa.Table.from_batches(drawn.batches, drawn.schema), drawn.terms)
+        return drawn(engine, request(source, sampling, strategy, keys_only, listed), draw_keys)
+
+
+def drawn(engine: Engine, request: Request, draw_keys: DrawKeys) -> Release:
+    drawing = Drawing(engine, request, engine.check(request.source), SECRET, Progress(), draw_keys)
+    with drawn_release(drawing) as release:
+        return release.in_memory(NoLedger())
 
 
 def by_spark(
@@ -57,11 +65,10 @@ def by_spark(
     listed: Listed = None,
 ) -> Release:
     from dpsample.private.engine.spark import Spark
-    from dpsample.private.engine.spark.jobs import Job
+    from dpsample.private.engine.spark.jobs import draw_keys
 
     with Spark() as engine:
-        plan = prepare(engine, request(source, sampling, strategy, keys_only, listed), SECRET)
-        return Job(engine, plan.counting, SECRET).release(plan.terms, NoLedger())
+        return drawn(engine, request(source, sampling, strategy, keys_only, listed), draw_keys)
 
 
 @pytest.mark.xdist_group("spark")

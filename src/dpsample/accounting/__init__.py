@@ -11,6 +11,7 @@ clipped       what these clips took, as it was measured, and what follows for ea
 lengths       in how many units the vectors of users are counted
 vectors       Gaussian noise on vectors of bounded length: counts and weights of users
 losses        privacy loss distributions, which convolve: what mechanisms cost exactly
+normal        how far intervals of normal errors extend
 renyi         privacy as a curve of Rényi divergences, which add up
 totals        private totals, and samples of a chosen size, which a share of epsilon buys
 dropped       how many keys users have beyond their contribution bound, measured privately

@@ -32,9 +32,8 @@ Flags = NDArray[np.bool_]
 SIZES: Final = 64  # classes of numbers of keys; the last has all numbers above 2**62
 _FIRST_ROWS = 1 << 10  # of the first piece; a first piece with most pairs would leave most of them to the plain loop
 _MOST_ROWS = 1 << 17  # of a piece
-_ROUNDS = (
-    2  # of placing at sinks; of 10**7 pairs 47,000 are left to the loop after one, 22,200 after two, 21,600 after three
-)
+# of placing at sinks: of 10**7 pairs 47,000 are left to the loop after one, 22,200 after two, 21,600 after three
+_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -118,14 +117,18 @@ class Assignment:
         sink = self._counted(codes, len(room)) <= room[codes]
         first = np.append(True, users[1:] != users[:-1])
         starts = np.flatnonzero(first)
-        lengths = np.diff(np.append(starts, len(users)))
-        before = numbered(sink) - sink  # sinks before each row
-        beyond = before > np.repeat(before[starts], lengths)
+        lengths = np.diff(starts, append=len(users))
+        sinks_before = numbered(sink) - sink
+        beyond_sink = sinks_before > np.repeat(sinks_before[starts], lengths)
+
         settled = first & sink
         taken = codes[settled]
-        np.subtract.at(room, taken, np.ones(len(taken), room.dtype))  # of one type: else it takes forty times as long
+        ones = np.ones(len(taken), room.dtype)  # of the same type: else subtracting takes forty times as long
+        np.subtract.at(room, taken, ones)
         self._placed |= bool(settled[starts[-1]]) and int(users[-1]) == last
-        kept = np.flatnonzero(~(beyond | np.repeat(settled[starts], lengths)))
+
+        done = beyond_sink | np.repeat(settled[starts], lengths)
+        kept = np.flatnonzero(~done)
         return users[kept], codes[kept]
 
     def _counted(self, codes: Ints, keys: int) -> Ints:
@@ -169,13 +172,15 @@ class Sizes:
         if not len(starts):
             self._held += len(begins)
             return
-        ended = np.append(self._held + starts[0], np.diff(starts))
+        last_user = self._held + starts[0]  # who may have begun in earlier rows, or nobody
+        ended = np.append(last_user, np.diff(starts))
         self._counts += _classified(ended[ended > 0])
         self._held = len(begins) - int(starts[-1])
 
     def counts(self) -> Ints:
         """Return the numbers of users in each class of numbers of keys, and of their keys, once all rows were added."""
-        return self._counts + _classified(np.array([self._held] if self._held else [], np.int64))
+        last_user = [self._held] if self._held else []
+        return self._counts + _classified(np.array(last_user, np.int64))
 
 
 def _classified(numbers: Ints) -> Ints:
@@ -190,7 +195,7 @@ def _classified(numbers: Ints) -> Ints:
 def require_cap(cap: int) -> None:
     """Refuse a cap that is no whole number from 1."""
     if isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap < 2**62:
-        raise InvalidValue("the most units that a key takes is a whole number from 1", f"{cap!r}", "write one")
+        raise InvalidValue(f"the most units that a key takes is a whole number from 1, not {cap!r}")
 
 
 def salts(coins: "CoinSource") -> tuple[int, int]:

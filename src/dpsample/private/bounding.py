@@ -11,9 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.private.derived_coins import encoded
+from dpsample.private.pairs import Flags, numbered
 from dpsample.private.randomness import Coins, Words
 
-_ROWS = 1 << 17  # sorted at once
+Rows = NDArray[np.intp]
+
+_ROWS = 1 << 17  # sorted at once: so the number of a user fits into the 18 bits above the coins
 _COIN_BITS = 46  # that order a user's keys; ties, one pair in 10**14, are broken by the keys themselves
 
 
@@ -30,32 +33,46 @@ def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Itera
     """
     held: pa.RecordBatch | None = None  # the last user's keys so far, who may go on in the next batch
     held_words = np.zeros(0, np.uint64)
-    for whole in batches:
-        for start in range(0, whole.num_rows, _ROWS):
-            batch = whole.slice(start, _ROWS)
-            words = np.append(held_words, coins.first(batch.num_rows) >> np.uint64(64 - _COIN_BITS))
-            if held is not None:
-                [batch] = pa.Table.from_batches([held, batch]).combine_chunks().to_batches()
-            users = batch.column(0).to_numpy(zero_copy_only=False)
-            first = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
-            sizes = np.diff(np.append(first, len(users)))
-            number = np.repeat(np.arange(len(first), dtype=np.uint64), sizes)
-            order = _ordered(number << np.uint64(_COIN_BITS) | words, batch)
-            kept = order[np.arange(len(users)) - np.repeat(first, sizes) < limit]
-            last = kept >= first[-1]
-            held, held_words = batch.take(pa.array(kept[last])), words[kept[last]]
-            if not last.all():
-                yield _keys(batch.take(pa.array(kept[~last])))
+    for batch in _pieces(batches):
+        fresh = coins.first(batch.num_rows) >> np.uint64(64 - _COIN_BITS)
+        words = np.append(held_words, fresh)
+        if held is not None:
+            [batch] = pa.Table.from_batches([held, batch]).combine_chunks().to_batches()
+        kept, of_last_user = _kept_rows(batch, words, limit)
+        held = batch.take(pa.array(kept[of_last_user]))
+        held_words = words[kept[of_last_user]]
+        if not of_last_user.all():
+            yield _keys(batch.take(pa.array(kept[~of_last_user])))
     if held is not None:
         yield _keys(held)
 
 
-def _ordered(numbers: Words, batch: pa.RecordBatch) -> NDArray[np.intp]:
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS):
+            yield batch.slice(start, _ROWS)
+
+
+def _kept_rows(batch: pa.RecordBatch, words: Words, limit: int) -> tuple[Rows, Flags]:
+    """Return the rows that users keep, by user and word, and which of these are the last user's."""
+    users = batch.column(0).to_numpy(zero_copy_only=False)
+    begins = np.append(True, users[1:] != users[:-1])
+    number = numbered(begins) - 1
+    by_user_and_word = number.astype(np.uint64) << np.uint64(_COIN_BITS) | words
+    order = _ordered(by_user_and_word, batch)
+    starts = np.flatnonzero(begins)
+    rank = np.arange(len(users)) - starts[number]  # among the words of the user
+    kept = order[rank < limit]
+    return kept, kept >= starts[-1]
+
+
+def _ordered(numbers: Words, batch: pa.RecordBatch) -> Rows:
     """Return the order of rows by their numbers; equal ones by key, never by position, which depends on other users."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
-    for number in np.unique(ordered[1:][ordered[1:] == ordered[:-1]]):
-        start, end = np.searchsorted(ordered, number, "left"), np.searchsorted(ordered, number, "right")
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    for number in np.unique(repeated):
+        start, end = np.searchsorted(ordered, [number, number + np.uint64(1)])
         tied = order[start:end]
         keys = encoded(_keys(batch.take(pa.array(tied))))
         order[start:end] = tied[sorted(range(len(tied)), key=keys.__getitem__)]

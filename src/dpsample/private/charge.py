@@ -10,7 +10,6 @@ from typing import Protocol
 
 from dpsample.ledger.charges import Charge
 from dpsample.ledger.ledger import reserve_budget
-from dpsample.private.request import Request
 
 IN_MEMORY = "(in memory)"  # the output that a ledger names for a release that the run itself does not write
 
@@ -50,8 +49,3 @@ class NoLedger:
 def reserve(ledger: str | PathLike[str] | None, charge: Charge) -> AbstractContextManager[Payment]:
     """Reserve the cost of a release in its ledger, if there is one, for a block that draws and writes it."""
     return NoLedger() if ledger is None else reserve_budget(ledger, charge)
-
-
-def charge_of(request: Request, output: str) -> Charge:
-    """State what a release spends, and on what: names and public parameters, no data."""
-    return request.charge(output)

@@ -4,8 +4,9 @@ import pyarrow as pa
 
 from dpsample.errors import InvalidValue
 from dpsample.private.engine import Engine
-from dpsample.private.request import Request, Strategy, strategy_of
+from dpsample.private.request import Request, strategy_of
 from dpsample.private.sources.source import Source
+from dpsample.release.options import Strategy
 from dpsample.release.rows import check_key_types
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.sampling import Sampling
@@ -27,9 +28,8 @@ def usable_strategy(engine: Engine, source: Source, sampling: Sampling, strategy
     """Choose how a sample is drawn; rows that may differ when they are read again are read once."""
     if isinstance(sampling, SampleAndHold):
         raise InvalidValue(
-            "keys are held while a stream comes",
-            "sample and hold of a source that can be read again",
-            "use Ppswor, which tells more, or dpsample.Stream (dpsample stream)",
+            "keys are held while a stream comes, but this source can be read again",
+            "use Ppswor, which is more accurate, or dpsample.Stream (dpsample stream)",
         )
     chosen = strategy_of(source, sampling, strategy)
     if chosen == "two-pass" and strategy == "two-pass":
@@ -45,7 +45,6 @@ def rereads(request: Request) -> bool:
 def _require_repeatable(engine: Engine, source: Source, remedy: str) -> None:
     if not engine.repeatable(source):
         raise InvalidValue(
-            "what is read twice must be the same each time",
-            "a DataFrame with random columns or filters",
+            "what is read twice must be the same each time, unlike a DataFrame with random columns or filters",
             f"write it to files first, or {remedy}",
         )

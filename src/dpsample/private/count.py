@@ -21,12 +21,12 @@ from dpsample.errors import InvalidValue
 from dpsample.planning.frequencies import Frequencies
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
-from dpsample.private.prepare import true_look
 from dpsample.private.progress import Listener, no_listener
 from dpsample.private.request import check_users
 from dpsample.private.run import engine_or_own
 from dpsample.private.sources.source import Source
 from dpsample.private.users.counts import expected_errors
+from dpsample.private.users.look import true_look
 from dpsample.scheme.sampling import Floats
 
 _NO_BOUND = 2**62  # keys: no user has as many

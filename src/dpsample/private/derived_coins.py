@@ -101,11 +101,13 @@ class KeyedCoins(Coins):
         return np.frombuffer(b"".join(words), "<u8")
 
     def more(self, row: int, bits: int) -> int:  # noqa: D102
-        blocks = [
-            blake2b(self._rows[row], key=self._secret, person=self._person, salt=n.to_bytes(16, "big")).digest()
-            for n in range(1, 1 - (-bits // (8 * _BLOCK)))
-        ]
-        return int.from_bytes(b"".join(blocks), "big") >> (8 * _BLOCK * len(blocks) - bits)
+        blocks = -(-bits // (8 * _BLOCK))
+        drawn = b"".join(self._block(row, n) for n in range(1, blocks + 1))
+        return int.from_bytes(drawn, "big") >> (8 * len(drawn) - bits)
+
+    def _block(self, row: int, n: int) -> bytes:
+        salt = n.to_bytes(16, "big")
+        return blake2b(self._rows[row], key=self._secret, person=self._person, salt=salt).digest()
 
     def __repr__(self) -> str:
         return "KeyedCoins()"
@@ -119,11 +121,14 @@ def encoded(keys: pa.RecordBatch) -> list[bytes]:
     >>> [row[:1] + row[8:] for row in encoded(pa.record_batch({"a": ["x", "xy"], "b": ["yz", "z"]}))]
     [b'\\x01xyz', b'\\x02xyz']
     """
-    *before, last = [_values(column) for column in keys.columns]
-    rows = last
+    *before, rows = [_values(column) for column in keys.columns]
     for values in reversed(before):
-        rows = [len(v).to_bytes(8, "little") + v + rest for v, rest in zip(values, rows, strict=True)]
+        rows = [_with_length(value) + rest for value, rest in zip(values, rows, strict=True)]
     return rows
+
+
+def _with_length(value: bytes) -> bytes:
+    return len(value).to_bytes(8, "little") + value
 
 
 def _values(column: pa.Array) -> list[bytes]:
@@ -133,13 +138,20 @@ def _values(column: pa.Array) -> list[bytes]:
         texts: list[bytes] = column.cast(pa.large_binary()).to_pylist()
         return texts
     if pa.types.is_decimal(kind):
-        column = column.cast(pa.decimal128(38, kind.scale))
-        raw = memoryview(column.buffers()[1])[16 * column.offset : 16 * (column.offset + len(column))]
-        return [bytes(raw[i : i + 16]) for i in range(0, len(raw), 16)]
-    if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
-        column = column.cast(pa.uint8() if pa.types.is_boolean(kind) else pa.int32())
+        return _decimals(column)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
     elif pa.types.is_temporal(kind):
         column = column.cast(pa.int64())
-    number = column.cast(pa.uint64() if pa.types.is_unsigned_integer(column.type) else pa.int64())
-    numbers: list[bytes] = pc.fill_null(number, 0).to_numpy(zero_copy_only=False).view("V8").tolist()
+    unsigned = pa.types.is_unsigned_integer(column.type)
+    number = pc.fill_null(column.cast(pa.uint64() if unsigned else pa.int64()), 0)
+    numbers: list[bytes] = number.to_numpy(zero_copy_only=False).view("V8").tolist()
     return numbers
+
+
+def _decimals(column: pa.Array) -> list[bytes]:
+    column = column.cast(pa.decimal128(38, column.type.scale))
+    values = memoryview(column.buffers()[1])[16 * column.offset :]
+    return [bytes(values[i : i + 16]) for i in range(0, 16 * len(column), 16)]

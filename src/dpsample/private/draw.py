@@ -1,155 +1,52 @@
-"""Draw: keys are counted, sampled and sanitized, with the coins of one release, on one machine.
+"""Draw: the way to a release, and how its keys are sampled and sanitized in this process.
 
-Plan -> key, frequency -> (sample) -> key, token -> in the order of keys; the release has what follows from tokens
+key, frequency -> (sample) -> key, token -> in the order of keys; the release has what follows from tokens
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
-from os import PathLike
+from contextlib import contextmanager
+from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
-from dpsample.accounting.discovery import UserBudget
-from dpsample.accounting.known import Known
-from dpsample.answers.release import Release, write_release
-from dpsample.files.metadata import release_sha256
-from dpsample.private.assignment import Assigned
-from dpsample.private.charge import Payment
+from dpsample.private.bounded import draw_bounded_users
+from dpsample.private.checks import usable_strategy
 from dpsample.private.derived_coins import Secret
+from dpsample.private.drawing import Batches, Counting, Drawing, DrawnRelease
+from dpsample.private.elements import draw_elements
 from dpsample.private.engine import Engine
-from dpsample.private.prepare import Counting, Plan, Written, prepare
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
-from dpsample.private.request import Request, Strategy
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.sources.source import Source
-from dpsample.private.users.counts import count_users
-from dpsample.release.kinds import KeysOnly
-from dpsample.release.rows import counted, drawn_columns, summed
+from dpsample.private.users.walk import draw_users
+from dpsample.release.options import Strategy
+from dpsample.release.rows import drawn_columns
 from dpsample.release.terms import Terms
-from dpsample.scheme.reporting import frequency_reaching
-
-Batches = Iterator[pa.RecordBatch]
+from dpsample.scheme.sampling import Sampling
 
 
-@dataclass(frozen=True)
-class DrawnRelease:
-    """A release that is being drawn: its terms, its columns, and its rows in the order of keys."""
-
-    terms: Terms
-    schema: pa.Schema
-    batches: Batches  # key, token; of counted users, key and all numbers
-    strategy: Strategy = "aggregate"
-
-    def in_memory(self, payment: Payment) -> Release:
-        """Return all of it, paid for."""
-        paid = self._paid(payment)
-        release = Release(pa.Table.from_batches(paid.batches, paid.schema), paid.terms)
-        payment.confirm()
-        return release
-
-    def to_file(
-        self, output: str | PathLike[str], payment: Payment, force: bool = False, format: str | None = None
-    ) -> Written:
-        """Write all of it, paid for, to an atomic file."""
-        paid = self._paid(payment)
-        keys = write_release(output, paid.batches, paid.schema, paid.terms, force=force, format=format)
-        payment.confirm(release_sha256(output)[1] if payment.hash else None)
-        return Written(keys, paid.terms, self.strategy)
-
-    def _paid(self, payment: Payment) -> "DrawnRelease":
-        """Name the entry in the terms, when all was drawn: what comes now leaves the run."""
-        first = next(self.batches, None)
-        payment.mark_drawn()
-        batches = self.batches if first is None else chain([first], self.batches)
-        return replace(self, terms=replace(self.terms, ledger=payment.hash), batches=batches)
-
-
-def draw_release(engine: Engine, request: Request, coins: CoinSource, progress: Progress | None = None) -> DrawnRelease:
-    """Draw a release with these coins; nothing of it leaves the run yet."""
-    progress = progress or Progress()
-    plan = prepare(engine, request, coins, progress)
+@contextmanager
+def drawn_release(drawing: Drawing) -> Iterator[DrawnRelease]:
+    """Draw a release for the time of a block, in which it is written; nothing of it has left the run before."""
+    max_keys = drawing.request.setting.max_keys_per_user
     try:
-        return _draw_plan(engine, request, plan, coins, progress)
+        if drawing.request.discovers:
+            yield draw_users(drawing)
+        elif max_keys is not None:
+            yield draw_bounded_users(drawing, max_keys)
+        else:
+            yield draw_elements(drawing)
     finally:
-        if plan.assigned is not None:  # its pairs are counted last
-            engine.forget(plan.assigned.source)
+        for source in [*drawing.kept]:
+            drawing.forget(source)
 
 
-def _draw_plan(engine: Engine, request: Request, plan: Plan, coins: CoinSource, progress: Progress) -> DrawnRelease:
-    source, assigned = plan.counting.source, plan.assigned
-    if plan.users is not None and plan.counting.only_known:
-        nothing = plan.counting.keys.empty_table()
-        progress.begin("counting users")
-        return count_found(nothing, plan.terms, engine, request.source, plan.users, coins, known=plan.known)
-    sampled = draw_sample(plan.counting, engine, coins, progress)
-    if source is not request.source and (assigned is None or source is not assigned.source):
-        sampled = then_forget(sampled, source, engine)
-    drawn = sanitize_batches(sampled, plan.counting.keys, plan.terms, engine, coins)
-    if plan.users is not None:
-        found = pa.Table.from_batches(drawn.batches, drawn.schema)
-        progress.begin("counting users")
-        return count_found(found, plan.terms, engine, request.source, plan.users, coins, assigned, plan.known)
-    return replace(drawn, strategy=plan.counting.strategy)
-
-
-def count_found(
-    found: pa.Table,
-    terms: Terms,
-    engine: Engine,
-    source: Source,
-    budget: UserBudget,
-    coins: CoinSource,
-    after: Assigned | None = None,
-    known: pa.Table | None = None,
-) -> DrawnRelease:
-    """Count the users of keys that were discovered, which come in the order of keys, and of known ones; sum amounts."""
-    least = frequency_reaching(0.5, terms.sampling, terms.per_key) or 1
-    fewest, record = np.full(len(found), terms.sampling.least), None
-    if known is not None:
-        record = Known(known.num_rows, only=terms.discovery is not None and terms.discovery.method == "none")
-        together = pa.concat_tables([found, known])
-        together = together.append_column("known", pa.array(np.arange(len(together)) >= len(found)))
-        found = pa.Table.from_batches(engine.sort(together.to_batches(), together.schema, terms.keys), together.schema)
-        least, fewest = 1, np.where(found["known"].to_numpy(), 0, terms.sampling.least)
-    measured = count_users(engine, source, found.select(list(terms.keys)), least, budget, coins, after)
-    rows = counted(found, measured.values, measured.errors, fewest)
-    for sums in measured.amounts:
-        rows = summed(rows, sums.record, sums.values, sums.errors, measured.values, np.minimum(fewest, 1))
-    assert isinstance(terms.kind, KeysOnly)
-    terms = replace(terms, kind=terms.kind.counted(measured.counts), known=record)
-    rows = rows.select(list(terms.columns))
-    return DrawnRelease(terms, rows.schema, iter(rows.to_batches()))
-
-
-def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> Batches:
-    """A weighted sample: key, frequency."""
-    source, sampling = counting.source, counting.sampling
-    if counting.known is not None:
-        joined = engine.aggregated(source, counting.known, counting.only_known)
-        yield from progress.through("counting keys", joined)
-        return
-    if counting.strategy == "aggregate":
-        counted = engine.aggregated(source) if counting.counted is None else counting.counted
-        for batch in progress.through("counting keys", counted):
-            yield sampled_batch(batch, sampling, coins.for_keys(batch.select(source.key), "sample"))
-        return
-    elements = progress.through("picking elements", engine.elements(source))
-    gate = coins if isinstance(coins, Secret) else Secret()
-    parts = [
-        batch.take(pa.array(picked_elements(batch, sampling, coins.for_elements(batch, (0, n)), gate)))
-        for n, batch in enumerate(elements)
-    ]
-    keys = pa.Table.from_batches(parts, counting.keys).group_by(list(source.key)).aggregate([])
-    yield from progress.through("counting picked keys", engine.count(source, keys))
-
-
-def then_forget(batches: Batches, bounded: Source, engine: Engine) -> Batches:
-    """Let go of what users kept when it was read for the last time: an engine may go on to other releases."""
-    yield from batches
-    engine.forget(bounded)
+def draw_keys(drawing: Drawing, counting: Counting, terms: Terms) -> DrawnRelease:
+    """Sample and sanitize keys in this process."""
+    sampled = draw_sample(counting, drawing.engine, drawing.coins, drawing.progress)
+    drawn = sanitize_batches(sampled, counting.keys, terms, drawing.engine, drawing.coins)
+    return replace(drawn, strategy=counting.strategy)
 
 
 def sanitize_batches(
@@ -159,3 +56,48 @@ def sanitize_batches(
     sanitizer, drawn = Sanitizer.of(terms), drawn_columns(keys, terms)
     reported = (sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize")) for batch in sampled)
     return DrawnRelease(terms, drawn, engine.sort(reported, drawn, terms.keys))
+
+
+# ---- samples
+
+
+def prepare_sample(
+    engine: Engine, source: Source, max_keys: int | None, sampling: Sampling, strategy: Strategy, coins: CoinSource
+) -> Counting:
+    """Bound users, for a sample that is not released yet; what they keep is with the engine until it is closed."""
+    keys = engine.check(source)
+    chosen = usable_strategy(engine, source, sampling, strategy)
+    if max_keys is not None:
+        source = engine.bounded(source, max_keys, coins, rereads=chosen == "two-pass")
+    return Counting(source, keys, sampling, chosen)
+
+
+def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> Batches:
+    """Draw a weighted sample: key, frequency. Known keys are counted, and none is left out."""
+    if counting.known is not None:
+        joined = engine.aggregated(counting.source, counting.known, counting.only_known)
+        yield from progress.through("counting keys", joined)
+    elif counting.strategy == "aggregate":
+        yield from _sampled_keys(counting, engine, coins, progress)
+    else:
+        keys = _keys_of_picked_elements(counting, engine, coins, progress)
+        yield from progress.through("counting picked keys", engine.count(counting.source, keys))
+
+
+def _sampled_keys(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> Batches:
+    """Count all keys, then sample them."""
+    counted = engine.aggregated(counting.source) if counting.counted is None else counting.counted
+    for batch in progress.through("counting keys", counted):
+        keys = batch.select(counting.source.key)
+        yield sampled_batch(batch, counting.sampling, coins.for_keys(keys, "sample"))
+
+
+def _keys_of_picked_elements(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> pa.Table:
+    """Sample elements, and return their keys, each once."""
+    gate = coins if isinstance(coins, Secret) else Secret()
+    parts = []
+    elements = progress.through("picking elements", engine.elements(counting.source))
+    for n, batch in enumerate(elements):
+        rows = picked_elements(batch, counting.sampling, coins.for_elements(batch, (0, n)), gate)
+        parts.append(batch.take(pa.array(rows)))
+    return pa.Table.from_batches(parts, counting.keys).group_by(list(counting.source.key)).aggregate([])

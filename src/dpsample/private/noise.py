@@ -10,10 +10,12 @@ computed, it is drawn (Canonne, Kamath and Steinke, 2020), from uniform integers
 """
 
 from bisect import bisect_right
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
+from dpsample.accounting.totals import Total
 from dpsample.private.randomness import Coins
 from dpsample.scheme.noise import BITS, KeyNoise
 from dpsample.scheme.sampling import Ints
@@ -27,11 +29,14 @@ def from_table(noise: KeyNoise, n: int, coins: Coins) -> Ints:
     array([-1,  0,  1])
     """
     words = coins.first(n)
+    more = BITS - 64
+    inner = noise.cuts[1:-1]
     # the first 64 bits decide, unless they are those of a cut, which the other 64 then tell
-    heads = np.array([cut >> (BITS - 64) for cut in noise.cuts[1:-1]], np.uint64)
+    heads = np.array([cut >> more for cut in inner], np.uint64)
     places = np.searchsorted(heads, words, side="right")
-    for row in np.flatnonzero(np.isin(words, heads)).tolist():
-        v = int(words[row]) << (BITS - 64) | coins.more(row, BITS - 64)
+    undecided = np.flatnonzero(np.isin(words, heads))
+    for row in undecided.tolist():
+        v = int(words[row]) << more | coins.more(row, more)
         places[row] = bisect_right(noise.cuts, v) - 1
     return places.astype(np.int64) - noise.cells // 2
 
@@ -58,6 +63,12 @@ def discrete_laplace(scale: Fraction, coins: Coins) -> int:
             return -size if negative else size
 
 
+def noisy_total(truth: int, stated: Total, coins: Coins) -> Total:
+    """Return a private total as it was stated, with its value: the true one, in units, plus discrete Laplace noise."""
+    value = (truth + discrete_laplace(stated.scale / stated.unit, coins)) * stated.unit
+    return replace(stated, value=int(value) if stated.unit == 1 else value)
+
+
 def _exponential_coin(x: Fraction, coins: Coins) -> bool:
     """True with probability exp(-x), 0 <= x <= 1: whether the first n with a failed coin of x / n is odd."""
     n = 1
@@ -69,7 +80,9 @@ def _exponential_coin(x: Fraction, coins: Coins) -> bool:
 def _below(n: int, coins: Coins) -> int:
     """Draw a uniform integer from 0 to n - 1."""
     bits = (n - 1).bit_length()
+    words = -(-bits // 64)
+    mask = (1 << bits) - 1
     while True:
-        drawn = int.from_bytes(coins.first(-(-bits // 64)).tobytes(), "little") & ((1 << bits) - 1)
-        if drawn < n:
-            return drawn
+        drawn = int.from_bytes(coins.first(words).tobytes(), "little")
+        if drawn & mask < n:
+            return drawn & mask

@@ -53,11 +53,12 @@ def kept_rows(begins: Flags, most: int, words: Words) -> Ints:
     [0, 1, 3, 6]
     """
     starts = np.flatnonzero(begins)
-    lengths = np.diff(np.append(starts, len(begins)))
-    first = ((words >> np.uint64(32)) * lengths.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
-    # rows of a user, counted from the first one that is kept
-    place = np.arange(len(begins)) - np.repeat(starts + first, lengths)
-    place += np.where(place < 0, np.repeat(lengths, lengths), 0)
+    lengths = np.diff(starts, append=len(begins))
+    scaled = (words >> np.uint64(32)) * lengths.astype(np.uint64)
+    first = starts + (scaled >> np.uint64(32)).astype(np.int64)
+    user = numbered(begins) - 1
+    place = np.arange(len(begins)) - first[user]
+    place[place < 0] += lengths[user][place < 0]  # rows before the first one that is kept follow the last one
     return np.flatnonzero(place < most)
 
 
@@ -73,16 +74,16 @@ def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:
     starts = np.flatnonzero(first)
     if len(starts) == len(first):
         return batch
-    names = (column[starts] for column in batch[:-amounts])
-    return (*names, *(np.add.reduceat(column, starts) for column in batch[-amounts:]))
+    names = [column[starts] for column in batch[:-amounts]]
+    sums = [np.add.reduceat(column, starts) for column in batch[-amounts:]]
+    return (*names, *sums)
 
 
 def cut_off(batch: Batch, amounts: Sequence[Amount]) -> Batch:
     """Cut amounts, the last columns, off where they are not looked at."""
     first = len(batch) - len(amounts)
-    ranges = (amount.looked_at for amount in amounts)
-    values = (np.clip(column, least, most) for column, (least, most) in zip(batch[first:], ranges, strict=True))
-    return (*batch[:first], *values)
+    columns = zip(batch[first:], amounts, strict=True)
+    return (*batch[:first], *(np.clip(column, *amount.looked_at) for column, amount in columns))
 
 
 def pair_types(keys: int, more: int) -> list[Any]:
@@ -91,4 +92,6 @@ def pair_types(keys: int, more: int) -> list[Any]:
     The first one has a number for each pair: twice its code, plus one at a new user. `more` are marks of users, then
     amounts, which are below 2**31.
     """
-    return [np.int32 if keys <= 1 << 30 else np.int64, np.uint32, *[np.int32] * more][: 1 + more]
+    codes = np.int32 if keys <= 1 << 30 else np.int64
+    marks_and_amounts = [np.uint32, *[np.int32] * more][:more]
+    return [codes, *marks_and_amounts]

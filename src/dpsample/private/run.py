@@ -17,20 +17,30 @@ from dpsample.answers.release import Release
 from dpsample.files import check_not_input, check_output
 from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.privacy import Privacy, StatedPrivacy
-from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
+from dpsample.private.charge import IN_MEMORY, Payment, reserve
 from dpsample.private.checks import check_source
-from dpsample.private.draw import DrawnRelease, draw_release, draw_sample, sanitize_batches, then_forget
+from dpsample.private.draw import draw_keys, draw_sample, drawn_release, prepare_sample, sanitize_batches
+from dpsample.private.drawing import Drawing, DrawnRelease, Written
 from dpsample.private.engine import Engine
-from dpsample.private.prepare import Written, prepare_sample, terms_of
 from dpsample.private.progress import Listener, Progress
 from dpsample.private.randomness import SecretCoins
-from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
+from dpsample.private.request import Request, SampleRequest
 from dpsample.private.sample import Sample
-from dpsample.private.sources.source import Source
+from dpsample.private.tokens import terms_of
+from dpsample.release.options import ReleaseKeywords, SampleKeywords
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 
 Batches = Iterator[pa.RecordBatch]
+
+
+class FileKeywords(ReleaseKeywords, total=False):
+    """The keyword arguments of `release_to_file`, beside the privacy: those of a release, and how it is written."""
+
+    force: bool
+    format: str | None
+    engine: Engine | None
+    progress: Listener | None
 
 
 def release(
@@ -41,7 +51,7 @@ def release(
     privacy: StatedPrivacy,
     engine: Engine | None = None,
     progress: Listener | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ReleaseKeywords],
 ) -> Release:
     """Read elements, sample keys, sanitize them: a release, which may be published.
 
@@ -81,9 +91,11 @@ def release(
     """
     request = Request.of(source, key, frequency, privacy=privacy, **options)
     with engine_or_own(engine) as used:
-        check_source(used, request)
-        with reserve(request.ledger, charge_of(request, IN_MEMORY)) as payment:
-            return draw_release(used, request, used.new_coins(), Progress(progress)).in_memory(payment)
+        keys = check_source(used, request)
+        with reserve(request.ledger, request.charge(IN_MEMORY)) as payment:
+            drawing = Drawing(used, request, keys, used.new_coins(), Progress(progress), draw_keys)
+            with drawn_release(drawing) as drawn:
+                return drawn.in_memory(payment)
 
 
 def release_to_file(
@@ -93,28 +105,27 @@ def release_to_file(
     frequency: str | None = None,
     *,
     privacy: StatedPrivacy,
-    force: bool = False,
-    format: str | None = None,
-    engine: Engine | None = None,
-    progress: Listener | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[FileKeywords],
 ) -> int:
     """Do what `release` does, with its options, but stream to an atomic file; return the number of keys in it.
 
     Parquet by default; CSV and Arrow by the file's extension or `format`. An existing file is kept unless `force`.
     """
-    request = Request.of(source, key, frequency, privacy=privacy, **options)
-    return write_release_to(output, request, force, format, engine, Progress(progress)).keys
+    stated: dict[str, Any] = {**options}
+    force, format = stated.pop("force", False), stated.pop("format", None)
+    engine, progress = stated.pop("engine", None), Progress(stated.pop("progress", None))
+    request = Request.of(source, key, frequency, privacy=privacy, **stated)
+    return write_release_to(output, request, force, format, engine, progress).keys
 
 
 def check_release_to(
     output: str | PathLike[str], request: Request, engine: Engine, force: bool = False, format: str | None = None
-) -> None:
-    """Refuse, before any cost, what can be refused without reading rows."""
+) -> pa.Schema:
+    """Refuse, before any cost, what can be refused without reading rows; return the schema of the key."""
     check_not_input(output, request.inputs())
     check_output(output, force=force, format=format)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
-    check_source(engine, request)
+    return check_source(engine, request)
 
 
 def write_release_to(
@@ -127,10 +138,11 @@ def write_release_to(
 ) -> Written:
     """Carry out a request into a file."""
     with engine_or_own(engine) as used:
-        check_release_to(output, request, used, force, format)
-        with reserve(request.ledger, charge_of(request, fspath(output))) as payment:
-            drawn = draw_release(used, request, used.new_coins(), progress)
-            return drawn.to_file(output, payment, force, format)
+        keys = check_release_to(output, request, used, force, format)
+        with reserve(request.ledger, request.charge(fspath(output))) as payment:
+            drawing = Drawing(used, request, keys, used.new_coins(), progress or Progress(), draw_keys)
+            with drawn_release(drawing) as drawn:
+                return drawn.to_file(output, payment, force, format)
 
 
 def sample(
@@ -139,14 +151,9 @@ def sample(
     frequency: str | None = None,
     *,
     sampling: Sampling,
-    user: str | None = None,
-    max_keys_per_user: int | None = None,
-    drop_null: bool = False,
-    strategy: Strategy = "auto",
-    part: tuple[str, str] | None = None,
-    part_vouched: tuple[str, str] | None = None,
     engine: Engine | None = None,
     progress: Listener | None = None,
+    **options: Unpack[SampleKeywords],
 ) -> Sample:
     """Draw a weighted sample of keys. It is NOT private: `sanitize` it before you publish anything of it.
 
@@ -158,19 +165,18 @@ def sample(
     >>> sample(Counter({"the": 500, "of": 400}), sampling=Ppswor(tau=1))
     Sample (NOT private): 2 keys, Ppswor(tau='1')
     """
-    whole = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
-    elements, read = part_of_source(whole, part, part_vouched)
-    max_keys = check_users(elements, max_keys_per_user)
+    request = SampleRequest.of(source, key, frequency, sampling, options)
+    max_keys = request.max_keys
     with engine_or_own(engine) as used:
         coins, watched = used.new_coins(), Progress(progress)
         if max_keys is not None:
             watched.begin("bounding users")
-        counting = prepare_sample(used, elements, max_keys, sampling, strategy, coins)
-        batches = draw_sample(counting, used, coins, watched)
-        if max_keys is not None:
-            batches = then_forget(batches, counting.source, used)
+        counting = prepare_sample(used, request.source, max_keys, sampling, request.strategy, coins)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))
-        return Sample(pa.Table.from_batches(batches, schema), sampling, elements.key, max_keys, part=read)
+        table = pa.Table.from_batches(draw_sample(counting, used, coins, watched), schema)
+        if max_keys is not None:
+            used.forget(counting.source)
+        return Sample(table, sampling, request.source.key, max_keys, part=request.part)
 
 
 def sanitize(
@@ -207,14 +213,13 @@ def sanitize_to_file(
     keys_only: bool = False,
     grid: int | None = None,
     force: bool = False,
-    engine: Engine | None = None,
 ) -> Written:
     """Do what `sanitize` does, but write the release to an atomic file."""
     check_not_input(output, [*sample.inputs(), *([] if ledger is None else [ledger])])
     check_output(output, force=force)
     sample.sampling.to_json()  # refuses a scheme that cannot be written
     terms = _terms_of_sample(sample, privacy, keys_only, grid)
-    with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
+    with engine_or_own(None) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
         return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
 
 

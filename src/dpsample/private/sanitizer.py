@@ -242,9 +242,8 @@ class Sanitizer:
 
 def _never_sampled() -> InvalidValue:
     return InvalidValue(
-        "a sampled key has a positive probability of being sampled",
-        "a key that this scheme never samples",
-        "state the scheme with which the sample was really drawn",
+        "a sampled key has a positive probability of being sampled, but this scheme never samples one of these",
+        "state the scheme by which the sample was drawn",
     )
 
 

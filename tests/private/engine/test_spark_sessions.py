@@ -22,7 +22,7 @@ from scipy import stats
 import dpsample.spark
 import faults
 from clusters import Cluster, heard
-from connected import prepared_for_users
+from connected import drawn_for_users
 from dpsample import InvalidValue, KeepAll, Ppswor, Privacy, Release, Source, SystemFailure
 from dpsample.accounting.budget import Budget
 from dpsample.cli import cli
@@ -30,7 +30,7 @@ from dpsample.private.charge import NoLedger
 from dpsample.private.checks import usable_strategy
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
-from dpsample.private.prepare import terms_of
+from dpsample.private.tokens import terms_of
 from places import HELPERS, ROOT
 from spark_tasks import KEY, PRIVACY, drawn, forms, job_of, written
 from spark_tasks import events as events
@@ -57,8 +57,7 @@ class TestConnect:
         assert dpsample.read_release(tmp_path / "out") == drawn(Source(events, "k"), Ppswor(0.01), "aggregate")
         written = b"".join(path.read_bytes() for path in log.rglob("*") if path.is_file())
         with Spark() as engine:
-            job, terms = prepared_for_users(engine, spark.read.parquet(f"file:{events}"), KEY)
-            made = job.release(terms, NoLedger())
+            made = drawn_for_users(engine, spark.read.parquet(f"file:{events}"), KEY).in_memory(NoLedger())
         assert dpsample.read_release(tmp_path / "out.users") == made
         assert len(made) > 10
         assert b"dpsample-picking-elements" in written  # the name of the work, as a tag

@@ -26,10 +26,12 @@ from dpsample.cli import cli
 from dpsample.ledger.ledger import new_ledger, read_ledger
 from dpsample.private.charge import NoLedger
 from dpsample.private.derived_coins import Secret
+from dpsample.private.draw import drawn_release
+from dpsample.private.drawing import Counting, Drawing
 from dpsample.private.engine.spark import Spark, assignment
 from dpsample.private.engine.spark.frames import Frame
-from dpsample.private.engine.spark.jobs import Job
-from dpsample.private.prepare import Counting, prepare
+from dpsample.private.engine.spark.jobs import Job, draw_keys
+from dpsample.private.progress import Progress
 from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request
 from dpsample.scheme.sampling import Ints
@@ -80,9 +82,15 @@ def kept(source: Source, limit: int, key: bytes = KEY, **options: Any) -> Counte
 def drawn(source: Source, **options: Any) -> Release:
     """A release with a given secret."""
     request = Request.of(source, privacy=PRIVACY, max_keys_per_user=3, **options)
+    return drawn_for(request)
+
+
+def drawn_for(request: Request) -> Release:
+    """Carry out a request with a given secret."""
     with Spark() as engine:
-        plan = prepare(engine, request, Secret(KEY))
-        return Job(engine, plan.counting, Secret(KEY)).release(plan.terms, NoLedger())
+        drawing = Drawing(engine, request, engine.check(request.source), Secret(KEY), Progress(), draw_keys)
+        with drawn_release(drawing) as release:
+            return release.in_memory(NoLedger())
 
 
 def frequencies(engine: Spark, source: Source) -> dict[str, int]:
@@ -353,11 +361,7 @@ class TestDiscovery:
     def discovered(self, clicks: Path, **options: Any) -> Release:
         """A release by a given secret; only the noise of the counts is drawn anew."""
         request = Request.of(Source(clicks, "k", user="u"), privacy=self.BUDGET, discover="one-key", **options)
-        with Spark() as engine:
-            plan = prepare(engine, request, Secret(KEY))
-            users = None if plan.users is None else (request.source, plan.users)
-            job = Job(engine, plan.counting, Secret(KEY), users, assigned=plan.assigned)
-            return job.release(plan.terms, NoLedger())
+        return drawn_for(request)
 
     def test_keys_are_found_and_their_users_counted(self, clicks: Path) -> None:
         of = pairs(clicks)

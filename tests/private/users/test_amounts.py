@@ -44,6 +44,7 @@ from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
 from pairings import Pairing, assigned
 from pairings import pairing as pairing
+from pairings import sorted_once as sorted_once
 from stated_terms import stated_terms
 from support import refused, run
 from weighing import weighing_of

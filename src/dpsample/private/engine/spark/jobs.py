@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
@@ -15,7 +15,6 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from dpsample.accounting.discovery import UserBudget
 from dpsample.answers.release import Release
 from dpsample.errors import SystemFailure
 from dpsample.files import (
@@ -30,19 +29,18 @@ from dpsample.files import (
     write_table,
 )
 from dpsample.files.metadata import release_sha256
-from dpsample.private.assignment import Assigned
-from dpsample.private.charge import IN_MEMORY, Payment, charge_of, reserve
+from dpsample.private.charge import IN_MEMORY, Payment, reserve
 from dpsample.private.checks import check_source
 from dpsample.private.derived_coins import KeyedCoins, Secret
-from dpsample.private.draw import count_found
+from dpsample.private.draw import drawn_release
+from dpsample.private.drawing import Counting, Drawing, DrawnRelease, Written
 from dpsample.private.engine.spark import Spark  # first: it says what to install
 from dpsample.private.engine.spark.engine import LARGE, MESSAGES, messages, received, shaped
 from dpsample.private.engine.spark.inline import sent_inline
-from dpsample.private.prepare import Counting, Written, prepare
+from dpsample.private.progress import Progress
 from dpsample.private.request import Request
 from dpsample.private.sample import Sample
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
-from dpsample.private.sources.source import Source
 from dpsample.release.rows import ascends, checked_rows, drawn_columns, release_schema
 from dpsample.release.terms import Terms
 
@@ -56,10 +54,8 @@ _CANDIDATES = 128  # keys, for each part, among which the first one of a part is
 
 def release_to_driver(request: Request, partitions: int | None = None) -> Release:
     """Carry out a request, and bring the release to the driver."""
-    with _paid_job(request, IN_MEMORY, partitions) as (job, terms, payment):
-        release = job.release(terms, payment)
-        payment.confirm()
-        return release
+    with _drawn_and_paid(request, IN_MEMORY, partitions) as (drawn, payment):
+        return drawn.in_memory(payment)
 
 
 def write_release_to(
@@ -74,28 +70,46 @@ def write_release_to(
     else:
         check_output(output, force=force)
     request.setting.sampling.to_json()  # refuses a scheme that cannot be written
-    with _paid_job(request, os.fspath(output), partitions) as (job, terms, payment):
-        if folder and job.users is None:
-            keys = job.release_to_folder(output, terms, payment)
+    with _drawn_and_paid(request, os.fspath(output), partitions) as (drawn, payment):
+        if not folder:
+            return drawn.to_file(output, payment, force)
+        terms = replace(drawn.terms, ledger=payment.hash)
+        if isinstance(drawn, DrawnByWorkers):
+            keys = drawn.job.release_to_folder(output, terms, payment)
         else:
-            release = job.release(terms, payment)
-            keys, terms = len(release), release.terms
-            _write_folder(output, release) if folder else release.write(output, force=force)
+            release = drawn.unconfirmed(payment)
+            keys = len(release)
+            _write_folder(output, release)
         payment.confirm(release_sha256(output)[1] if payment.hash else None)
-        return Written(keys, terms, job.counting.strategy)
+        return Written(keys, terms, drawn.strategy)
 
 
 @contextmanager
-def _paid_job(request: Request, output: str, partitions: int | None) -> Iterator[tuple["Job", Terms, Payment]]:
-    """What is to be drawn, its terms, and the reservation of its cost: workers write tokens as soon as they draw."""
+def _drawn_and_paid(request: Request, output: str, partitions: int | None) -> Iterator[tuple[DrawnRelease, Payment]]:
+    """What is drawn, and the reservation of its cost: workers write tokens as soon as they draw."""
     with Spark(partitions=partitions) as engine:
-        check_source(engine, request)
+        keys = check_source(engine, request)
         secret = engine.new_coins()
-        with reserve(request.ledger, charge_of(request, output)) as payment:
-            plan = prepare(engine, request, secret)
-            users = None if plan.users is None else (request.source, plan.users)
-            job = Job(engine, plan.counting, secret, users, plan.known, plan.assigned)
-            yield job, replace(plan.terms, ledger=payment.hash), payment
+        with reserve(request.ledger, request.charge(output)) as payment:
+            drawing = Drawing(engine, request, keys, secret, Progress(), draw_keys)
+            with drawn_release(drawing) as drawn:
+                yield drawn, payment
+
+
+@dataclass(frozen=True)
+class DrawnByWorkers(DrawnRelease):
+    """A release whose keys are drawn where the rows are; its rows come to the driver if they are asked for."""
+
+    job: "Job" = field(kw_only=True)
+
+
+def draw_keys(drawing: Drawing, counting: Counting, terms: Terms) -> DrawnByWorkers:
+    """Sample and sanitize keys where the rows are."""
+    assert isinstance(drawing.engine, Spark)
+    assert isinstance(drawing.coins, Secret)
+    job = Job(drawing.engine, counting, drawing.coins)
+    schema = job.drawn_schema(terms)
+    return DrawnByWorkers(terms, schema, job.reported(terms, schema), counting.strategy, job=job)
 
 
 def _write_folder(folder: PathLike, release: Release) -> None:
@@ -112,24 +126,12 @@ def _write_folder(folder: PathLike, release: Release) -> None:
 
 
 class Job:
-    """One release, or one sample: what is counted, and a secret that is used for nothing else.
+    """One release, or one sample: what is counted, and a secret that is used for nothing else."""
 
-    With `users`, the users of discovered keys are counted next, and those of `known` ones, in their source, with their
-    budget. Pairs that were put aside with `assigned` are not read again.
-    """
-
-    def __init__(
-        self,
-        engine: Spark,
-        counting: Counting,
-        secret: Secret,
-        users: tuple[Source, UserBudget] | None = None,
-        known: pa.Table | None = None,
-        assigned: Assigned | None = None,
-    ) -> None:
-        self.engine, self.counting, self.secret, self.users, self.known = engine, counting, secret, users, known
-        self.assigned = assigned
-        self.source, self.sampling, self.frame = counting.source, counting.sampling, engine.frame(counting.source)
+    def __init__(self, engine: Spark, counting: Counting, secret: Secret) -> None:
+        self.engine, self.counting, self.secret = engine, counting, secret
+        self.source, self.sampling = counting.source, counting.sampling
+        self.frame = engine.frame(counting.source)
         self.frequencies = counting.keys.append(pa.field("frequency", pa.int64()))
         if counting.known is not None:
             self.frequencies = self.frequencies.append(pa.field("known", pa.bool_()))
@@ -141,17 +143,21 @@ class Job:
         return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key, max_keys)
 
     def release(self, terms: Terms, payment: Payment) -> Release:
-        """Bring the reported keys to the driver; discovered ones are then counted where the rows are."""
-        drawn, _ = release_schema(drawn_columns(self.frame.schema, terms), terms)
-        batches: list[pa.RecordBatch] = []
-        if self.users is None or not self.counting.only_known:
-            batches = self.engine.collected(self._messages(terms), "counting and sanitizing keys", self.source.columns)
-        table = pa.Table.from_batches(self.engine.sort(batches, drawn, terms.keys), drawn)
-        if self.users is not None:
-            counted = count_found(table, terms, self.engine, *self.users, self.secret, self.assigned, self.known)
-            table, terms = pa.Table.from_batches(counted.batches, counted.schema), counted.terms
+        """Bring the reported keys to the driver."""
+        schema = self.drawn_schema(terms)
+        table = pa.Table.from_batches(self.reported(terms, schema), schema)
         payment.mark_drawn()
         return Release(table, terms)
+
+    def drawn_schema(self, terms: Terms) -> pa.Schema:
+        """Return the columns of the reported keys as they are drawn."""
+        return release_schema(drawn_columns(self.frame.schema, terms), terms)[0]
+
+    def reported(self, terms: Terms, schema: pa.Schema) -> Batches:
+        """Bring the reported keys to the driver, in the order of keys, once they are asked for."""
+        stage = "counting and sanitizing keys"
+        batches = self.engine.collected(self._messages(terms), stage, self.source.columns)
+        yield from self.engine.sort(batches, schema, terms.keys)
 
     def release_to_folder(self, folder: PathLike, terms: Terms, payment: Payment) -> int:
         """Write the reported keys, in the order of keys, in parts; return their number.
