@@ -38,6 +38,7 @@ Scheme: TypeAlias = Callable[[], Certificate | KeyCertificate] | None  # proves 
 class Proof:
     """What was proved. `scheme` is None if tau is still to be found; the release's own proof then has it.
 
+    >>> from fractions import Fraction
     >>> from dpsample import KeepAll
     >>> proof = prove(Budget(Privacy(1, 1e-6), max_keys=50, total=Fraction(1, 20)), KeepAll())
     >>> proof.complete, proof.composition.delta <= Fraction(1, 10**6)
