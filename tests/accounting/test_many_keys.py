@@ -79,7 +79,7 @@ class TestBoundedNoise:
         assert noise is not None
         half = list(noise.half)
         half[3] += 1
-        with refused("a table of noise is symmetric, of positive integers that sum to 2**128"):
+        with refused("a table of noise must be symmetric, of positive integers that sum to 2**128"):
             KeyNoise(noise.cells, tuple(half))
         half[-1] -= 1 + (1 << (BITS - 12))
         half[3] += 1 << (BITS - 12)
@@ -247,7 +247,7 @@ class TestOffset:
 
     @pytest.mark.parametrize("offset", [-1, 4, 10**9, "1", 1.0, True, None])
     def test_a_wrong_one_is_refused(self, offset: Any) -> None:
-        with refused("the offset of noise is a whole number that lies before the middle of its table"):
+        with refused("the offset of noise must be a whole number before the middle of its table"):
             per_key_from_json(SMALL.to_json() | {"offset": offset})
 
 

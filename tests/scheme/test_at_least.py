@@ -99,7 +99,7 @@ def test_values_of_tokens_are_unbiased_from_the_calibration_threshold_on(n: int)
 
 def test_a_step_that_is_no_frequency_is_refused() -> None:
     for wrong in (0, -1, True, 2.5, 1 << 51):
-        with refused("at_least is a whole number"):
+        with refused("at_least must be a whole number"):
             KeepAll(wrong)  # type: ignore[arg-type]
     assert KeepAll(1) == KeepAll()
     assert KeepAll(1).to_json() == {"scheme": "keep all"}
