@@ -7,7 +7,7 @@ from 0 than its error allows.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -45,6 +45,16 @@ class Sum:
         reach = margin(level)
         return self.possible(low.value - reach * low.error), self.possible(high.value + reach * high.error)
 
+    @staticmethod
+    def added(sums: Sequence["Sum"]) -> "Sum":
+        """Return the sum of sums of several releases: their errors are independent."""
+        if len(sums) == 1:
+            return sums[0]
+        sides = zip(*(one.beyond for one in sums), strict=True)
+        down, up = ((sum(value for value, _ in side), math.hypot(*(error for _, error in side))) for side in sides)
+        value, error = sum(one.value for one in sums), math.hypot(*(one.error for one in sums))
+        return Sum(value, error, (down, up), sum(one.least for one in sums), sum(one.most for one in sums))
+
     def possible(self, number: float) -> float:
         """Move a number to where the sum can be."""
         return min(max(number, self.least), self.most)
@@ -62,6 +72,11 @@ class Summed:
 
     record: Clipped
     only_clipped: bool
+
+    @property
+    def name(self) -> str:
+        """The name by which it is asked for."""
+        return self.record.amount.clipped if self.only_clipped else self.record.amount.name
 
     @property
     def note(self) -> str:
@@ -114,11 +129,8 @@ def amount_of(amounts: Sequence[Clipped], name: Any) -> Summed | None:
     return None
 
 
-def sum_of_amount(amount: Summed, keys: CountedKeys, table: pa.Table, level: float) -> Bounded | None:
-    """Return the sum of an amount over some keys, with its interval; None if there are no keys."""
-    if not len(keys):
-        return None
-    total = amount.over(keys, table)
+def bounded_sum(total: Sum, level: float) -> Bounded:
+    """Return a sum with its interval."""
     return Bounded(total.possible(total.value), total.error, *total.interval(level))
 
 
@@ -143,9 +155,9 @@ class Ratio:
             )
         return Ratio(above, below, per)
 
-    def over(self, keys: CountedKeys, table: pa.Table, level: float) -> tuple[Bounded, list[str]]:
-        """Return the ratio over some keys, and notes."""
-        a, b = (_sum(summed, keys, table) for summed in (self.above, self.below))
+    def over(self, sum_of: Callable[[Summed | None], Sum], level: float) -> tuple[Bounded, list[str]]:
+        """Return the ratio of two sums over some keys, and notes. `sum_of` sums an amount, or None: users."""
+        a, b = sum_of(self.above), sum_of(self.below)
         lows, highs = zip(*(fieller(x, y, level) for x, y in product(a.ends(), b.ends())), strict=True)
         low, high = min(lows), max(highs)
         value = error = math.nan
@@ -177,7 +189,7 @@ def fieller(a: Sum, b: Sum, level: float) -> tuple[float, float]:
     return (middle - root) / steep, (middle + root) / steep
 
 
-def _sum(summed: Summed | None, keys: CountedKeys, table: pa.Table) -> Sum:
+def sum_over(summed: Summed | None, keys: CountedKeys, table: pa.Table) -> Sum:
     """The sum of an amount, or of users, over some keys."""
     if summed is not None:
         return summed.over(keys, table)

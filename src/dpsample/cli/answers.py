@@ -12,7 +12,7 @@ import click
 def opened(files: tuple[str, ...]) -> Any:
     """Read a release, or several that are combined."""
     from dpsample.answers.release import read_release
-    from dpsample.periods import combine
+    from dpsample.answers.several import combine
 
     return combine(*map(read_release, files)) if len(files) > 1 else read_release(files[0])
 

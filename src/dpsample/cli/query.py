@@ -213,7 +213,7 @@ def changes(releases: tuple[str, ...], form: str, **options: Any) -> None:
       dpsample changes monday.parquet tuesday.parquet --beyond-chance
       dpsample changes week1-*.parquet week2-*.parquet --fdr 0.01
     """
-    from dpsample.periods import changes
+    from dpsample.answers.changes import changes
 
     half = len(releases) // 2
     if len(releases) % 2:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from dpsample.periods.changes import COLUMNS
+from dpsample.answers.changes import COLUMNS
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content
 from dpsample.presentation.report.elements import again, claims, column_name, whole
