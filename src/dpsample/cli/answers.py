@@ -33,8 +33,8 @@ def opened_with_keys(arguments: Sequence[str], count: int) -> tuple[Any, list[An
     first = read_release(arguments[0])
     files = max(len(arguments) - count * len(first.keys), 1)
     values = arguments[files:]
-    step = math.ceil(len(values) / count)
-    keys = [key_of(first, values[place * step : (place + 1) * step]) for place in range(count)]
+    width = math.ceil(len(values) / count)
+    keys = [key_of(first, values[place * width :][:width]) for place in range(count)]
     return opened(arguments[:files]), keys
 
 

@@ -18,42 +18,47 @@ EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # where frequencies come from: the data, a formula, or a file
-_frequencies = options.together(
-    click.argument("source", nargs=-1),
-    click.option("--key", "-k", multiple=True, help="Key column of SOURCE. Repeat it for a key of several columns."),
-    click.option(
-        "--zipf", type=float, metavar="ALPHA", help="Use no data: frequencies proportional to rank ** -ALPHA."
-    ),
-    click.option("--keys", callback=lambda *given: _number_of_keys(given[-1]), help="With --zipf: the number of keys."),
-    click.option(
-        "--elements",
-        type=int,
-        help="With --zipf: the approximate number of elements.  [default: the last key has one element]",
-    ),
-    click.option(
-        "--histogram",
-        help="Use no data: a Parquet, CSV, Arrow or JSON file with the columns frequency and keys.",
-    ),
-    click.option("--release", help="Use no data: an earlier release. Keys below its detection threshold are unknown."),
-    options.columns,
+_source = click.argument("source", nargs=-1)
+_key = click.option("--key", "-k", multiple=True, help="Key column of SOURCE. Repeat it for a key of several columns.")
+_zipf = click.option(
+    "--zipf", type=float, metavar="ALPHA", help="Use no data: frequencies proportional to rank ** -ALPHA."
 )
+_keys = click.option(
+    "--keys", callback=lambda *given: _number_of_keys(given[-1]), help="With --zipf: the number of keys."
+)
+_elements = click.option(
+    "--elements",
+    type=int,
+    help="With --zipf: the approximate number of elements.  [default: the last key has one element]",
+)
+_histogram = click.option(
+    "--histogram",
+    help="Use no data: a Parquet, CSV, Arrow or JSON file with the columns frequency and keys.",
+)
+_release = click.option(
+    "--release", help="Use no data: an earlier release. Keys below its detection threshold are unknown."
+)
+_frequencies = options.together(_source, _key, _zipf, _keys, _elements, _histogram, _release, options.columns)
 
 
-_settings = options.together(
+_share = click.option(
+    "--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects."
+)
+_budgets = options.together(
     options.several(released.EPSILON, f"One or more values.  [default: {','.join(EPSILONS)}]"),
     options.several(released.ZCDP),
     options.several(released.GDP),
     options.several(released.DELTA, "One or more values.  [default: chosen by the number of elements]"),
-    options.several(released.MAX_KEYS),
+)
+_samples = options.together(
     options.several(released.TAU),
     options.several(released.SAMPLE_SIZE),
     options.click_option(replace(released.SCHEME, choices=_SCHEMES)),
     options.of_release("sampling", without=(released.SCHEME, released.TAU, released.SEED)),
     options.of_release("size", without=(released.SAMPLE_SIZE,)),
-    options.of_release("amounts", "total"),
-    click.option(
-        "--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects."
-    ),
+)
+_settings = options.together(
+    _budgets, options.several(released.MAX_KEYS), _samples, options.of_release("amounts", "total"), _share
 )
 planned = options.together(_frequencies, _settings, options.resources)
 
@@ -309,11 +314,16 @@ def _integer(value: str, option: str) -> int:
 def _samplings(arguments: dict[str, Any]) -> list[Any]:
     """Return the sampling schemes: one for each tau, then one for each sample size."""
     sizes = [_integer(size, "--sample-size") for size in _listed(arguments["sample_size"])]
-    taus: Sequence[str | None] = _listed(arguments["tau"]) or ([] if sizes else [None])
+    taus: list[str | None] = [*_listed(arguments["tau"])]
+    if not taus and not sizes:
+        taus = [None]
     samplings: list[Any] = [read_sampling({**arguments, "tau": tau}) for tau in taus]
-    samplings += [read_size({**arguments, "tau": None, "sample_size": size}) for size in sizes]
+    for size in sizes:
+        samplings.append(read_size({**arguments, "tau": None, "sample_size": size}))
     least = arguments["at_least"]
-    return samplings if least is None else [released.kept_from(least, sampling) for sampling in samplings]
+    if least is None:
+        return samplings
+    return [released.kept_from(least, sampling) for sampling in samplings]
 
 
 def with_one_thread() -> None:

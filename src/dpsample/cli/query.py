@@ -9,24 +9,22 @@ from dpsample.cli.options import together
 from dpsample.periods import changes as changes_between
 
 _releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
-_selection = together(
-    click.option("--where", help="SQL expression on the key columns and attributes. Selects keys."),
-    click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns."),
-    click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the intervals."),
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["table", "json", "csv"]),
-        default="table",
-        show_default=True,
-        help="Format of the output.",
-    ),
+_where = click.option("--where", help="SQL expression on the key columns and attributes. Selects keys.")
+_attributes = click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns.")
+_level = click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the intervals.")
+_format = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
 )
-_sum = together(
-    click.option("--weight", help="Weight of a key in the sum: a column or an SQL expression."),
-    click.option("--by", multiple=True, help="Column or SQL expression to group by. Repeat it for several."),
-    click.option("--estimator", help="calibrated, mle, biased_down or unbiased.  [default: calibrated]"),
-)
+_selection = together(_where, _attributes, _level, _format)
+_weight = click.option("--weight", help="Weight of a key in the sum: a column or an SQL expression.")
+_by = click.option("--by", multiple=True, help="Column or SQL expression to group by. Repeat it for several.")
+_estimator = click.option("--estimator", help="calibrated, mle, biased_down or unbiased.  [default: calibrated]")
+_sum = together(_weight, _by, _estimator)
 _at_least = click.option(
     "--at-least", type=int, help="Least frequency of the keys that count.  [default: a little above the threshold]"
 )

@@ -75,9 +75,10 @@ def _how(state: str, given: dict[str, Any]) -> dict[str, Any]:
 def _add_files(counted: Stream, source: tuple[str, ...], state: str, given: dict[str, Any]) -> None:
     from dpsample.private.engine.duckdb import DuckDB
 
-    resources = (given["memory_limit"], given["threads"] or 1, given["temp_dir"])
-    with DuckDB(*resources, in_order=True) as engine:
-        counted.add_files(list(source), format=given["input_format"], engine=engine, **_how(state, given))
+    threads = given["threads"] or 1
+    with DuckDB(given["memory_limit"], threads, given["temp_dir"], in_order=True) as engine:
+        how = _how(state, given)
+        counted.add_files(list(source), format=given["input_format"], engine=engine, **how)
 
 
 def _started(state: str, given: dict[str, Any]) -> Stream:
