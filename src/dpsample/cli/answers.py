@@ -32,9 +32,12 @@ def opened_with_keys(arguments: Sequence[str], count: int) -> tuple[Any, list[An
     """Read releases, and this number of keys after them: each has a value for each key column."""
     first = read_release(arguments[0])
     files = max(len(arguments) - count * len(first.keys), 1)
-    values = arguments[files:]
+    values = list(arguments[files:])
     width = math.ceil(len(values) / count)
-    keys = [key_of(first, values[place * width :][:width]) for place in range(count)]
+    keys = []
+    for _ in range(count):
+        keys.append(key_of(first, values[:width]))
+        values = values[width:]
     return opened(arguments[:files]), keys
 
 

@@ -8,8 +8,19 @@ from typing import Any
 
 import click
 
+from dpsample.accounting.amounts import amounts_of
+from dpsample.answers.release import read_release
 from dpsample.cli import options
 from dpsample.cli.printing import show, shown_stages
+from dpsample.exact import text
+from dpsample.planning.earlier import estimated_frequencies
+from dpsample.planning.forecast import check_selection, forecast
+from dpsample.planning.frequencies import Frequencies
+from dpsample.planning.goals import Goal, smallest_epsilon
+from dpsample.planning.grid import Grid
+from dpsample.planning.text import HISTOGRAM, Plan
+from dpsample.planning.users import forecast_users
+from dpsample.private.count import CountedUsers, count_by_bound
 from dpsample.release import options as released
 from dpsample.release.option_words import read_sampling, read_size, read_sums, read_total
 
@@ -91,10 +102,6 @@ def plan(form: str, goal: str | None, **arguments: Any) -> None:
 
 def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Any:
     """Return the plan that the options describe, for these epsilons by default."""
-    from dpsample.planning.forecast import check_selection
-    from dpsample.planning.goals import Goal
-    from dpsample.planning.text import HISTOGRAM, Plan
-
     check_input(arguments)
     share = check_selection(arguments["share"])
     aim = None if goal is None else Goal.of(goal)
@@ -146,9 +153,6 @@ def _stated(arguments: dict[str, Any]) -> Any:
 
 def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None) -> Any:
     """Return the settings to plan; the grid refuses bad ones before anything is read."""
-    from dpsample.accounting.amounts import amounts_of
-    from dpsample.planning.grid import Grid
-
     stated = _stated(arguments)
     if goal is not None:
         values: Sequence[str] = ["1"]  # stands for the epsilon that the goal finds
@@ -168,8 +172,6 @@ def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, g
 
 def _forecasts(arguments: dict[str, Any], grid: Any, share: float, goal: Any, stages: Any) -> list[Any]:
     """Return the forecasts of elements, or of users with a contribution bound."""
-    from dpsample.planning.forecast import forecast
-    from dpsample.planning.goals import smallest_epsilon
 
     def forecast_or_search(frequencies: Any, setting: Any) -> Any:
         if goal is None:
@@ -182,9 +184,6 @@ def _forecasts(arguments: dict[str, Any], grid: Any, share: float, goal: Any, st
 
 def _forecasts_of_users(arguments: dict[str, Any], grid: Any, stages: Any) -> list[Any]:
     """Return the forecasts of users without a contribution bound."""
-    from dpsample.planning.users import forecast_users
-    from dpsample.private.count import CountedUsers
-
     source = options.source_of(arguments)
     with options.engine_of(arguments) as engine:
         engine.check(source.with_amounts(grid.amounts))
@@ -198,10 +197,6 @@ def _frequencies_by_bound(
     arguments: dict[str, Any], stages: Any, bounds: Sequence[int | None]
 ) -> dict[int | None, Any]:
     """Return the frequencies for each number of keys per user: from a file, by a formula, or counted in the data."""
-    from dpsample.planning.earlier import estimated_frequencies
-    from dpsample.planning.frequencies import Frequencies
-    from dpsample.private.count import count_by_bound
-
     if arguments["source"]:
         with options.engine_of(arguments) as engine:
             return count_by_bound(options.source_of(arguments), bounds, engine, stages)
@@ -281,13 +276,10 @@ def _bounds(arguments: dict[str, Any]) -> list[int | None]:
 
 def _deltas_of_release(arguments: dict[str, Any]) -> list[str]:
     """Return the delta of the earlier release, if there is one."""
-    from dpsample.exact import text
-
     return [] if arguments["release"] is None else [text(_earlier(arguments).privacy.delta)]
 
 
 def _earlier(arguments: dict[str, Any]) -> Any:
-    from dpsample.answers.release import read_release
 
     return read_release(arguments["release"])
 
