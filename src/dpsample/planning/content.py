@@ -12,19 +12,10 @@ from typing import Any
 
 from dpsample.exact import text
 from dpsample.planning.charts import Chart
+from dpsample.planning.columns import Column, columns, rows
 from dpsample.planning.forecast import Forecast
-from dpsample.planning.text import (
-    Column,
-    Plan,
-    columns,
-    command,
-    described_data,
-    python,
-    rows,
-    sampling_of,
-    stated,
-    stated_name,
-)
+from dpsample.planning.plan import Plan, described_data, sampling_of, stated_name
+from dpsample.planning.text import command, python, stated
 from dpsample.release.explain import explain_protected, explain_strength, sentence
 
 
