@@ -2,7 +2,7 @@
 
     frequencies  how many keys have each frequency: by a formula, from a histogram, or counted
     earlier      the frequencies that an earlier release lets estimate
-    setting      the parameters of a planned release, without its data
+    setting      the options of a planned release, without its data
     forecast     frequencies and a setting -> what to expect of that release, next to other methods
     users        the same for users without a contribution bound, by each way to find their keys
     errors       the error of the default estimator, predicted without simulation
@@ -12,7 +12,7 @@
     goals        the smallest epsilon that reaches a goal, and which of several forecasts to release by
     plan         forecasts, and what led to them: what `dpsample plan` prints
     columns      its columns, and what their words mean
-    text         the command or the Python that makes the release
+    command      the command, or the Python, that makes the release
     page         `explore`: a plan as one page with sliders
     content      the JSON values that this page shows
     charts       its charts

@@ -13,9 +13,9 @@ import numpy as np
 from dpsample.comparison.reporting_curve import PWS, SBH, TIGHT, curve_at, end_of_rise
 from dpsample.planning.forecast import Expected, Forecast
 from dpsample.planning.plan import Plan, stated_name
-from dpsample.planning.text import stated
 from dpsample.presentation.charts import Panel
 from dpsample.presentation.page_charts import page_chart
+from dpsample.release.option_words import budget_value
 from dpsample.scheme.sampling import Ints
 
 SAMPLED_ALONE = "sampling alone, not private"
@@ -89,7 +89,7 @@ def _error(method: Expected) -> float | None:
 
 def _by_epsilon(forecast: Forecast, values: Mapping[str, float | None]) -> Lines:
     """One point of each line; to four figures, which are enough for a chart."""
-    epsilon = float(stated(forecast.setting.privacy))
+    epsilon = float(budget_value(forecast.setting.privacy))
     return {name: [(epsilon, float(f"{value:.4g}"))] for name, value in values.items() if value is not None}
 
 

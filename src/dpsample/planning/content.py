@@ -13,10 +13,11 @@ from typing import Any
 from dpsample.exact import text
 from dpsample.planning.charts import Chart
 from dpsample.planning.columns import Column, columns, rows
+from dpsample.planning.command import command, python
 from dpsample.planning.forecast import Forecast
 from dpsample.planning.plan import Plan, described_data, sampling_of, stated_name
-from dpsample.planning.text import command, python, stated
 from dpsample.release.explain import explain_protected, explain_strength, sentence
+from dpsample.release.option_words import budget_value
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def axes(plan: Plan) -> list[Axis]:
         "users": "Keys per user",
     }
     ordered = {
-        "epsilon": sorted(forecasts, key=lambda forecast: Fraction(stated(forecast.setting.privacy))),
+        "epsilon": sorted(forecasts, key=lambda forecast: Fraction(budget_value(forecast.setting.privacy))),
         "delta": sorted(forecasts, key=lambda forecast: forecast.setting.privacy.delta),
         "sampling": forecasts,
         "users": sorted(forecasts, key=lambda forecast: forecast.setting.max_keys_per_user or 0),
@@ -55,7 +56,7 @@ def position(forecast: Forecast) -> dict[str, str]:
     setting = forecast.setting
     size, bound = setting.size, setting.max_keys_per_user
     return {
-        "epsilon": stated(setting.privacy),
+        "epsilon": budget_value(setting.privacy),
         "delta": text(setting.privacy.delta),
         "sampling": f"{size.scheme}, about {size.size:,} keys" if size else sampling_of(forecast),
         "users": f"{bound:,}" if bound else "no bound",
@@ -83,7 +84,7 @@ def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str
     setting = forecast.setting
     facts = [column.cell(forecast, forecast.pws) for column in shown]
     titled = [f"{column.title}: {fact}" for column, fact in zip(shown, facts, strict=True)]
-    budget = f"{stated_name(setting.privacy)} {stated(setting.privacy)}"
+    budget = f"{stated_name(setting.privacy)} {budget_value(setting.privacy)}"
     return {
         "data": described_data(forecast),
         "facts": facts,

@@ -18,9 +18,9 @@ from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.planning.charts import Chart, charts
 from dpsample.planning.columns import columns, legend
+from dpsample.planning.command import EVENTS, KEY, USER
 from dpsample.planning.content import Axis, axes, content
 from dpsample.planning.plan import PRIVATE, UNCOVERED, Plan
-from dpsample.planning.text import EVENTS, KEY, USER
 from dpsample.presentation.charts import converter
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 from dpsample.release.explain import sentence

@@ -7,11 +7,12 @@ from typing import Any
 
 from dpsample.exact import text
 from dpsample.planning.columns import Column, columns, legend, percent, rows
+from dpsample.planning.command import Origin, command
 from dpsample.planning.forecast import Forecast
 from dpsample.planning.goals import ENOUGH, Goal, recommended
-from dpsample.planning.text import Origin, command, stated
 from dpsample.privacy import Privacy
 from dpsample.release.explain import explain_protected
+from dpsample.release.option_words import budget_value
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
 HISTOGRAM = "If the histogram comes from private data, this is NOT PRIVATE: do not publish it."
@@ -141,11 +142,11 @@ def sampling_of(forecast: Forecast) -> str:
 def _labelled(forecast: Forecast, shown: Sequence[Column]) -> list[list[str]]:
     """The rows of a forecast; the first begins with its epsilon."""
     first, *others = rows(forecast, shown)
-    return [[stated(forecast.setting.privacy), *first], *(["", *row] for row in others)]
+    return [[budget_value(forecast.setting.privacy), *first], *(["", *row] for row in others)]
 
 
 def stated_name(privacy: Privacy) -> str:
-    """Return the name of what `stated` returns."""
+    """Return the name of what `budget_value` returns."""
     return "epsilon" if privacy.definition is None else privacy.definition.symbol
 
 
