@@ -18,8 +18,9 @@ from scipy import stats
 from dpsample import InvalidValue
 from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.randomness import GivenCoins, SecretCoins
+from dpsample.private.randomness import SecretCoins
 from dpsample.private.sources.source import Source
+from given_coins import GivenCoins
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: how many keys users keep does not depend on which")
@@ -184,15 +185,15 @@ def test_what_a_user_cannot_be() -> None:
         kept(Source(table, "k", user="u"), 2)
     with refused("the column 'w' must be in"):
         kept(Source(table, "k", user="w"), 2)
-    with refused("the user is not part of the key"):
+    with refused("is both key and user"):
         Source(table, ["k", "U"], user="u")
     with refused("privacy of users needs rows"):
         Source(table, "k", "n", user="u")
     with refused("privacy of users needs rows"):
         Source({"x": 1}, user="u")
-    with refused("privacy of users needs a column"):
+    with refused("privacy of users needs a user column"):
         Source(["x"], user="u")
-    with refused("user is the name of a column"):
+    with refused("user must be the name of a column"):
         Source(table, "k", user=3)  # type: ignore[arg-type]
     with refused("users are bounded where rows say whose they are"):
         kept(Source(table, "k"), 2)

@@ -150,8 +150,8 @@ def test_the_part_of_a_sample_can_be_vouched_for() -> None:
         ({"part": ("a\x1b[2J", "x")}, "a part is the name of a column and a value", "as text"),
         ({"part": ("", "x")}, "a part is the name of a column and a value", "as text"),
         ({"part": ("day", "x"), "part_vouched": ("day", "x")}, "part cannot be combined with part_vouched", "leave"),
-        ({"part": ("user", "1"), "user": "user", "max_keys_per_user": 1}, "the column of a part is neither", "'user'"),
-        ({"part": ("user", "1"), "frequency": "user"}, "the column of a part is neither", "'user'"),
+        ({"part": ("user", "1"), "user": "user", "max_keys_per_user": 1}, "the part is of ", "'user'"),
+        ({"part": ("user", "1"), "frequency": "user"}, "the part is of ", "'user'"),
     ],
     ids=str,
 )
@@ -186,7 +186,7 @@ def test_what_is_left_is_told_of_the_part_of_the_last(tmp_path: Path) -> None:
 
 def test_what_has_no_columns_has_no_part() -> None:
     for data in ({"a": 5}, ["a"]):
-        with refused("a part is of a column of the source"):
+        with refused("has no column that a part could be of"):
             dpsample.release(data, privacy=PRIVACY, part=("day", "x"))
 
 

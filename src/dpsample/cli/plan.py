@@ -102,6 +102,13 @@ def plan(form: str, goal: str | None, **arguments: Any) -> None:
 
 def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Any:
     """Return the plan that the options describe, for these epsilons by default."""
+<<<<<<< HEAD
+=======
+    from dpsample.planning.forecast import check_selection
+    from dpsample.planning.goals import Goal
+    from dpsample.planning.plan import HISTOGRAM, Plan
+
+>>>>>>> main
     check_input(arguments)
     share = check_selection(arguments["share"])
     aim = None if goal is None else Goal.of(goal)

@@ -13,9 +13,9 @@ import pytest
 
 import dpsample
 from dpsample import Release, Sample, SampleAndHold, Stream, read_sample, read_stream, sanitize
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.stream.held import words_of
+from given_coins import GivenCoins
 from places import VECTORS
 from stated_terms import stated_terms
 from streams import PRIVACY, held_by, slow
@@ -133,7 +133,7 @@ def test_what_is_no_batch_is_refused_and_not_added() -> None:
         (["c", None], "the key column 'key' must have no NULL"),
         (pa.table({"key": [1, 2]}), "all keys of a stream have the types of the first ones"),
         (pa.table({"other": ["a"]}), "the column 'key' must be in"),
-        (7, "a source is a path"),
+        (7, "is no source"),
     ]:
         with refused(rule):
             made.add(batch)
