@@ -18,7 +18,7 @@ from dpsample.planning.forecast import check_selection, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.goals import Goal, smallest_epsilon
 from dpsample.planning.grid import Grid
-from dpsample.planning.text import HISTOGRAM, Plan
+from dpsample.planning.plan import HISTOGRAM, Plan
 from dpsample.planning.users import forecast_users
 from dpsample.private.count import CountedUsers, count_by_bound
 from dpsample.release import options as released
@@ -102,13 +102,6 @@ def plan(form: str, goal: str | None, **arguments: Any) -> None:
 
 def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Any:
     """Return the plan that the options describe, for these epsilons by default."""
-<<<<<<< HEAD
-=======
-    from dpsample.planning.forecast import check_selection
-    from dpsample.planning.goals import Goal
-    from dpsample.planning.plan import HISTOGRAM, Plan
-
->>>>>>> main
     check_input(arguments)
     share = check_selection(arguments["share"])
     aim = None if goal is None else Goal.of(goal)
