@@ -282,7 +282,10 @@ def test_what_a_release_cannot_be() -> None:
     no_release(table.append_column("frequency", pa.array([1, 2])), "a release has the columns")
     no_release(table, "has the columns 'query', not", stated_terms(PRIVACY, KeepAll(), ("query",), keys_only=True))
     no_release(table.set_column(1, "token", pa.array([1, 2])), "'token' must be float64, not int64")
-    no_release(rows({"query": [1.5, 2.5]}), "found double in column 'query'; cast it to string or decimal")
+    no_release(
+        rows({"query": [1.5, 2.5]}),
+        "'query' cannot hold double, since keys are compared exactly; cast it to string or decimal",
+    )
     no_release(rows({"query": pa.array([CANARY]).dictionary_encode()}), "found dictionary.* in column 'query'")
     no_release(rows({"query": [None, f"a{CANARY}"]}), "no column may hold NULL; found at least one in column 'query'")
     no_release(rows({"query": [f"a{CANARY}", None]}), "no column may hold NULL; found at least one in column 'query'")

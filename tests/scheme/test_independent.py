@@ -235,7 +235,7 @@ def test_what_the_checker_does_not_cover_is_refused(releases: Path) -> None:
     ):
         done = run(*arguments, "--certificate", "none", cwd=releases)
         assert done.returncode == 2
-        assert "the independent checker covers neighbouring rows" in done.stderr
+        assert "the independent checker covers single keys" in done.stderr
         assert found in done.stderr
         assert not (releases / "none").exists()
     done = run("verify", "all.parquet", "--certificate", "all.parquet", "--force", cwd=releases)

@@ -52,7 +52,7 @@ def styles(lines: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
     {'ours': ('#0072B2', [1, 0]), 'theirs': ('#D55E00', [7, 3])}
     """
     if len(lines) > len(STYLES):
-        raise InvalidValue(f"a figure has at most {len(STYLES)} lines", f"{len(lines)}", "use more figures")
+        raise InvalidValue(f"a figure can have at most {len(STYLES)} lines, not {len(lines)}", "use more figures")
     return dict(zip(lines, STYLES, strict=False))
 
 
@@ -187,6 +187,4 @@ def _altair(extra: str = "report") -> Any:
 
 
 def _missing(extra: str) -> InvalidValue:
-    return InvalidValue(
-        "charts are drawn with Altair and vl-convert", "not both installed", f"run: pip install 'dpsample[{extra}]'"
-    )
+    return InvalidValue("charts need Altair and vl-convert", f"run: pip install 'dpsample[{extra}]'")
