@@ -23,7 +23,7 @@ _CERTAIN = 1 - 1e-9  # keys that are reported with this probability are taken to
 class Silence:
     """What it says of a key that a release does not report it.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> Silence.of(release.terms).unreported(0.95)
     unknown (95 %: 0 to 16)
       not reported: probably below 17

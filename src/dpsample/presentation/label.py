@@ -43,7 +43,7 @@ TODO = "TODO by the publisher: "
 def label_of(release: "Release") -> dict[str, str]:
     """Return the nine fields of the label, each in a few sentences.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> list(label_of(release))
     ['privacy parameters', 'unit of privacy', 'utility', 'mechanism', 'hyperparameters', 'deployment model',
     'empirical metrics', 'interpretation', 'other']
@@ -147,7 +147,7 @@ def not_protected(terms: "Terms") -> list[str]:
 def registry_entry(release: "Release") -> str:
     """Return the entry of a release for the registry of deployments, as YAML; TODO marks what the publisher adds.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> print(registry_entry(release))
     # Entry for the registry of differential privacy deployments, https://registry.opendp.org
     ...
