@@ -17,7 +17,7 @@ LAYERS = (  # from the lowest to the highest; those on one line may import each 
     ("accounting",),
     ("ledger", "estimators"),
     ("release",),
-    ("answers", "questions", "periods"),
+    ("answers", "periods"),
     ("presentation",),
     ("comparison", "planning"),
     ("private",),
@@ -27,14 +27,13 @@ LAYERS = (  # from the lowest to the highest; those on one line may import each 
 HEIGHT = {package: height for height, packages in enumerate(LAYERS) for package in packages}
 
 UPWARD = {  # a lower package, and the higher one that it imports
+    ("answers", "presentation"),
     ("accounting", "estimators"),
     ("periods", "presentation"),
     ("presentation", "comparison"),
-    ("questions", "presentation"),
-    ("release", "presentation"),
-    ("release", "questions"),
 }
 LATE = {  # a module, and how often it imports another package inside a function, at most
+    "answers.release": 4,
     "cli": 1,
     "cli.answers": 7,
     "cli.explore": 18,
@@ -48,8 +47,6 @@ LATE = {  # a module, and how often it imports another package inside a function
     "cli.stream": 3,
     "periods.checks": 1,
     "private.sources.kinds": 1,
-    "questions.known": 1,
-    "release.release": 4,
 }
 
 
