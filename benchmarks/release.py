@@ -24,7 +24,7 @@ import pyarrow as pa
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Sampling
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.request import Strategy
+from dpsample.release.options import Strategy
 
 PRIVACY = Privacy(0.5, 1e-6)
 DATA = {

@@ -28,7 +28,7 @@ import duckdb
 
 import dpsample.spark
 from dpsample import KeepAll, Ppswor, Privacy, Sampling
-from dpsample.private.request import Strategy
+from dpsample.release.options import Strategy
 
 PRIVACY = Privacy(0.5, 1e-6)
 USER_PRIVACY = Privacy(1, 1e-6)

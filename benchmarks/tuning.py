@@ -34,7 +34,8 @@ from dpsample.estimators.calibrated import estimate_sum, estimate_sums
 from dpsample.estimators.estimate import least_frequency
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tuning import TUNING, Tuning
-from dpsample.planning.errors import clear_caches, predicted
+from dpsample.planning.errors import predicted, prediction_table
+from dpsample.planning.moments import value_moments
 from dpsample.scheme import default_grid
 from dpsample.scheme.sampling import Ints
 from dpsample.scheme.scheme import Scheme
@@ -171,7 +172,8 @@ def predictions(tuning: Tuning, releases: int) -> Outcome:
     schemes: list[Sampling] = [KeepAll(), Ppswor("0.003")]
     for sampling in schemes:
         for epsilon, quick in (("0.1", True), ("1", True), ("1", False), ("0.004", True)):
-            clear_caches()
+            prediction_table.cache_clear()
+            value_moments.cache_clear()
             accuracy, _ = predicted(i, keys, sampling, Privacy(epsilon, "1e-7"), 0.1, quick, tuning)
             errors.append(accuracy.nrmse)
     return Outcome(tuple(errors))

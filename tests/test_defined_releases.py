@@ -20,6 +20,7 @@ from dpsample.accounting.renyi import ORDERS as RENYI_ORDERS
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.cli import cli
 from dpsample.planning import Frequencies, Setting, forecast, smallest_epsilon
+from dpsample.planning.setting import planned_sampling
 from dpsample.release.proof import prove, prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.reporting import reporting_probabilities
@@ -165,7 +166,7 @@ def test_goals_are_for_epsilon_and_delta() -> None:
     with pytest.raises(InvalidValue, match="a goal finds an epsilon"):
         smallest_epsilon([10, 100], setting, "keys>=1")
     sized = Setting(Privacy.zcdp("0.1", "1e-6"), size=SampleSize(10))
-    assert isinstance(sized.scheme(Frequencies.of([10, 100])), Ppswor)
+    assert isinstance(planned_sampling(sized, Frequencies.of([10, 100])), Ppswor)
 
 
 def test_a_plan_of_a_defined_budget_on_the_command_line() -> None:

@@ -12,12 +12,17 @@
 Every message is one or two plain sentences on one line: what is wrong, with the value if it is public, and what to do
 about it. No message shows a key or a frequency of private data, and none keeps another library's error, which might
 show them: neither as its cause nor as its context.
+
+A message names an argument in backticks, alone or with a value: "leave `rows` out", "write `header=False`". Python
+shows it without them, and the command line shows the option instead, such as --no-header.
 """
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
 _T = TypeVar("_T")
+_ARGUMENT = re.compile(r"`(\w+(?:=[^`]*)?)`")
 
 
 class DpsampleError(Exception):
@@ -25,12 +30,16 @@ class DpsampleError(Exception):
 
 
 class _Refusal(DpsampleError):  # noqa: N818
-    """What is wrong, and what to do about it: one or two plain sentences."""
+    """What is wrong, and what to do about it: one or two plain sentences.
+
+    `marked` is the message with arguments in backticks.
+    """
 
     def __init__(self, problem: str, remedy: str = "", older: str = "") -> None:
         if older:  # three parts, as messages were once written: rule, finding, remedy
             problem, remedy = f"{problem}; found {remedy}", older
-        super().__init__(f"{problem}; {remedy}" if remedy else problem)
+        self.marked = f"{problem}; {remedy}" if remedy else problem
+        super().__init__(_ARGUMENT.sub(r"\1", self.marked))
 
 
 class InvalidValue(_Refusal, ValueError):  # noqa: N818 - named for what is wrong

@@ -14,7 +14,7 @@ a worker, they are picked again, by the same coins.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
@@ -30,13 +30,32 @@ from dpsample.private.engine.spark.frames import read_parquet
 from dpsample.private.engine.spark.jobs import Job, release_to_driver, write_release_to
 from dpsample.private.engine.spark.session import session
 from dpsample.private.engine.spark.streams import start_query
-from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
+from dpsample.private.request import Request, SampleRequest, check_keywords
 from dpsample.private.sample import Sample, drawn_of_part
 from dpsample.private.sources.source import Source
 from dpsample.private.tokens import terms_of
+from dpsample.release.options import ReleaseKeywords, SampleKeywords
 from dpsample.scheme.sampling import Sampling
 
 __all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session", "stream"]
+
+
+class SanitizeKeywords(TypedDict, total=False):
+    """The keyword arguments of `sanitize`, as those of `dpsample.release`; `identity` is the name of the sample."""
+
+    ledger: PathLike | None
+    identity: str | None
+    part_vouched: tuple[str, str] | None
+    keys_only: bool
+    grid: int | None
+
+
+class StreamKeywords(TypedDict, total=False):
+    """The keyword arguments of `stream` that are rarely needed."""
+
+    trigger: dict[str, Any] | None
+    drop_null: bool
+    partitions: int | None
 
 
 def release(
@@ -46,7 +65,7 @@ def release(
     *,
     privacy: StatedPrivacy,
     partitions: int | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ReleaseKeywords],
 ) -> Release:
     """Do what `dpsample.release` does, with its options, and bring the release to the driver.
 
@@ -64,7 +83,7 @@ def release_to_folder(
     *,
     privacy: StatedPrivacy,
     partitions: int | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ReleaseKeywords],
 ) -> int:
     """Do what `release` does, but let the workers write it, as a folder of Parquet files; return its number of keys.
 
@@ -81,22 +100,16 @@ def sample(
     frequency: str | None = None,
     *,
     sampling: Sampling,
-    user: str | None = None,
-    max_keys_per_user: int | None = None,
-    drop_null: bool = False,
-    strategy: Strategy = "auto",
-    part: tuple[str, str] | None = None,
-    part_vouched: tuple[str, str] | None = None,
     partitions: int | None = None,
+    **options: Unpack[SampleKeywords],
 ) -> Sample:
     """Draw a weighted sample of keys, and bring it to the driver. It is NOT private: `dpsample.sanitize` it."""
-    whole = Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
-    source, read = part_of_source(whole, part, part_vouched)
-    max_keys = check_users(source, max_keys_per_user)
+    request = SampleRequest.of(data, key, frequency, sampling, options)
+    max_keys = request.max_keys
     with Spark(partitions=partitions) as engine:
         secret = engine.new_coins()
-        counting = prepare_sample(engine, source, max_keys, sampling, strategy, secret)
-        return drawn_of_part(Job(engine, counting, secret).sample(max_keys), read)
+        counting = prepare_sample(engine, request.source, max_keys, sampling, request.strategy, secret)
+        return drawn_of_part(Job(engine, counting, secret).sample(max_keys), request.part)
 
 
 def sanitize(
@@ -106,12 +119,8 @@ def sanitize(
     *,
     privacy: StatedPrivacy,
     sampling: Sampling,
-    ledger: PathLike | None = None,
-    identity: str | None = None,
-    part_vouched: tuple[str, str] | None = None,
-    keys_only: bool = False,
-    grid: int | None = None,
     partitions: int | None = None,
+    **options: Unpack[SanitizeKeywords],
 ) -> Release:
     """Turn a sample that another job drew, a DataFrame with a row for each sampled key, into a release.
 
@@ -120,14 +129,17 @@ def sanitize(
     has, such as that of the job that drew it: the ledger refuses a second release of it. With `part_vouched` you state
     that it was drawn from rows of this part alone.
     """
+    check_keywords(options, SanitizeKeywords)
+    ledger, identity = options.get("ledger"), options.get("identity")
     if ledger is not None and not identity:
         raise InvalidValue(
-            "a ledger refuses a second release of a sample, and knows it by its identity",
-            "a DataFrame, which has none",
-            "name the sample, as no other one is: identity='clicks 2026-11'",
+            "a sample needs an `identity` to be entered in a ledger, which refuses a second release of it",
+            "give it a name that no other sample has, such as identity='clicks 2026-11'",
         )
-    how: dict[str, Any] = {"sampling": sampling, "ledger": ledger, "part_vouched": part_vouched}
+    part_vouched = options.get("part_vouched")
+    how: ReleaseKeywords = {"sampling": sampling, "ledger": ledger, "part_vouched": part_vouched}
     request = Request.of(data, key, frequency or "frequency", privacy=privacy, **how)
+    keys_only, grid = options.get("keys_only", False), options.get("grid")
     with Spark(partitions=partitions) as engine:
         counting = Counting(request.source, check_source(engine, request), sampling, sampled=True)
         with reserve(ledger, replace(request.charge(IN_MEMORY), sample=identity)) as payment:
@@ -145,9 +157,7 @@ def stream(
     tau: Number,
     state: PathLike,
     checkpoint: PathLike,
-    trigger: dict[str, Any] | None = None,
-    drop_null: bool = False,
-    partitions: int | None = None,
+    **options: Unpack[StreamKeywords],
 ) -> Any:
     """Start a streaming query that samples and counts the keys of a streaming DataFrame; return Spark's query.
 
@@ -162,5 +172,6 @@ def stream(
     same. At the end, stop the query, and sanitize the state, once: `dpsample.sanitize(dpsample.read_sample(state),
     privacy=...)`.
     """
-    source = Source.of(data, key, drop_null=drop_null)
-    return start_query(source, tau, state, checkpoint, trigger, partitions)
+    check_keywords(options, StreamKeywords)
+    source = Source.of(data, key, drop_null=options.get("drop_null", False))
+    return start_query(source, tau, state, checkpoint, options.get("trigger"), options.get("partitions"))

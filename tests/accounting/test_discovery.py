@@ -308,9 +308,9 @@ def test_a_prior_comes_first(tmp_path: Path) -> None:
         assert release.terms.discovery is not None
         assert release.terms.discovery.prior
         assert len(release) == 2
-    with refused("a prior release has the key columns 'other'"):
+    with refused("prior must have the key columns 'other'"):
         dpsample.release(table.rename_columns(["user", "other"]), "other", user="user", privacy=PRIVACY, prior=earlier)
-    with refused("a prior release orders keys that are discovered"):
+    with refused("prior can only be used for users"):
         dpsample.release(["a"], privacy=PRIVACY, prior=earlier)
 
 
@@ -339,16 +339,16 @@ def test_a_ledger_is_charged(tmp_path: Path) -> None:
     [
         ({"sampling": Ppswor(tau="0.1")}, "a sample of users' keys needs a contribution bound"),
         ({"size": 100}, "a sample of users' keys needs a contribution bound"),
-        ({"discover": "ask", "max_keys_per_user": 3}, "keys are discovered without a contribution bound, or with one"),
-        ({"discover": "guess"}, "discover is one of ask, one-key, many-keys"),
-        ({"keys_only": True, "count_share": "0.5"}, "keys only are not counted"),
+        ({"discover": "ask", "max_keys_per_user": 3}, "discover cannot be combined with max_keys_per_user"),
+        ({"discover": "guess"}, "discover must be one of ask, one-key, many-keys"),
+        ({"keys_only": True, "count_share": "0.5"}, "count_share cannot be combined with keys_only"),
         ({"count_share": "0.9999999"}, "Gaussian noise must leave some of epsilon and delta for the keys"),
         ({"count_share": "1.5"}, "the share of epsilon for the counts is above 0 and below 1"),
-        ({"max_keys_per_user": 3, "count_share": "0.5"}, "users are counted in a stage of its own"),
-        ({"grid": 4}, "discovered keys have no tokens and are not sampled"),
-        ({"strategy": "two-pass"}, "discovered keys have no tokens and are not sampled"),
-        ({"discover": "one-key", "total": True}, "a total needs the look"),
-        ({"discover": "many-keys", "count_share": "0.98"}, "many keys of each user need a larger part of epsilon"),
+        ({"max_keys_per_user": 3, "count_share": "0.5"}, "count_share can only be used for users"),
+        ({"grid": 4}, "grid cannot be used where keys are discovered"),
+        ({"strategy": "two-pass"}, "strategy cannot be used where keys are discovered"),
+        ({"discover": "one-key", "total": True}, "a total cannot be combined with discover='one-key'"),
+        ({"discover": "many-keys", "count_share": "0.98"}, "discover='many-keys' needs more of epsilon"),
         ({"privacy": Privacy.zcdp("0.1", "1e-6")}, "keys without a contribution bound are found with an epsilon"),
         ({"privacy": Privacy("1e-4", "1e-6")}, "counts of users need a larger epsilon"),
     ],
@@ -360,9 +360,9 @@ def test_refusals(options: dict[str, Any], rule: str) -> None:
 
 
 def test_other_refusals() -> None:
-    with refused("keys are discovered where rows say whose they are"):
+    with refused("keys of users can only be discovered if a column names the user"):
         Request.of(popular(), "word", privacy=PRIVACY, discover="ask")
-    with refused("to protect users, say which column is the user"):
+    with refused("max_keys_per_user needs a column"):
         Request.of(popular(), "word", privacy=PRIVACY, max_keys_per_user=3)
     table = popular().rename_columns(["user", "low"])
     with refused("a key column cannot be called 'low'"):

@@ -199,7 +199,7 @@ def test_intervals_of_reported_keys_hold_whatever_made_them_reported(name: str, 
     """
     scheme = SCHEMES[name]
     values = token_values(Scheme(*scheme), Measure.of("frequency"), 1 << 12)
-    c = round(float(values.knots[0] + values.distance[0]))
+    c = round(float(values.values.knots[0] + values.values.distance[0]))
     for i in (1, 2, c // 4 + 1, c // 2, c - 1, c, c + 1, c + 3, round(1.5 * c), 3 * c, 700):
         cells = drawn(i, scheme, (1000, keys))
         ends = [

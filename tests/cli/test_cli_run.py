@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_dry_run_prints_the_command_and_changes_nothing(folder: Path) -> None:
         ("epsilom = 1", "write epsilon"),
         ("max_keys_per_user = 5", "write max-keys-per-user"),
         ("wealth = 1", "see dpsample release --help"),
-        ("[release]", "options of dpsample release"),
+        ("[release]", "not an option of dpsample release"),
         ("force = 1", "true or false"),
         ("grid = true", "a text or a number"),
         ("tau = [1]", "a text or a number"),
@@ -109,11 +110,11 @@ def test_a_dry_run_prints_the_command_and_changes_nothing(folder: Path) -> None:
         ("cap = 2026-11-14", "a text or a number"),
         ('cap = "secret"', "not a valid integer"),
         ('scheme = "secrets"', "not one of"),
-        ("tau = 0.1", "--tau goes with --scheme"),
-        ('table = "t"', "which names none"),
+        ("tau = 0.1", "--tau cannot be combined with --scheme all"),
+        ('table = "t"', "table and query can only be used with a database"),
         ('user = "nobody"\nmax-keys-per-user = 3', "use another ledger"),
         ("epsilon = 1", "TOML"),
-        ("= secret", "TOML, in UTF-8; found an error at line"),
+        ("= secret", "TOML, in UTF-8: an error at line"),
         ("\udcff", "TOML"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.isascii() else "bytes",
@@ -137,14 +138,14 @@ def test_what_is_missing_is_named(folder: Path) -> None:
     (folder / "release.toml").write_text(SETTINGS.replace('key = "query"', ""))
     assert "--key" in run(folder, "--dry-run").stderr
     (folder / "release.toml").unlink()
-    assert "no file at" in run(folder).stderr
+    assert "no settings file at" in run(folder).stderr
 
 
 @checked
 def test_a_password_is_not_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = '"postgresql://me:hidden@localhost/shop"\ntable = "orders"'
     (folder / "release.toml").write_text(SETTINGS.replace('["events.csv"]', source).replace("header = true", ""))
-    monkeypatch.setattr("dpsample.private.run.check_release_to", lambda *arguments: None)  # would connect
+    monkeypatch.setattr(sys.modules["dpsample.cli.release"], "check_release_to", lambda *arguments: None)
     done = run(folder, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "postgresql://" in done.stdout

@@ -22,8 +22,8 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.drawing import Counting
 from dpsample.private.engine.spark import Spark
 from dpsample.private.engine.spark.jobs import Job
-from dpsample.private.request import Strategy
 from dpsample.private.tokens import terms_of
+from dpsample.release.options import Strategy
 
 PRIVACY = Privacy(0.5, 1e-3)
 KEY = bytes(range(100, 132))

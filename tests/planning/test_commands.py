@@ -11,8 +11,8 @@ from click.testing import CliRunner
 import dpsample
 from dpsample import Ppswor, Privacy, SampleSize, Source
 from dpsample.cli import cli
+from dpsample.planning.command import command, python
 from dpsample.planning.setting import Setting
-from dpsample.planning.text import command, python
 
 pytestmark = pytest.mark.chance("certain: a release's terms do not depend on what is drawn")
 

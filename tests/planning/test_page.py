@@ -14,6 +14,7 @@ from dpsample import Ppswor, Privacy, SampleSize
 from dpsample.cli import cli
 from dpsample.comparison.reporting_curve import curve_at
 from dpsample.planning import Grid, Plan, Setting, explore, forecast
+from dpsample.planning.charts import charts
 from dpsample.planning.content import content
 from dpsample.planning.page import check_page
 from dpsample.planning.text import HISTOGRAM, PRIVATE
@@ -30,6 +31,11 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["explore", *arguments])
 
 
+def shown_by(plan: Plan) -> dict[str, Any]:
+    """The data of the page of a plan."""
+    return content(plan, charts(plan))
+
+
 def data_of(page: str) -> dict[str, Any]:
     """The data that a page's script reads."""
     [found] = re.findall(r'<script type="application/json" id="plan">(.*?)</script>', page, re.DOTALL)
@@ -39,7 +45,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 def test_every_forecast_is_at_its_position_with_its_own_numbers() -> None:
     made = forecasts(GRID)
-    shown = content(Plan(made))
+    shown = shown_by(Plan(made))
     assert shown["axes"] == {
         "epsilon": ["0.5", "1"],
         "delta": ["1e-08", "1e-06"],
@@ -65,7 +71,7 @@ def test_every_forecast_is_at_its_position_with_its_own_numbers() -> None:
 
 def test_charts_show_the_same_numbers() -> None:
     made = forecasts(GRID)
-    shown = content(Plan(made))
+    shown = shown_by(Plan(made))
     there = shown["forecasts"]["1|1e-06|ppswor with tau 0.01|no bound"]
     [found] = [
         one for one in made if one.setting.privacy == Privacy(1, "1e-6") and one.setting.sampling == Ppswor("0.01")
@@ -83,7 +89,7 @@ def test_charts_show_the_same_numbers() -> None:
 
 def test_a_plan_starts_at_what_is_recommended() -> None:
     plan = Plan(forecasts(GRID))
-    start = content(plan)["start"]
+    start = shown_by(plan)["start"]
     privacy = plan.recommended.setting.privacy
     assert (start["epsilon"], start["delta"]) == (f"{float(privacy.epsilon):g}", "1e-08")
 

@@ -26,7 +26,7 @@ from dpsample.planning.errors import predicted
 from dpsample.planning.forecast import forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.grid import Grid, default_delta
-from dpsample.planning.setting import Setting
+from dpsample.planning.setting import Setting, planned_sampling
 from dpsample.private.count import count_frequencies
 from dpsample.private.randomness import Coins, Words
 from dpsample.private.sanitizer import Sanitizer, sampled
@@ -277,7 +277,7 @@ def test_a_setting_spends_as_a_release_does() -> None:
     real = dpsample.release(table, "k", privacy=privacy, size=SampleSize(30), user="u", max_keys_per_user=4, total=True)
     assert setting.per_key == real.per_key
     frequencies = count_frequencies(table, "k", user="u", max_keys_per_user=4)
-    planned, drawn = setting.scheme(frequencies), real.sampling
+    planned, drawn = planned_sampling(setting, frequencies), real.sampling
     assert isinstance(planned, Ppswor)
     assert isinstance(drawn, Ppswor)
     weights = 500 * 4
@@ -290,7 +290,7 @@ def test_a_setting_spends_as_a_release_does() -> None:
 
 def test_weights_of_a_sample_size() -> None:
     size = SampleSize(10, power="0.5", cap=9)
-    sampling = Setting(Privacy(1, "1e-8"), size=size).scheme(Frequencies.of({1: 3, 4: 2, 100: 5}))
+    sampling = planned_sampling(Setting(Privacy(1, "1e-8"), size=size), Frequencies.of({1: 3, 4: 2, 100: 5}))
     assert isinstance(sampling, Ppswor)
     assert sampling.tau == pytest.approx(Fraction(10, 3 * 1 + 2 * 2 + 5 * 3), rel=1e-5)  # six figures, rounded down
 

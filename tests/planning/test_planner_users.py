@@ -20,10 +20,10 @@ from dpsample.accounting.amounts import amounts_of
 from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, FULL, LOOK_SHARE, Look, UserBudget, promising_keys
 from dpsample.accounting.filled import FILLED_SHARE
 from dpsample.cli import cli
+from dpsample.planning.command import command, python
 from dpsample.planning.forecast import most_possible
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
-from dpsample.planning.text import command, python
 from dpsample.planning.users import forecast_users
 from dpsample.private.count import CountedUsers
 from dpsample.private.engine.duckdb import DuckDB

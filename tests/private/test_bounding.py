@@ -184,15 +184,15 @@ def test_what_a_user_cannot_be() -> None:
         kept(Source(table, "k", user="u"), 2)
     with refused("the column 'w' must be in"):
         kept(Source(table, "k", user="w"), 2)
-    with refused("the user is not part of the key"):
+    with refused("is both key and user"):
         Source(table, ["k", "U"], user="u")
     with refused("privacy of users needs rows"):
         Source(table, "k", "n", user="u")
     with refused("privacy of users needs rows"):
         Source({"x": 1}, user="u")
-    with refused("privacy of users needs a column"):
+    with refused("privacy of users needs a user column"):
         Source(["x"], user="u")
-    with refused("user is the name of a column"):
+    with refused("user must be the name of a column"):
         Source(table, "k", user=3)  # type: ignore[arg-type]
     with refused("users are bounded where rows say whose they are"):
         kept(Source(table, "k"), 2)

@@ -157,7 +157,7 @@ def test_the_command_line(name: str, tmp_path: Path) -> None:
 
         def work(output: Path, data: Rows, options: list[str] = options) -> Any:
             source = kind.source(data, tmp_path, {})
-            place = ["--table", "t"] if source.table else []
+            place = ["--table", "t"] if "table" in source.options else []
             to = [f"{output}/out.csv", "--ledger", f"{output}/ledger", "-e", "1", "-d", "0.001"]
             return command("release", str(source.data), *place, "-k", "k", *options, "-o", *to)
 

@@ -11,7 +11,8 @@ import pytest
 
 import dpsample
 from dpsample import InvalidValue, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, Source
-from dpsample.private.request import Strategy, strategy_of
+from dpsample.private.request import strategy_of
+from dpsample.release.options import Strategy
 from dpsample.scheme import reporting_probabilities
 from release_laws import FREQUENCIES, PRIVACY, _tail, assert_law, elements
 

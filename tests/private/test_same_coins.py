@@ -19,7 +19,8 @@ from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.known import KnownKeys
 from dpsample.private.progress import Progress
-from dpsample.private.request import Request, Strategy
+from dpsample.private.request import Request
+from dpsample.release.options import Strategy
 from typed_keys import KEYS, TYPES
 
 PRIVACY = Privacy(0.5, 1e-3)
@@ -31,9 +32,9 @@ Listed = tuple[list[str], bool] | None  # known keys, and whether there are no o
 
 def request(source: Source, sampling: Sampling, strategy: Strategy, keys_only: bool, listed: Listed) -> Request:
     max_keys = MOST if source.user else None
-    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only)
+    setting = Setting(PRIVACY, sampling, max_keys_per_user=max_keys, keys_only=keys_only, strategy=strategy)
     known = KnownKeys.of(*listed, source) if listed else None
-    return Request(source, setting, strategy=strategy, known=known)
+    return Request(source, setting, known)
 
 
 SECRET = Secret(bytes(range(32)))

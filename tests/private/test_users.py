@@ -97,9 +97,9 @@ def test_a_sample_of_users_is_sanitized_for_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"max_keys_per_user": 3}, "to protect users, say"),
+        ({"max_keys_per_user": 3}, "max_keys_per_user needs a column that names the user"),
         ({"user": "u", "max_keys_per_user": 0}, "max_keys_per_user is a whole number"),
-        ({"size": 10, "sampling": KeepAll()}, "either a scheme with its tau or a sample size"),
+        ({"size": 10, "sampling": KeepAll()}, "sampling cannot be combined with size"),
         ({"size": 0}, "a sample size is a whole number"),
         ({"total": 1}, "the share of epsilon for the total"),
         ({"total": "0.96", "size": 10}, "the shares of epsilon for totals must leave some"),

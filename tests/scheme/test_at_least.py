@@ -145,13 +145,13 @@ def test_the_command_is_the_twin(tmp_path: Path) -> None:
     for command in (["release", *source], ["certify", "-e", "1", "-d", "1e-6"]):
         done = run(*command, "--at-least", "50", "--scheme", "ppswor", "--tau", "0.1", cwd=tmp_path)
         assert done.returncode
-        assert "at-least is for releases of all keys" in done.stderr
+        assert "--at-least cannot be combined with a sample" in done.stderr
 
 
 def test_samples_have_a_rule_of_their_own() -> None:
     wrong: list[dict[str, Any]] = [{"sampling": Ppswor(0.1)}, {"size": 10}]
     for options in wrong:
-        with refused("at_least is for releases of all keys"):
+        with refused("at_least cannot be combined with a sample"):
             dpsample.release(WORDS, privacy=PRIVACY, at_least=50, **options)
 
 

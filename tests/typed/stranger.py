@@ -43,6 +43,7 @@ def released(folder: Path) -> Release:
     queries = Counter({"weather": 5000, "news": 3000})
     release = dpsample.release(queries, privacy=(1, 1e-8), sampling=Ppswor(tau=0.01))
     assert_type(release, Release)
+    dpsample.release(queries, privacy=(1, 1e-8), max_key_per_user=5)  # type: ignore[call-arg]  # misspelled
     source = Source(folder / "events.parquet", key=["country", "page"], user="user")
     size = SampleSize(1000, power="0.5")
     keys = dpsample.release_to_file(

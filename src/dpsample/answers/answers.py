@@ -327,8 +327,10 @@ class Answers:
         """
         question = Question(where=where, level=level, attributes=attributes)
         keys = self.evidence.keys(question)
-        estimates = keys.estimates(np.arange(len(keys)), question.level)
-        return self._listing(keys.rows, estimates, question.level, about_each(len(keys), keys.called))
+        everything = np.arange(len(keys))
+        estimates = keys.estimates(everything, question.level)
+        note = about_each(len(keys), keys.called)
+        return self._listing(keys.rows, estimates, question.level, note)
 
     def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
         """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent.

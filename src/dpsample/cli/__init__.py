@@ -18,7 +18,6 @@ and 143 after SIGTERM.
     options   options that commands share
     printing  what they print
     answers   how answers are printed
-    wording   errors of the library, in terms of options
 """
 
 import os
@@ -34,13 +33,13 @@ from dpsample.cli.demo import demo_command
 from dpsample.cli.explore import explore
 from dpsample.cli.inspect import certify_command, info, verify
 from dpsample.cli.ledger import ledger_commands
+from dpsample.cli.options import in_options
 from dpsample.cli.plan import plan, with_one_thread
 from dpsample.cli.query import changes, compare, each_key, mean, other, quantiles, query, rank, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report
 from dpsample.cli.run import run
 from dpsample.cli.stream import stream
-from dpsample.cli.wording import in_options
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 
 __all__ = ["cli", "main"]
@@ -135,7 +134,7 @@ def main(command: click.Command = cli) -> None:
     except DpsampleError as error:
         refused = isinstance(error, InvalidValue)
         # after a signal, another library may have made an error of its own of it
-        code = _end_by_signal() if _signals else _fail(str(error), 2 if refused else 1)
+        code = _end_by_signal() if _signals else _fail(getattr(error, "marked", str(error)), 2 if refused else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
@@ -168,5 +167,5 @@ def _written() -> str:
 
 def _fail(message: str, code: int) -> int:
     notes = getattr(sys.exception(), "__notes__", [])  # such as that its privacy is spent
-    click.echo(f"dpsample: {in_options('; '.join([message, *notes]), cli)}", err=True)
+    click.echo(f"dpsample: {in_options('; '.join([message, *notes]))}", err=True)
     return code

@@ -8,6 +8,8 @@ import click
 from dpsample import __version__
 from dpsample.cli import options
 from dpsample.cli.printing import show
+from dpsample.release.option_words import read_privacy, read_sampling, read_size, read_total
+from dpsample.release.options import ReleaseOptions, kept_from
 
 
 @click.command()
@@ -141,13 +143,8 @@ def verify(
 
 
 @click.command("certify")
-@options.privacy
-@options.max_keys
-@options.scheme
-@options.at_least
-@options.totals
-@click.option("--grid", type=int, help="Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]")
-@click.option("--keys-only", is_flag=True, help="Keys without tokens and estimates.")
+@options.of_release("privacy", "max_keys_per_user")
+@options.of_release("sampling", "size", "total", "grid", "keys_only")
 @click.option("--dataset", help="Name of the dataset, for the page.")
 @_certificate
 @options.output_format
@@ -172,30 +169,25 @@ def certify_command(
       dpsample certify --epsilon 1 --delta 1e-6 --max-keys-per-user 50 --with-total --dataset clicks
       dpsample certify --zcdp 0.1 --delta 1e-6 --max-keys-per-user 50
     """
-    from dpsample.accounting.budget import Budget
-    from dpsample.accounting.totals import check_share
     from dpsample.files import check_file, write_file
     from dpsample.ledger.charges import shown
-    from dpsample.planning.setting import kept_from
     from dpsample.release.proof import prove
     from dpsample.release.proof.independent import certificate_text
     from dpsample.release.proof.page import proof_page
-    from dpsample.scheme.sampling import KeepAll
 
     if certificate is not None:
         check_file(certificate, force)
-    size = options.size_of(given)
-    share = check_share(given["total_share"] if given["with_total"] else False, "the total")
-    sampling = kept_from(given["at_least"], None if size else options.sampling_of(given), size)
-    budget = Budget(
-        options.privacy_of(given),
+    size = read_size(given)
+    sampling = kept_from(given["at_least"], None if size else read_sampling(given), size)
+    planned = ReleaseOptions(
+        read_privacy(given),
+        sampling,
+        size,
         given["max_keys_per_user"],
-        size.share if size else check_share(False, "size"),
-        share,
-        all_keys=size is None and isinstance(sampling.sanitized_as, KeepAll),
+        total=read_total(given),
         keys_only=keys_only,
     )
-    proof = prove(budget, None if size else sampling, grid)
+    proof = prove(planned.budget, None if size else sampling, grid)
     if certificate is not None:
         write_file(certificate, certificate_text(proof).encode(), force)
     today = _today()

@@ -3,13 +3,17 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from dpsample.cli import options
 from dpsample.cli.printing import show, shown_stages
+from dpsample.release import options as released
+from dpsample.release.option_words import read_sampling, read_size, read_sums, read_total
 
+_SCHEMES = ("all", "ppswor", "priority")  # whose forecasts are computed
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -36,37 +40,17 @@ _frequencies = options.together(
 
 
 _settings = options.together(
-    click.option("--epsilon", "-e", multiple=True, help=f"One or more values.  [default: {','.join(EPSILONS)}]"),
-    click.option("--zcdp", multiple=True, metavar="RHO", help="One or more values, instead of --epsilon."),
-    click.option("--gdp", multiple=True, metavar="MU", help="One or more values, instead of --epsilon."),
-    click.option("--delta", "-d", multiple=True, help="One or more values.  [default: by the number of elements]"),
-    click.option(
-        "--max-keys-per-user",
-        multiple=True,
-        help="Contribution bound: the largest number of keys that each user keeps. One or more values.",
-    ),
-    click.option("--tau", multiple=True, help="Sampling threshold of ppswor and priority. One or more values."),
-    click.option(
-        "--sample-size", multiple=True, help="Approximate number of sampled keys, instead of --tau. One or more values."
-    ),
-    click.option("--size-share", default="0.05", show_default=True, help="Share of epsilon that --sample-size costs."),
-    click.option(
-        "--scheme",
-        type=click.Choice(["all", "ppswor", "priority"]),
-        default="all",
-        show_default=True,
-        help="Keep all keys, or sample a key of weight w with probability 1 - exp(-tau w) or min(1, tau w).",
-    ),
-    click.option(
-        "--power", default="1", show_default=True, help="The weight w of a key is its frequency to this power."
-    ),
-    click.option("--cap", type=int, help="The weight w of a key is min(frequency, CAP) to the power."),
-    options.at_least,
-    options.amounts,
-    click.option(
-        "--with-total", is_flag=True, help="Plan a release with a private total, which costs a share of epsilon."
-    ),
-    click.option("--total-share", default="0.05", show_default=True, help="Share of epsilon that --with-total costs."),
+    options.several(released.EPSILON, f"One or more values.  [default: {','.join(EPSILONS)}]"),
+    options.several(released.ZCDP),
+    options.several(released.GDP),
+    options.several(released.DELTA, "One or more values.  [default: chosen by the number of elements]"),
+    options.several(released.MAX_KEYS),
+    options.several(released.TAU),
+    options.several(released.SAMPLE_SIZE),
+    options.click_option(replace(released.SCHEME, choices=_SCHEMES)),
+    options.of_release("sampling", without=(released.SCHEME, released.TAU, released.SEED)),
+    options.of_release("size", without=(released.SAMPLE_SIZE,)),
+    options.of_release("amounts", "total"),
     click.option(
         "--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects."
     ),
@@ -170,9 +154,9 @@ def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, g
         _listed(arguments["delta"]) or _deltas_of_release(arguments),
         _samplings(arguments),
         _bounds(arguments) or [None],
-        arguments["total_share"] if arguments["with_total"] else False,
+        read_total(arguments),
         discover="ask" if unbounded else None,
-        amounts=amounts_of(arguments["rows"], options.sums_of(arguments)),
+        amounts=amounts_of(arguments["rows"], read_sums(arguments)),
         stated=stated or "epsilon",
     )
 
@@ -324,14 +308,12 @@ def _integer(value: str, option: str) -> int:
 
 def _samplings(arguments: dict[str, Any]) -> list[Any]:
     """Return the sampling schemes: one for each tau, then one for each sample size."""
-    from dpsample.planning.setting import kept_from
-
     sizes = [_integer(size, "--sample-size") for size in _listed(arguments["sample_size"])]
     taus: Sequence[str | None] = _listed(arguments["tau"]) or ([] if sizes else [None])
-    samplings = [options.sampling_of({**arguments, "tau": tau}) for tau in taus]
-    samplings += [options.size_of({**arguments, "tau": None, "sample_size": size}) for size in sizes]
+    samplings: list[Any] = [read_sampling({**arguments, "tau": tau}) for tau in taus]
+    samplings += [read_size({**arguments, "tau": None, "sample_size": size}) for size in sizes]
     least = arguments["at_least"]
-    return samplings if least is None else [kept_from(least, sampling) for sampling in samplings]
+    return samplings if least is None else [released.kept_from(least, sampling) for sampling in samplings]
 
 
 def with_one_thread() -> None:

@@ -6,21 +6,21 @@ import click
 
 from dpsample.cli import options
 from dpsample.cli.printing import print_release, show, shown_stages
+from dpsample.files import check_folder, check_not_input, check_output
+from dpsample.private.progress import Progress
+from dpsample.private.request import Request
+from dpsample.private.run import check_release_to, sanitize_to_file, write_release_to
+from dpsample.private.run import sample as draw_sample
+from dpsample.private.sample import Sample, read_sample
 from dpsample.release.explain import explain_sampling
+from dpsample.release.option_words import read_arguments, read_part, read_parts, read_privacy, read_sampling
+from dpsample.release.options import AT_LEAST, PART
 
 
 @click.command()
 @options.source
-@options.max_keys
-@options.discovery
-@options.privacy
-@options.scheme
-@options.at_least
-@options.known
-@options.totals
-@options.tokens
-@options.ledger
-@options.part
+@options.of_release("max_keys_per_user", "discover", "count_share", "amounts", "prior", "privacy", "sampling", "size")
+@options.of_release("keys", "only_known", "total", "keys_only", "grid", "ledger", "part")
 @options.output
 @options.machine
 @options.output_format
@@ -43,54 +43,71 @@ def release(**given: Any) -> None:
       dpsample release events.parquet -k query -e 1 -d 1e-8 --part day=2026-11-14 --ledger days.ledger -o 14.parquet
       dpsample release hdfs:///events -k query -e 1 -d 1e-8 --engine spark --master yarn -o queries.private/
     """
-    carry_out(**given)
+    carry_out(given)
 
 
-def carry_out(
-    output: str,
-    force: bool,
-    form: str,
-    show_private: bool,
-    settings: str | None = None,
-    dry_run: bool = False,
-    **given: Any,
-) -> None:
-    """Make a release by its options, and print what was released; a dry run only checks them.
+def carry_out(given: dict[str, Any], settings: str | None = None) -> None:
+    """Make a release by its options, and print what was released.
 
     `settings` is the SHA-256 of the file that they come from.
     """
-    options.check_engine(given, show_private)
-    wanted = {**options.release_options(given), "settings": settings}
+    options.check_engine(given, given["show_private"])
+    arguments = {**read_arguments(given), "settings": settings}
     if given["engine"] == "spark":
-        if dry_run:
-            return
-        written, source = _release_by_spark(output, force, given, wanted)
-        print_release(source, output, written.keys, written.terms, form, None)
-        return
-    from dpsample.private.progress import Progress
-    from dpsample.private.request import Request
-    from dpsample.private.run import check_release_to, write_release_to
+        _release_by_spark(given, arguments)
+    else:
+        _release_here(given, arguments)
 
-    request = Request.of(options.source_of(given), **wanted)
+
+def check(given: dict[str, Any], settings: str | None) -> None:
+    """Check the options of a release, and its source if it is on this machine; nothing is read or spent."""
+    options.check_engine(given, given["show_private"])
+    arguments = {**read_arguments(given), "settings": settings}
+    if given["engine"] == "spark":
+        return
+    request = Request.of(options.source_of(given), **arguments)
+    with options.engine_of(given) as engine:
+        check_release_to(given["output"], request, engine, given["force"])
+
+
+def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Release on this machine."""
+    output = given["output"]
+    request = Request.of(options.source_of(given), **arguments)
     with options.engine_of(given) as engine, shown_stages() as stages:
-        if dry_run:
-            check_release_to(output, request, engine, force)
-            return
         progress = Progress(stages)
-        written = write_release_to(output, request, force=force, engine=engine, progress=progress)
+        written = write_release_to(output, request, force=given["force"], engine=engine, progress=progress)
     source = f"{request.source}, strategy: {written.strategy}"
-    print_release(source, output, written.keys, written.terms, form, progress.rows if show_private else None)
+    private = progress.rows if given["show_private"] else None
+    print_release(source, output, written.keys, written.terms, given["form"], private)
+
+
+def _release_by_spark(given: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Release on a cluster."""
+    from dpsample import spark
+    from dpsample.private.engine.spark import jobs
+
+    output, force = given["output"], given["force"]
+    if output.endswith("/"):
+        check_folder(output)
+    else:
+        check_output(output, force=force)
+    with spark.session(given["master"]) as session:
+        request = Request.of(options.spark_source_of(session, given), **arguments)
+        divided = spark.Spark(session, given["partitions"]).partitions
+        written = jobs.write_release_to(output, request, force, given["partitions"])
+    source = f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
+    print_release(source, output, written.keys, written.terms, given["form"], None)
 
 
 @click.command()
 @options.source
-@options.max_keys
-@options.part
-@options.scheme
+@options.of_release("max_keys_per_user", "part")
+@options.of_release("sampling", without=(AT_LEAST,))
 @options.output
 @options.machine
 @options.output_format
-def sample(output: str, force: bool, form: str, show_private: bool, **given: Any) -> None:
+def sample(**given: Any) -> None:
     """Draw a weighted sample of keys into a file. The sample is NOT private: sanitize it.
 
     \b
@@ -98,46 +115,52 @@ def sample(output: str, force: bool, form: str, show_private: bool, **given: Any
       dpsample sample events.parquet --key query --scheme ppswor --tau 1e-4 -o sample.parquet
       dpsample sanitize sample.parquet --epsilon 1 --delta 1e-8 -o queries.private.parquet
     """
-    from dpsample.files import check_not_input, check_output
-
+    output = given["output"]
     options.check_engine(given, False)
-    sampling = options.sampling_of(given)
-    check_output(output, force=force)
-    how = {"sampling": sampling, "max_keys_per_user": given["max_keys_per_user"], "strategy": given["strategy"]}
-    how |= options.parts_of(given)
-    if given["engine"] == "spark":
-        from dpsample import spark
-
-        with spark.session(given["master"]) as session:
-            source = options.spark_source_of(session, given)
-            check_not_input(output, source.inputs())
-            drawn = spark.sample(source, partitions=given["partitions"], **how)
-    else:
-        from dpsample.private.run import sample as draw
-
-        source = options.source_of(given)
-        check_not_input(output, source.inputs())
-        with options.engine_of(given) as engine, shown_stages() as stages:
-            drawn = draw(source, engine=engine, progress=stages, **how)
-    drawn.write(output, force=force)
+    sampling = read_sampling(given)
+    check_output(output, force=given["force"])
+    named = {name: given[name] for name in ("max_keys_per_user", "strategy")}
+    how = {"sampling": sampling, **named, **read_parts(given)}
+    drawn = _sample_by_spark(given, how) if given["engine"] == "spark" else _sample_here(given, how)
+    drawn.write(output, force=given["force"])
+    private = f"{len(drawn):,} keys" if given["show_private"] else None
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
-    if show_private:
+    if private is not None:
         result["keys"] = len(drawn)
+    show(result, sample_lines(output, sampling, private), given["form"])
+
+
+def sample_lines(output: str, sampling: Any, private: str | None) -> list[str]:
+    """Return the lines that are printed for a sample, with `private` numbers if they were asked for."""
     lines = [f"Wrote {output}: a sample, NOT private; {explain_sampling(sampling)}."]
-    lines += [f"Private: {len(drawn):,} keys."] if show_private else []
-    lines += [f"Next: dpsample sanitize {output} --epsilon 1 --delta 1e-8 -o OUTPUT"]
-    show(result, lines, form)
+    lines += [] if private is None else [f"Private: {private}."]
+    return [*lines, f"Next: dpsample sanitize {output} --epsilon 1 --delta 1e-8 -o OUTPUT"]
+
+
+def _sample_here(given: dict[str, Any], how: dict[str, Any]) -> Sample:
+    source = options.source_of(given)
+    check_not_input(given["output"], source.inputs())
+    with options.engine_of(given) as engine, shown_stages() as stages:
+        return draw_sample(source, engine=engine, progress=stages, **how)
+
+
+def _sample_by_spark(given: dict[str, Any], how: dict[str, Any]) -> Sample:
+    from dpsample import spark
+
+    with spark.session(given["master"]) as session:
+        source = options.spark_source_of(session, given)
+        check_not_input(given["output"], source.inputs())
+        return spark.sample(source, partitions=given["partitions"], **how)
 
 
 @click.command()
 @click.argument("sample")
-@options.privacy
-@options.tokens
+@options.of_release("privacy", "keys_only", "grid")
 @click.option("--key", "-k", multiple=True, help="Key column of a sample that another system drew.")
 @click.option("--frequency", help="Frequency column of such a sample.")
-@options.scheme
-@options.part_vouched
-@options.ledger
+@options.of_release("sampling", without=(AT_LEAST,))
+@options.of_release("part", without=(PART,))
+@options.of_release("ledger")
 @options.output
 @options.output_format
 def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> None:
@@ -154,57 +177,40 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
       dpsample sanitize sample.parquet --epsilon 1 --delta 1e-8 -o queries.private.parquet
       dpsample sanitize theirs.parquet -k k --frequency n --scheme ppswor --tau 1e-4 -e 1 -d 1e-8 -o ours.parquet
     """
-    from dpsample.files import check_output
-    from dpsample.private.run import sanitize_to_file
-    from dpsample.private.sample import Sample, read_sample
-
-    privacy = options.privacy_of(given)
+    privacy = read_privacy(given)
     check_output(output, force=force)
     if given["key"]:
-        if given["frequency"] is None:
-            raise click.UsageError(
-                "--key, of a sample that another system drew, goes with --frequency; found --key alone; add the "
-                "frequency column"
-            )
-        drawn = Sample.from_table(
-            sample,
-            key=given["key"],
-            frequency=given["frequency"],
-            sampling=options.sampling_of(given),
-            part_vouched=options.part_of(given["part_vouched"], "--part-vouched"),
-        )
+        drawn = _sample_of_another_system(sample, given)
     else:
-        if given["part_vouched"] is not None:
-            raise click.UsageError(
-                "a dpsample sample carries its part; found --part-vouched; leave it out, or add --key"
-            )
-        if given["scheme"] != "all" or given["tau"] is not None:
-            raise click.UsageError(
-                "a dpsample sample carries its scheme; found --scheme or --tau; leave them out, or add --key"
-            )
+        _check_carried(given)
         drawn = read_sample(sample)
-    written = sanitize_to_file(
-        output,
-        drawn,
-        privacy=privacy,
-        ledger=given["ledger"],
-        keys_only=given["keys_only"],
-        grid=given["grid"],
-        force=force,
-    )
+    how = {name: given[name] for name in ("ledger", "keys_only", "grid")}
+    written = sanitize_to_file(output, drawn, privacy=privacy, force=force, **how)
     print_release(f"the sample {sample!r}", output, written.keys, written.terms, form, None)
 
 
-def _release_by_spark(output: str, force: bool, given: dict[str, Any], wanted: dict[str, Any]) -> tuple[Any, str]:
-    """Release on a cluster; return what was written, and say what was read."""
-    from dpsample import spark
-    from dpsample.files import check_folder, check_output
-    from dpsample.private.engine.spark.jobs import write_release_to
-    from dpsample.private.request import Request
+def _sample_of_another_system(sample: str, given: dict[str, Any]) -> Sample:
+    if given["frequency"] is None:
+        raise click.UsageError("--key needs the frequency column as well; add --frequency COLUMN")
+    return Sample.from_table(
+        sample,
+        key=given["key"],
+        frequency=given["frequency"],
+        sampling=read_sampling(given),
+        part_vouched=read_part(given["part_vouched"], "part_vouched"),
+    )
 
-    check_folder(output) if output.endswith("/") else check_output(output, force=force)
-    with spark.session(given["master"]) as session:
-        request = Request.of(options.spark_source_of(session, given), **wanted)
-        divided = spark.Spark(session, given["partitions"]).partitions
-        written = write_release_to(output, request, force, given["partitions"])
-    return written, f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
+
+def _check_carried(given: dict[str, Any]) -> None:
+    """Refuse options that a sample of dpsample carries itself."""
+    stated = {
+        "--part-vouched": given["part_vouched"] is not None,
+        "--scheme": given["scheme"] != "all",
+        "--tau": given["tau"] is not None,
+    }
+    for option, given_twice in stated.items():
+        if given_twice:
+            raise click.UsageError(
+                f"{option} cannot be used with a sample of dpsample, which carries its scheme and its part; "
+                f"leave {option} out, or add --key for a sample that another system drew"
+            )

@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.release import carry_out, release
+from dpsample.cli.release import carry_out, check, release
 from dpsample.errors import InvalidValue
 from dpsample.files.metadata import failures, sha256_of
 
-_MOST_BYTES = 1 << 16  # of a settings file
+_MOST_BYTES = 1 << 16  # of a settings file: hundreds of times what all options take
 _MOST_DOTS = 4000  # in it: a name of many parts takes time and memory in proportion to the square of their number
 
 
@@ -50,46 +50,56 @@ def run(settings: str, output: str | None, part: str | None, dry_run: bool) -> N
     given, sha256 = read_settings(path)
     if output is not None:
         given["output"] = output if "://" in output or path.parent == Path() else os.path.join(os.getcwd(), output)
-    given |= {"part": part} if part is not None else {}
+    if part is not None:
+        given["part"] = part
     parsed = release.make_context("dpsample release", list(_words(given))).params
     with contextlib.chdir(path.parent):
         if not dry_run:
-            carry_out(**parsed, settings=sha256)
+            carry_out(parsed, sha256)
             return
-        on_cluster = parsed["engine"] == "spark"
-        carry_out(**parsed, settings=sha256, dry_run=True)
-        paths = given["source"] if on_cluster else options.source_of(parsed).paths  # without a password
+        check(parsed, sha256)
+        _print_command(path, given, parsed)
+
+
+def _print_command(path: Path, given: dict[str, Any], parsed: dict[str, Any]) -> None:
+    """Print the command of a release that was checked, without the password of a database."""
+    unseen, source = "", given["source"]
+    if parsed["engine"] == "spark":
+        unseen = "; the source was not looked at, since that takes a cluster"
+    else:
+        source = options.source_of(parsed).paths
     inside = "" if path.parent == Path() else f"cd {shlex.quote(str(path.parent))} && "
-    unseen = "; the source was not looked at, since that takes a cluster" if on_cluster else ""
-    click.echo(f"Checked {settings}: nothing was read or spent{unseen}.")
-    click.echo(f"{inside}dpsample release {shlex.join(_words(given | {'source': paths}))}")
+    click.echo(f"Checked {path}: nothing was read or spent{unseen}.")
+    click.echo(f"{inside}dpsample release {shlex.join(_words({**given, 'source': source}))}")
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], str]:
     """Return the options of a settings file, by their names, and its SHA-256. Decimals stay as they are written."""
     if not path.is_file():
-        raise InvalidValue("a settings file must exist to be read", f"no file at {str(path)!r}", "check the path")
+        raise InvalidValue(f"there is no settings file at {str(path)!r}", "check the path")
     with failures(path):
         if path.stat().st_size > _MOST_BYTES:
             raise InvalidValue(
-                f"a settings file has up to {_MOST_BYTES:,} bytes", "more", "name a pattern or a folder as the source"
+                f"a settings file may have up to {_MOST_BYTES:,} bytes", "name a pattern or a folder as the source"
             )
         data = path.read_bytes()
     if data.count(b".") > _MOST_DOTS:
-        raise InvalidValue(f"a settings file has up to {_MOST_DOTS:,} dots", "more", "name a folder as the source")
+        raise InvalidValue(f"a settings file may have up to {_MOST_DOTS:,} dots", "name a folder as the source")
     try:
         given = tomllib.loads(data.decode("utf-8"), parse_float=str)
     except (ValueError, RecursionError) as error:  # of TOML or of UTF-8; the message may quote the file
         place = str(error).rpartition(" (at ")[2].rstrip(")")
-        found = f"an error at {place}" if place.startswith("line ") else "something else"
-        raise InvalidValue("a settings file is TOML, in UTF-8", found, "write lines such as epsilon = 1") from None
+        where = f": an error at {place}" if place.startswith("line ") else ""
+        raise InvalidValue(
+            f"a settings file must be TOML, in UTF-8{where}", "write lines such as epsilon = 1"
+        ) from None
     for name, value in given.items():
         _check(name, value)
     return given, sha256_of(data)
 
 
 def _named() -> dict[str, click.Parameter]:
-    """The options of a release, by their names in a file: those of the command line, without dashes in front."""
+    """Return the options of a release by their names in a file: those of the command line, without dashes in front."""
     return {max(one.opts, key=len).removeprefix("--"): one for one in release.params}
 
 
@@ -98,30 +108,27 @@ def _check(name: str, value: Any) -> None:
     named = _named()
     if name not in named:
         near = difflib.get_close_matches(name.replace("_", "-").lower(), named, 1)
-        remedy = f"write {near[0]}" if near else "see dpsample release --help"
-        raise InvalidValue("a settings file has the options of dpsample release", f"the name {name!r}", remedy)
-    option = named[name]
-    several = option.multiple if isinstance(option, click.Option) else True
-    if isinstance(option, click.Option) and option.is_flag:
-        form, right = "true or false", isinstance(value, bool)
-    elif several:
-        form = "a text, or a list of texts"
-        right = isinstance(value, str) or (isinstance(value, list) and value != [] and all(map(_is_text, value)))
-    else:
-        form, right = "a text or a number", _is_text(value) or (type(value) is int and abs(value) < 2**63)
+        remedy = f"write {near[0]}" if near else "see dpsample release --help for the options"
+        raise InvalidValue(f"{name!r} in a settings file is not an option of dpsample release", remedy)
+    form, right = _form(named[name], value)
     if not right:
-        raise InvalidValue(
-            f"{name} in a settings file is {form}", "something else", f"write {form}, with texts in quotes"
-        )
+        raise InvalidValue(f"{name} in a settings file must be {form}, with texts in quotes")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _form(option: click.Parameter, value: Any) -> tuple[str, bool]:
+    """Return which values an option may have in a settings file, and whether this is one."""
+    if isinstance(option, click.Option) and option.is_flag:
+        return "true or false", isinstance(value, bool)
+    if isinstance(option, click.Argument) or option.multiple:
+        texts = value if isinstance(value, list) else [value]
+        return "a text, or a list of texts", bool(texts) and all(isinstance(text, str) for text in texts)
+    whole = type(value) is int and abs(value) < 2**63
+    return "a text or a number", whole or isinstance(value, str)
 
 
 def _words(given: dict[str, Any]) -> Iterator[str]:
-    """The same options as words of a command."""
-    for name, value in sorted(given.items(), key=lambda pair: pair[0] != "source"):  # which comes first
+    """Yield the same options as words of a command, the source first."""
+    for name, value in sorted(given.items(), key=lambda pair: pair[0] != "source"):
         option = _named()[name]
         values = value if isinstance(value, list) else [value]
         if isinstance(option, click.Argument):
@@ -129,4 +136,6 @@ def _words(given: dict[str, Any]) -> Iterator[str]:
         elif isinstance(value, bool):
             yield from [f"--{name}"] if value else option.secondary_opts
         else:
-            yield from (word for one in values for word in (f"--{name}", str(one)))
+            for one in values:
+                yield f"--{name}"
+                yield str(one)

@@ -9,7 +9,7 @@ import click
 
 from dpsample.cli import options
 from dpsample.cli.printing import show
-from dpsample.release.explain import explain_sampling
+from dpsample.cli.release import sample_lines
 
 
 @click.command()
@@ -105,8 +105,6 @@ def _shard(text: str | None) -> tuple[int, int] | None:
 
 def _print(state: str, sampling: Any, numbers: str | None, form: str) -> None:
     result = {"state": state, "private": False, "sampling": sampling.to_json()}
-    lines = [f"Wrote {state}: a sample, NOT private; {explain_sampling(sampling)}."]
     if numbers is not None:
         result["numbers"] = numbers
-        lines.append(f"Private: {numbers}.")
-    show(result, [*lines, f"Next: dpsample sanitize {state} --epsilon 1 --delta 1e-8 -o OUTPUT"], form)
+    show(result, sample_lines(state, sampling, numbers), form)

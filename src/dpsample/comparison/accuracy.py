@@ -308,8 +308,10 @@ class _Grouped:
 def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
     """Return the coverage of a number of keys at each frequency, reported with these probabilities."""
     elements = round(float(keys @ i))
-    if elements >= 2**53 and (keys % 1 == 0).all():  # floats would round
-        elements = sum(frequency * int(n) for frequency, n in zip(i.tolist(), keys.tolist(), strict=True))
+    whole = bool((keys % 1 == 0).all())
+    if elements >= 2**53 and whole:  # floats would round
+        pairs = zip(i.tolist(), keys.tolist(), strict=True)
+        elements = sum(frequency * int(n) for frequency, n in pairs)
     reported_keys = float(keys @ reported)
     reported_elements = float((keys * i) @ reported)
     return Coverage(round(float(keys.sum())), elements, reported_keys, reported_elements)

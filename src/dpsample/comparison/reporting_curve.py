@@ -86,8 +86,9 @@ def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy
 
 def curve_at(frequencies: Ints, sampling: Sampling, privacy: PerKey, peers: Privacy | None = None) -> Curve:
     """Return the reporting probabilities at these frequencies; `privacy` and `peers` are those of `curve`."""
-    stated = privacy if peers is None and isinstance(privacy, Privacy) else peers
-    peer = dict(histograms(sampling, stated))
+    if peers is None and isinstance(privacy, Privacy):
+        peers = privacy
+    peer = dict(histograms(sampling, peers))
     lines = {name: method.reported(frequencies) for name, method in peer.items()}
     pws = Pws(sampling, privacy).reported(frequencies)
     q = sampling.q(frequencies)

@@ -27,7 +27,6 @@ from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
-from dpsample.scheme.tokens import support_length
 
 _TINY = 1e-300  # keeps ratios of zeros defined
 
@@ -61,42 +60,35 @@ def estimate_sums(
     """
     groups = Tallies.of(tallies)
     functionals = functionals_of(groups, scheme, of, tuning, keys)
-    calibration, variance = functionals.calibration, functionals.variance
-    cells, back = np.unique(groups.cells, return_inverse=True)
-    places = calibration.places(cells)
-    inside = places < calibration.table_tokens
-    places = places[inside]
-    far = calibration.posterior_means(
-        cells[~inside], [of, variance.function, functionals.covariance.function, functionals.residual_bias]
-    )
-
-    def by_token(table: Floats, beyond: Floats) -> Floats:
-        return np.append(table[places], beyond)[back]
-
+    calibration = functionals.calibration
+    variance_of, covariance_of = functionals.variance, functionals.covariance
     weights, squares = groups.weights, groups.squares
-    above = groups.sums(weights * by_token(functionals.total.table_values, far[:, 0]))
+    functions = [of, variance_of.function, covariance_of.function, functionals.residual_bias]
+    tokens = TokensOfGroups(groups, calibration, functions)
+    _, far_variance, _, _ = tokens.beyond_table.T
+
+    above = groups.sums(weights * tokens.values(functionals.total.table_values, 0))
     extrapolated, extrapolated_error = _extrapolated(functionals, groups)
 
-    # two estimates of each key's variance: a posterior mean, and one without bias that has a variance of its own
-    posterior, unbiased = (by_token(values, far[:, 1]) for values in (variance.uncorrected, variance.table_values))
-    squared = by_token(functionals.squared_variance, far[:, 1] ** 2)
-    covariance = by_token(functionals.covariance.table_values, far[:, 2])
     # one more key, anywhere from the threshold on to the least reported frequency, that may not have been reported
-    unreported, unreported_slope = unreported_moments(
-        groups, calibration, [variance.function, functionals.covariance.function]
-    )
-    weight = np.sqrt(groups.sums(squares) / groups.sums(groups.keys))
-    unreported, unreported_slope = unreported * weight**2, unreported_slope * weight**3
+    moments = unreported_moments(groups, calibration, [variance_of.function, covariance_of.function])
+    typical_weight = np.sqrt(groups.sums(squares) / groups.sums(groups.keys))
+    unreported = moments[0] * typical_weight**2
+    unreported_slope = moments[1] * typical_weight**3
+
+    # two estimates of each key's variance: a posterior mean, and one without bias that has a variance of its own
+    posterior = tokens.values(variance_of.uncorrected, 1)
+    unbiased = tokens.values(variance_of.table_values, 1)
+    squared = tokens.in_order(functionals.squared_variance, far_variance**2)
     error = SumErrors.of(groups, posterior, unbiased, squared, unreported, tuning)
+
+    covariance = tokens.values(covariance_of.table_values, 2)
     slope = groups.sums(covariance * (squares * weights / groups.keys))
+    bias = tokens.values(functionals.bias_allowance, 3)
     divisor = np.maximum(error.variance, (tuning.rounding_bias * above) ** 2)  # a variance of 0 is only rounding
-    columns = {
+    columns = error.columns() | {
         "above": above,
-        "standard_error": np.sqrt(error.variance),
-        "bias_allowance": groups.sums(np.abs(weights) * by_token(functionals.bias_allowance, far[:, 3])),
-        "effective_keys": error.effective_keys,
-        "variance_keys": error.variance_keys,
-        "raw_variance_keys": error.raw_variance_keys,
+        "bias_allowance": groups.sums(np.abs(weights) * bias),
         "variance_slope": np.maximum(slope, 0.0) / divisor,
         "unreported_share": unreported / divisor,
         "unreported_slope": np.maximum(unreported_slope, 0.0) / divisor,
@@ -104,6 +96,25 @@ def estimate_sums(
         "extrapolated_error": extrapolated_error,
     }
     return sum_estimates(columns, tuning)
+
+
+class TokensOfGroups:
+    """The values of the tokens of groups: of the table's tokens, and of those beyond it, where they are functions."""
+
+    def __init__(self, groups: Tallies, calibration: Calibration, functions: Sequence[Function]) -> None:
+        cells, self._back = np.unique(groups.cells, return_inverse=True)
+        places = calibration.places(cells)
+        inside = places < calibration.table_tokens
+        self._places = places[inside]
+        self.beyond_table = calibration.posterior_means(cells[~inside], functions)  # [token, function]
+
+    def values(self, table: Floats, function: int) -> Floats:
+        """Return the value of each token of each group: from a table, and beyond it from one of the functions."""
+        return self.in_order(table, self.beyond_table[:, function])
+
+    def in_order(self, table: Floats, beyond: Floats) -> Floats:
+        """Return the same with given values beyond the table."""
+        return np.append(table[self._places], beyond)[self._back]
 
 
 def sum_estimates(columns: dict[str, Floats], tuning: Tuning) -> list[SumEstimate]:
@@ -125,20 +136,34 @@ class SumErrors(NamedTuple):
         groups: Tallies, posterior: Floats, unbiased: Floats, squared: Floats, unreported: Floats, tuning: Tuning
     ) -> "SumErrors":
         """Combine two estimates of the variance of each token's key, the square of one, and an unreported key."""
-        by_posterior = groups.sums(groups.squares * posterior)
-        by_functional = groups.sums(groups.squares * unbiased)
         fourth = groups.squares**2 / groups.keys
-        square = groups.sums(fourth * unbiased**2)
-        least_square = tuning.variance_floor * groups.sums(fourth * squared)
-        error_square = np.maximum(square, least_square) + unreported**2 + _TINY
-        variance = unreported + np.maximum(by_functional, tuning.variance_floor * by_posterior) + _TINY
-        raw_keys = variance**2 / error_square
-        # where few keys determine the unbiased estimate, a larger posterior mean is trusted in part
-        shortfall = np.maximum(by_posterior - by_functional, 0.0)
-        variance = variance + shortfall * tuning.variance_blend / (tuning.variance_blend + raw_keys**2)
+
+        by_posterior = groups.sums(groups.squares * posterior)
         posterior_square = groups.sums(fourth * posterior**2) + unreported**2 + _TINY
         effective_keys = (by_posterior + unreported) ** 2 / posterior_square
+
+        by_functional = groups.sums(groups.squares * unbiased)
+        functional_square = groups.sums(fourth * unbiased**2)
+        least_square = tuning.variance_floor * groups.sums(fourth * squared)
+        error_square = np.maximum(functional_square, least_square) + unreported**2 + _TINY
+        of_reported = np.maximum(by_functional, tuning.variance_floor * by_posterior)
+        variance = unreported + of_reported + _TINY
+        raw_keys = variance**2 / error_square
+
+        # where few keys determine the unbiased estimate, a larger posterior mean is trusted in part
+        shortfall = np.maximum(by_posterior - by_functional, 0.0)
+        in_part = shortfall * tuning.variance_blend / (tuning.variance_blend + raw_keys**2)
+        variance = variance + in_part
         return SumErrors(variance, effective_keys, variance**2 / error_square, raw_keys)
+
+    def columns(self) -> dict[str, Floats]:
+        """Return the fields of `SumEstimate` that follow."""
+        return {
+            "standard_error": np.sqrt(self.variance),
+            "effective_keys": self.effective_keys,
+            "variance_keys": self.variance_keys,
+            "raw_variance_keys": self.raw_variance_keys,
+        }
 
 
 def extrapolated_sums(tallies: Sequence[Tally], scheme: Scheme, of: Function, keys: int | None = None) -> Floats:
@@ -146,18 +171,22 @@ def extrapolated_sums(tallies: Sequence[Tally], scheme: Scheme, of: Function, ke
     groups = Tallies.of(tallies)
     functionals = functionals_of(groups, scheme, of, keys=keys)
     cells, back = np.unique(groups.cells, return_inverse=True)
-    above = groups.sums(groups.weights * functionals.total.values(cells)[back])
-    return np.asarray(above + _extrapolated(functionals, groups)[0])
+    values = functionals.total.values(cells)[back]
+    above = groups.sums(groups.weights * values)
+    extrapolated, _ = _extrapolated(functionals, groups)
+    return np.asarray(above + extrapolated)
 
 
 def functionals_of(
     groups: Tallies, scheme: Scheme, of: Function, tuning: Tuning = TUNING, keys: int | None = None
 ) -> SumFunctionals:
     """Return the functionals of a sum over groups."""
-    largest = 1 << (int(groups.cells.max()) // scheme.grid + 2 * support_length(scheme.per_key)).bit_length()
-    keys = round_up_key_count(int(groups.keys.sum()) if keys is None else keys, tuning)
     calibration = calibration_for(of, Calibration.of(scheme, tuning))
-    return sum_functionals(calibration, of, keys, largest)
+    if keys is None:
+        keys = int(groups.keys.sum())
+    largest_frequency = int(groups.cells.max()) // scheme.grid + 2 * calibration.support
+    power_of_two = 1 << largest_frequency.bit_length()  # so that few functionals serve all tallies
+    return sum_functionals(calibration, of, round_up_key_count(keys, tuning), power_of_two)
 
 
 def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats, Floats]:

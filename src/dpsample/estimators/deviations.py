@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpsample.estimators.calibrated import SumErrors, functionals_of, sum_estimates, unreported_moments
+from dpsample.estimators.calibrated import SumErrors, TokensOfGroups, functionals_of, sum_estimates, unreported_moments
 from dpsample.estimators.calibration import Function
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.intervals import SumEstimate
@@ -43,40 +43,34 @@ class Deviations:
         bottom = functionals_of(groups, scheme, counted, keys=keys)
         variances = top.variance, _covariance(top, bottom), bottom.variance
         variance_functions = [variance.function for variance in variances]
-
-        # values of the table's tokens, and of those beyond it: 2 sums, 3 variances, 2 biases
-        cells, back = np.unique(groups.cells, return_inverse=True)
-        places = top.calibration.places(cells)
-        inside = places < top.calibration.table_tokens
         functions: list[Function] = [summed, counted, *variance_functions, top.residual_bias, bottom.residual_bias]
-        far = top.calibration.posterior_means(cells[~inside], functions)
+        tokens = TokensOfGroups(groups, top.calibration, functions)
 
-        def by_token(table: Floats, n: int) -> Floats:
-            return np.append(table[places[inside]], far[:, n])[back]
-
-        self._values = [by_token(sums.total.table_values, n) for n, sums in enumerate((top, bottom))]
-        self._unbiased = [by_token(variance.table_values, n) for n, variance in enumerate(variances, 2)]
-        self._posterior = [by_token(variance.uncorrected, n) for n, variance in enumerate(variances, 2)]
-        self._bias = [by_token(sums.bias_allowance, n) for n, sums in enumerate((top, bottom), 5)]
+        # of each token: the values of S and N, two estimates of their variances, and the biases that they may have
+        self._summed = tokens.values(top.total.table_values, 0)
+        self._counted = tokens.values(bottom.total.table_values, 1)
+        self._unbiased = [tokens.values(variance.table_values, n) for n, variance in enumerate(variances, 2)]
+        self._posterior = [tokens.values(variance.uncorrected, n) for n, variance in enumerate(variances, 2)]
+        self._summed_bias = tokens.values(top.bias_allowance, 5)
+        self._counted_bias = tokens.values(bottom.bias_allowance, 6)
         self._unreported = unreported_moments(groups, top.calibration, variance_functions)
 
     def at(self, means: Floats) -> list[SumEstimate]:
-        """Return the sum of the deviations of each group from a mean."""
+        """Return the estimate of S - v N for each group, with v its mean: the sum of its keys' deviations from it."""
         groups = self._groups
-        v = np.repeat(means, np.diff(groups.starts, append=len(groups.cells)))
-        unbiased = _combined(self._unbiased, v)
-        posterior = np.maximum(_combined(self._posterior, v), 0.0)
-        weight = groups.sums(groups.squares) / groups.sums(groups.keys)
-        unreported = np.maximum(_combined(self._unreported, means), 0.0) * weight
+        tokens_of_groups = np.diff(groups.starts, append=len(groups.cells))
+        v = np.repeat(means, tokens_of_groups)  # of each token
+        deviation = self._summed - v * self._counted
+        bias = self._summed_bias + np.abs(v) * self._counted_bias
+
+        unbiased = _variance_at(v, self._unbiased)
+        posterior = np.maximum(_variance_at(v, self._posterior), 0.0)
+        mean_square_weight = groups.sums(groups.squares) / groups.sums(groups.keys)
+        unreported = np.maximum(_variance_at(means, self._unreported), 0.0) * mean_square_weight
         error = SumErrors.of(groups, posterior, unbiased, posterior**2, unreported, TUNING)
-        bias = self._bias[0] + np.abs(v) * self._bias[1]
-        columns = {
-            "above": groups.sums(groups.weights * (self._values[0] - v * self._values[1])),
-            "standard_error": np.sqrt(error.variance),
+        columns = error.columns() | {
+            "above": groups.sums(groups.weights * deviation),
             "bias_allowance": groups.sums(np.abs(groups.weights) * bias),
-            "effective_keys": error.effective_keys,
-            "variance_keys": error.variance_keys,
-            "raw_variance_keys": error.raw_variance_keys,
             "unreported_share": unreported / error.variance,
         }
         return sum_estimates(columns, TUNING)
@@ -88,19 +82,18 @@ class Deviations:
         that mean, whose square is nearly quadratic in x. If the number of keys may be 0, there is no bound.
         """
         half_widths = self._half_widths(means, level)
-        against_smaller = half_widths[1]
-        step = np.maximum(against_smaller / numbers, 1e-9 * np.abs(means) + 1e-300)
+        _, against_smaller = half_widths
+        shortest = 1e-9 * np.abs(means) + 1e-300
+        step = np.maximum(against_smaller / numbers, shortest)  # about as far as the end of the interval
 
-        def end(sign: int) -> Floats:
+        def end(sign: int, side: int) -> Floats:
             """The mean that is as far away as its own interval is long, in the direction of the sign."""
-            side = (sign + 1) // 2
-            at_zero = half_widths[side]
             at_one = self._half_widths(means + sign * step, level)[side]
             at_two = self._half_widths(means + sign * 2 * step, level)[side]
-            steps = _crossing(at_zero**2, at_one**2, at_two**2, (numbers * step) ** 2)
+            steps = _crossing(half_widths[side] ** 2, at_one**2, at_two**2, (numbers * step) ** 2)
             return np.asarray(means + sign * np.maximum(steps, 0.0) * step)
 
-        return end(-1), end(1)
+        return end(-1, side=0), end(1, side=1)
 
     def _half_widths(self, means: Floats, level: float) -> tuple[Floats, Floats]:
         """The lengths of the intervals of the deviations on both sides: against larger means, and smaller ones.
@@ -128,10 +121,10 @@ def _crossing(at_zero: Floats, at_one: Floats, at_two: Floats, square: Floats) -
     return np.where(q > 0, root, np.inf)
 
 
-def _combined(parts: Sequence[Floats], v: Floats) -> Floats:
+def _variance_at(v: Floats, moments: Sequence[Floats]) -> Floats:
     """The variance of S - v N, from that of S, the covariance, and that of N."""
-    ss, sn, nn = parts
-    return np.asarray(ss - 2 * v * sn + v**2 * nn)
+    of_sum, covariance, of_number = moments
+    return np.asarray(of_sum - 2 * v * covariance + v**2 * of_number)
 
 
 @lru_cache(maxsize=64)

@@ -55,7 +55,9 @@ class SumEstimate:
     def overcount(self, level: float) -> tuple[float, float]:
         """Return how much of `above` keys from below the threshold contribute: an estimate, and an upper bound."""
         estimate = max(-self.extrapolated, 0.0)
-        error = NormalDist().inv_cdf(0.5 + level / 2) * self.extrapolated_error * (estimate > 0)
+        if not estimate:
+            return 0.0, 0.0
+        error = normal_margin(level) * self.extrapolated_error
         return estimate, self.tuning.overcount_factor * estimate + error
 
     def interval(self, level: float) -> tuple[float, float]:
@@ -65,7 +67,7 @@ class SumEstimate:
             return low, high
         if self.extrapolated < 0:
             return low - self.overcount(level)[1], high
-        return low, high + self.extrapolated + NormalDist().inv_cdf(0.5 + level / 2) * self.extrapolated_error
+        return low, high + self.extrapolated + normal_margin(level) * self.extrapolated_error
 
     def interval_above(self, level: float) -> tuple[float, float]:
         """Return bounds of the sum over keys above the threshold: a test inverted, as in Wilson's interval of a share.
@@ -75,11 +77,14 @@ class SumEstimate:
         the variance is met by Student's distribution with two degrees of freedom for each effective key.
         """
         t = float(student_quantile(0.5 + level / 2, np.array(2 * self.variance_keys)))
-        down = t * t * self.variance_slope / 2
-        up = t * t * (self.variance_slope + self.unreported_slope) / 2
-        squared = (t * self.standard_error) ** 2
-        low = self.above + down - math.sqrt(squared * (1 - self.unreported_share) + down**2)
-        high = self.above + up + math.sqrt(squared + up**2)
+        # the ends solve d**2 = t**2 (standard_error**2 + slope d), a quadratic equation, with d < 0 and with d > 0
+        slope_up = self.variance_slope + self.unreported_slope  # an unreported key only adds to the sum
+        half_slope_down = t * t * self.variance_slope / 2
+        half_slope_up = t * t * slope_up / 2
+        square_up = (t * self.standard_error) ** 2
+        square_down = square_up * (1 - self.unreported_share)
+        low = self.above + half_slope_down - math.sqrt(square_down + half_slope_down**2)
+        high = self.above + half_slope_up + math.sqrt(square_up + half_slope_up**2)
         return low - self.bias_allowance, high + self.bias_allowance
 
 
@@ -92,29 +97,32 @@ def added(parts: Sequence[SumEstimate]) -> SumEstimate:
     variance = np.array([part.standard_error**2 for part in parts])
     total = float(variance.sum())
 
+    def column(name: str) -> list[float]:
+        return [getattr(part, name) for part in parts]
+
     def effective(keys: list[float]) -> float:
-        return total**2 / max(float((variance**2 / np.maximum(keys, _TINY)).sum()), _TINY)
+        square = float((variance**2 / np.maximum(keys, _TINY)).sum())
+        return total**2 / max(square, _TINY)
 
-    def slope(slopes: list[float]) -> float:
-        return float(variance @ slopes) / max(total, _TINY)
+    def weighted_mean(values: list[float]) -> float:
+        return float(variance @ values) / max(total, _TINY)
 
-    return SumEstimate(
-        above=sum(part.above for part in parts),
-        standard_error=math.sqrt(total),
-        bias_allowance=sum(part.bias_allowance for part in parts),
-        effective_keys=effective([part.effective_keys for part in parts]),
-        variance_keys=effective([part.variance_keys for part in parts]),
-        raw_variance_keys=effective([part.raw_variance_keys for part in parts]),
-        variance_slope=slope([part.variance_slope for part in parts]),
-        unreported_share=slope([part.unreported_share for part in parts]),
-        unreported_slope=slope([part.unreported_slope for part in parts]),
-        extrapolated=sum(part.extrapolated for part in parts),
-        extrapolated_error=math.hypot(*(part.extrapolated_error for part in parts)),
-        tuning=parts[0].tuning,
-    )
+    fields = {"standard_error": math.sqrt(total), "extrapolated_error": math.hypot(*column("extrapolated_error"))}
+    fields |= {name: sum(column(name)) for name in ("above", "bias_allowance", "extrapolated")}
+    fields |= {name: effective(column(name)) for name in ("effective_keys", "variance_keys", "raw_variance_keys")}
+    fields |= {name: weighted_mean(column(name)) for name in ("variance_slope", "unreported_share", "unreported_slope")}
+    return SumEstimate(**fields, tuning=parts[0].tuning)
+
+
+def normal_margin(level: float) -> float:
+    """Return how many standard errors the ends of a normal interval are from its middle."""
+    return NormalDist().inv_cdf(0.5 + level / 2)
 
 
 def student_quantile(probability: float, degrees_of_freedom: Floats) -> Floats:
-    """A quantile of Student's distribution, by its expansion around the normal one."""
-    z, n = NormalDist().inv_cdf(probability), np.maximum(degrees_of_freedom, 2.0)
-    return np.asarray(z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2))
+    """A quantile of Student's distribution, by its expansion around the normal one (Cornish, Fisher)."""
+    z = NormalDist().inv_cdf(probability)
+    n = np.maximum(degrees_of_freedom, 2.0)
+    first = (z**3 + z) / (4 * n)
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+    return np.asarray(z + first + second)

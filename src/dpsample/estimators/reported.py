@@ -14,7 +14,8 @@ interval (`single_keys`), which is exact.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -24,20 +25,23 @@ from numpy.typing import NDArray
 from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.exact import shown_number
 from dpsample.scheme.likelihood import likeliest_frequencies
-from dpsample.scheme.noise import KeyNoise
+from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import first_frequency, support_length, token_law
 
 Bools = NDArray[np.bool_]
-_DENSE, _FAR, _BELOW = 64, 16, 48  # frequencies at which laws are taken: above c, far above it, and below it
+# Numbers of frequencies at which laws are taken: above c, far above it, and below it. A trade of time against
+# exactness, since values in between are interpolated.
+_DENSE, _FAR, _BELOW = 64, 16, 48
 _REACH = 3.0  # supports of a token above c in which laws are taken densely
-_LEAST_SLOPE = 0.5  # of the mean token: below, laws hardly tell frequencies apart
-_ROUNDS = 30  # each takes away most of the bias that is left
-_POWER = 2  # of the probability of a larger token, in e
+_LEAST_SLOPE = 0.5  # of the mean token, by the frequency: below, laws hardly tell frequencies apart
+_ROUNDS = 30  # of corrections, each of which takes away most of the bias that is left
+_POWER = 2  # of the probability of a larger token, in e: how fast e falls off above c
 _MARGIN = 1.03  # of e, for the frequencies between those at which laws are taken
-_NO_VARIANCE = 1e-100  # rounding
+_NO_VARIANCE = 1e-100  # less is rounding
 _QUANTILE = 0.975  # of the tokens of a frequency: larger ones do not speak for it
+_TINY = 1e-300  # keeps ratios of zeros defined
 
 
 @dataclass(frozen=True)
@@ -74,74 +78,106 @@ class Selected:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenValues:
-    """What each token says of the frequency of a reported key: values between knots, which are tokens, ascending."""
+class Values:
+    """The function b of the token, which averages to the measure from c on: between knots, which are tokens."""
 
     measure: Measure
-    knots: Floats  # the mean tokens of the frequencies from c on
+    knots: Floats  # the mean tokens of the frequencies from c on, ascending
     distance: Floats  # of the frequency from the token, at each knot
     correction: Floats  # of the measure at this frequency
-    bias: Floats  # what is left of it, in absolute value
-    upper_moments: tuple[Floats, Floats]  # the variance of b, and its fourth cumulant
-    lower_knots: Floats  # tokens that are large for each frequency
-    lower_moments: tuple[Floats, Floats]  # the same of b - e
-    falling_tokens: Floats  # tokens, ascending, and e at each
-    falling: Floats
 
-    def values(self, tokens: Floats) -> Floats:
-        """Return b of tokens."""
+    def __call__(self, tokens: Floats) -> Floats:  # noqa: D102
         frequency = np.maximum(tokens + np.interp(tokens, self.knots, self.distance), 0.0)
-        return _measured(self.measure, frequency) + np.interp(tokens, self.knots, self.correction)
+        measured = np.asarray(self.measure.function(frequency), np.float64)
+        return measured + np.interp(tokens, self.knots, self.correction)
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """The function b - e of the token, which averages to no more than the measure at any frequency."""
+
+    values: Values
+    tokens: Floats  # ascending, and e at each
+    falling: Floats
 
     def lacking(self, tokens: Floats) -> Floats:
         """Return e of tokens."""
-        return np.interp(tokens, self.falling_tokens, self.falling, right=0.0)
+        return np.interp(tokens, self.tokens, self.falling, right=0.0)
 
-    def upper(self, tokens: Floats) -> tuple[Floats, Floats]:
-        """Return the variance and the fourth cumulant of b."""
-        variance, fourth = (np.interp(tokens, self.knots, moment) for moment in self.upper_moments)
-        return variance, fourth
+    def __call__(self, tokens: Floats) -> Floats:  # noqa: D102
+        return self.values(tokens) - self.lacking(tokens)
 
-    def lower(self, tokens: Floats) -> tuple[Floats, Floats]:
-        """Return those of b - e: of the frequencies that the token does not rule out, the lowest has the largest."""
-        variance, fourth = (np.interp(tokens, self.lower_knots, moment) for moment in self.lower_moments)
-        return variance, fourth
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The variance of a function of the token, and its fourth cumulant, between knots, which are tokens."""
+
+    knots: Floats
+    variance: Floats
+    fourth_cumulant: Floats
+
+    def at(self, tokens: Floats) -> tuple[Floats, Floats]:
+        """Return both for tokens."""
+        variance = np.interp(tokens, self.knots, self.variance)
+        return variance, np.interp(tokens, self.knots, self.fourth_cumulant)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenValues:
+    """What each token says of the frequency of a reported key."""
+
+    values: Values  # b
+    lowered: Lowered  # b - e
+    bias: Floats  # of b at its knots, what is left of it, in absolute value
+    of_values: Moments
+    of_lowered: Moments  # of the frequencies that a token does not rule out, the lowest has the largest moments
+
+    @property
+    def lacking(self) -> Callable[[Floats], Floats]:
+        """The function e."""
+        return self.lowered.lacking
 
 
 def sum_of_reported(keys: Selected, values: TokenValues, level: float) -> Reported:
     """Return the weighted sum over reported keys, with its error and its interval."""
     tokens, weights = keys.tokens, keys.weights
-    bias = float(np.abs(weights) @ np.interp(tokens, values.knots, values.bias))
+    value = float(weights @ values.values(tokens))
+    bias = float(np.abs(weights) @ np.interp(tokens, values.values.knots, values.bias))
+
+    # a key with a positive weight may lack at the lower end, and one with a negative weight at the upper end
     positive = weights >= 0
     lacking = weights * values.lacking(tokens)
-    value = float(weights @ values.values(tokens))
-    low = value - float(lacking[positive].sum()) - _deviation(keys, positive, values, level) - bias
-    high = value - float(lacking[~positive].sum()) + _deviation(keys, ~positive, values, level) + bias
+    lacking_below = float(lacking[positive].sum())
+    lacking_above = float(lacking[~positive].sum())
+    low = value - lacking_below - _deviation(keys, positive, values, level) - bias
+    high = value - lacking_above + _deviation(keys, ~positive, values, level) + bias
     if positive.all():
-        least = float(weights @ keys.certain)
-        value, low, high = (max(number, least) for number in (value, low, high))
-    variances, _ = values.upper(tokens)
-    return Reported(value, math.sqrt(float(keys.squares @ variances)), low, high)
+        certain = float(weights @ keys.certain)
+        value, low, high = (max(number, certain) for number in (value, low, high))
+
+    variances, _ = values.of_values.at(tokens)
+    standard_error = math.sqrt(float(keys.squares @ variances))
+    return Reported(value, standard_error, low, high)
 
 
 def _deviation(keys: Selected, lacks: Bools, values: TokenValues, level: float) -> float:
     """How far an end of the interval is from the middle: by the moments of b - e for keys that may lack, else of b."""
-    low_variances, low_fourths = values.lower(keys.tokens)
-    variances, fourths = values.upper(keys.tokens)
+    low_variances, low_cumulants = values.of_lowered.at(keys.tokens)
+    variances, cumulants = values.of_values.at(keys.tokens)
     variance = float(keys.squares @ np.where(lacks, low_variances, variances))
     if variance < _NO_VARIANCE:
         return 0.0
-    cumulant = float(keys.fourths @ np.where(lacks, low_fourths, fourths))
+    cumulant = float(keys.fourths @ np.where(lacks, low_cumulants, cumulants))
     excess = cumulant / variance**2
     z = NormalDist().inv_cdf(0.5 + level / 2)
-    tails = (z**3 - 3 * z) * excess / 24
+    tails = (z**3 - 3 * z) * excess / 24  # the term of the fourth cumulant (Cornish and Fisher)
     return (z + tails) * math.sqrt(variance)
 
 
 def least_of_tokens(cells: Ints, scheme: Scheme) -> Ints:
     """Return the frequency that the key of each token has at least: no token is above its frequency."""
     least = scheme.sampling.least
-    if isinstance(scheme.per_key, KeyNoise):
+    if Reporting.of(scheme.sampling, scheme.per_key).bell_shaped:
         return np.full(len(cells), least)
     return np.maximum(first_frequency(cells, scheme.grid), least)
 
@@ -149,35 +185,21 @@ def least_of_tokens(cells: Ints, scheme: Scheme) -> Ints:
 @lru_cache(maxsize=32)
 def token_values(scheme: Scheme, measure: Measure, largest: int) -> TokenValues:
     """Return the values of tokens up to about this frequency."""
-    c, above = _frequencies(scheme, largest)
-    if measure.kink is not None:
-        reach = support_length(scheme.per_key)
-        around = np.linspace(max(measure.kink - reach, c), measure.kink + reach, _DENSE).astype(np.int64)
-        above = np.unique(np.append(above, around[(around >= c) & (around <= scheme.sampling.largest)]))
+    c = _lowest_told_apart(scheme)
+    above = _frequencies_above(scheme, c, measure, largest)
     laws = [_Law.of(i, scheme) for i in above.tolist()]
-    knots = np.maximum.accumulate([law.mean(law.tokens) for law in laws])
-    distance = _without_bias(laws, knots, FREQUENCY, above.astype(np.float64) - knots)
-    unbiased = _Values(measure, knots, distance, np.zeros(len(knots)))
-    if measure != FREQUENCY:
-        correction = _corrected(laws, unbiased, measure, above)
-        unbiased = _Values(measure, knots, distance, correction)
-    target = measure(above)
-    bias = np.array([abs(law.mean(unbiased(law.tokens)) - g) for law, g in zip(laws, target, strict=True)])
-    first = laws[0]
-    below = [_Law.of(i, scheme) for i in _lower_frequencies(scheme.sampling.least, c)]
-    falling_tokens, falling = _falling(first, below, unbiased, measure)
-    lowered = _Lowered(unbiased, falling_tokens, falling)
+    values = _unbiased(laws, measure, above)
+    biases = [abs(law.mean(values(law.tokens)) - g) for law, g in zip(laws, measure(above), strict=True)]
+
+    below = [_Law.of(i, scheme) for i in _frequencies_below(scheme.sampling.least, c)]
+    lowered = _lowered(laws[0], below, values)
+    large_tokens = np.maximum.accumulate([law.quantile(_QUANTILE) for law in laws])
     return TokenValues(
-        measure,
-        knots,
-        distance,
-        unbiased.correction,
-        bias,
-        _moments(laws, unbiased),
-        np.maximum.accumulate([law.quantile(_QUANTILE) for law in laws]),
-        _moments(laws, lowered),
-        falling_tokens,
-        falling,
+        values,
+        lowered,
+        np.array(biases),
+        of_values=_moments(laws, values, values.knots),
+        of_lowered=_moments(laws, lowered, large_tokens),
     )
 
 
@@ -208,100 +230,86 @@ class _Law:
         return np.cumsum(self.p[::-1])[::-1]
 
 
-@dataclass(frozen=True, eq=False)
-class _Values:
-    """The function b."""
-
-    measure: Measure
-    knots: Floats
-    distance: Floats
-    correction: Floats
-
-    def __call__(self, tokens: Floats) -> Floats:
-        frequency = np.maximum(tokens + np.interp(tokens, self.knots, self.distance), 0.0)
-        return _measured(self.measure, frequency) + np.interp(tokens, self.knots, self.correction)
-
-
-@dataclass(frozen=True, eq=False)
-class _Lowered:
-    """The function b - e."""
-
-    values: _Values
-    at: Floats
-    falling: Floats
-
-    def __call__(self, tokens: Floats) -> Floats:
-        return self.values(tokens) - np.interp(tokens, self.at, self.falling, right=0.0)
+def _lowest_told_apart(scheme: Scheme) -> int:
+    """Return c, the lowest frequency that laws tell from others."""
+    [likeliest] = likeliest_frequencies([1], *scheme).tolist()
+    c = max(int(likeliest), scheme.sampling.least)
+    if not Reporting.of(scheme.sampling, scheme.per_key).bell_shaped:
+        return c
+    # noise is cut off: at the cut, the mean token hardly moves
+    reach = int(_REACH * support_length(scheme.per_key))
+    step = max(1, reach // 200)
+    frequencies = np.arange(c, c + reach, step)
+    laws = [_Law.of(i, scheme) for i in frequencies.tolist()]
+    mean_tokens = [law.mean(law.tokens) for law in laws]
+    is_steep = np.diff(mean_tokens) / step >= _LEAST_SLOPE
+    return int(frequencies[int(np.argmax(is_steep))])
 
 
-def _measured(measure: Measure, frequency: Floats) -> Floats:
-    return np.asarray(measure.function(frequency), np.float64)
-
-
-def _frequencies(scheme: Scheme, largest: int) -> tuple[int, Ints]:
-    """Return c, the lowest frequency that laws tell from others, and the frequencies at which laws are taken."""
-    [c] = likeliest_frequencies([1], *scheme).tolist()
-    c = max(int(c), scheme.sampling.least)
-    reach = _REACH * support_length(scheme.per_key)
-    if isinstance(scheme.per_key, KeyNoise):  # bell-shaped noise, cut off: at the cut, the mean token hardly moves
-        step = max(1, int(reach) // 200)
-        around = np.arange(c, c + int(reach), step)
-        means = [law.mean(law.tokens) for law in (_Law.of(i, scheme) for i in around.tolist())]
-        steep = np.diff(means) / step >= _LEAST_SLOPE
-        c = int(around[int(np.argmax(steep))])
+def _frequencies_above(scheme: Scheme, c: int, measure: Measure, largest: int) -> Ints:
+    """Return the frequencies from c on at which laws are taken."""
+    support = support_length(scheme.per_key)
+    reach = _REACH * support
     dense = c + reach * np.linspace(0, 1, _DENSE) ** 2  # densest at c, where laws change most
     far = np.geomspace(c + reach, max(largest, c + reach + 1), _FAR)
     above = np.unique(np.append(dense, far).astype(np.int64))
-    return c, above[above <= scheme.sampling.largest]
+    if measure.kink is not None:
+        first = max(measure.kink - support, c)
+        around = np.linspace(first, measure.kink + support, _DENSE).astype(np.int64)
+        above = np.unique(np.append(above, around[around >= c]))
+    return above[above <= scheme.sampling.largest]
 
 
-def _lower_frequencies(least: int, c: int) -> list[int]:
-    """Frequencies below c, and c."""
+def _frequencies_below(least: int, c: int) -> list[int]:
+    """Return frequencies below c at which laws are taken, and c."""
     some = np.geomspace(least, c, _BELOW).astype(np.int64)
     near = np.arange(max(least, c - 4), c + 1)
     return sorted({*some.tolist(), *near.tolist()})
 
 
-def _without_bias(laws: list[_Law], knots: Floats, measure: Measure, distance: Floats) -> Floats:
-    """Return distances such that tokens plus distances average to each frequency."""
-    distance = np.array(distance, np.float64)
+def _unbiased(laws: list[_Law], measure: Measure, above: Ints) -> Values:
+    """Return b: knots at mean tokens, distances without bias for the frequency itself, and corrections."""
+    knots = np.maximum.accumulate([law.mean(law.tokens) for law in laws])
     zeros = np.zeros(len(knots))
+    distance = above.astype(np.float64) - knots
     for _ in range(_ROUNDS):
-        values = _Values(measure, knots, distance, zeros)
-        distance = distance - np.array([law.mean(values(law.tokens)) - law.frequency for law in laws])
-    return distance
+        frequencies = Values(FREQUENCY, knots, distance, zeros)
+        biases = [law.mean(frequencies(law.tokens)) - law.frequency for law in laws]
+        distance = distance - np.array(biases)
+    values = Values(measure, knots, distance, zeros)
+    return values if measure == FREQUENCY else _corrected(laws, values, measure(above))
 
 
-def _corrected(laws: list[_Law], values: _Values, measure: Measure, above: Ints) -> Floats:
-    """Return corrections of a measure, for what remains of its bias. Of all rounds, those of the least bias."""
-    target, best, least = measure(above), values.correction, math.inf
-    correction = values.correction
+def _corrected(laws: list[_Law], values: Values, targets: Floats) -> Values:
+    """Return values with corrections of what remains of their bias: of all rounds, those of the least bias."""
+    best, least = values, math.inf
     for _ in range(_ROUNDS):
-        tried = _Values(measure, values.knots, values.distance, correction)
-        bias = np.array([law.mean(tried(law.tokens)) for law in laws]) - target
-        if (size := float(np.abs(bias).sum())) < least:
-            best, least = correction, size
-        correction = correction - bias
+        bias = np.array([law.mean(values(law.tokens)) for law in laws]) - targets
+        size = float(np.abs(bias).sum())
+        if size < least:
+            best, least = values, size
+        values = replace(values, correction=values.correction - bias)
     return best
 
 
-def _falling(first: _Law, below: list[_Law], values: _Values, measure: Measure) -> tuple[Floats, Floats]:
-    """Return the tokens of a frequency c, and e at each: as large as what reported keys below c lack, in the mean."""
-    shape = first.reaching() ** _POWER
-    most = 0.0
+def _lowered(at_c: _Law, below: list[_Law], values: Values) -> Lowered:
+    """Return b - e: e is as large, in the mean, as what reported keys below c lack, and falls off as tokens of c do."""
+    shape = at_c.reaching() ** _POWER
+    largest_ratio = 0.0
     for law in below:
-        excess = law.mean(values(law.tokens)) - float(measure([law.frequency])[0])
-        fall = law.mean(np.interp(law.tokens, first.tokens, shape, right=0.0))
-        most = max(most, excess / max(fall, 1e-300))
-    return first.tokens, _MARGIN * most * shape
+        [truth] = values.measure([law.frequency]).tolist()
+        excess = law.mean(values(law.tokens)) - truth
+        mean_shape = law.mean(np.interp(law.tokens, at_c.tokens, shape, right=0.0))
+        largest_ratio = max(largest_ratio, excess / max(mean_shape, _TINY))
+    return Lowered(values, at_c.tokens, _MARGIN * largest_ratio * shape)
 
 
-def _moments(laws: list[_Law], values: "_Values | _Lowered") -> tuple[Floats, Floats]:
-    """The variance of a value at each frequency, and its fourth cumulant."""
-    variances, fourths = np.zeros((2, len(laws)))
+def _moments(laws: list[_Law], function: Values | Lowered, knots: Floats) -> Moments:
+    """The moments of a function of the token at each frequency."""
+    variances, cumulants = np.zeros((2, len(laws)))
     for n, law in enumerate(laws):
-        value = values(law.tokens)
+        value = function(law.tokens)
         deviation = value - law.mean(value)
         variances[n] = law.mean(deviation**2)
-        fourths[n] = law.mean(deviation**4) - 3 * variances[n] ** 2
-    return variances, fourths
+        cumulants[n] = law.mean(deviation**4) - 3 * variances[n] ** 2
+    return Moments(knots, variances, cumulants)

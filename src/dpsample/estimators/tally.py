@@ -74,13 +74,10 @@ class Tallies:
     def of(tallies: Sequence[Tally]) -> "Tallies":
         """Join tallies."""
         lengths = np.array([len(tally.cells) for tally in tallies])
-        return Tallies(
-            np.concatenate([tally.cells for tally in tallies]),
-            np.concatenate([tally.keys for tally in tallies]),
-            np.concatenate([tally.weights for tally in tallies]),
-            np.concatenate([tally.squares for tally in tallies]),
-            np.cumsum(lengths) - lengths,
-        )
+        starts = np.cumsum(lengths) - lengths
+        names = ("cells", "keys", "weights", "squares")
+        columns = {name: np.concatenate([getattr(tally, name) for tally in tallies]) for name in names}
+        return Tallies(**columns, starts=starts)
 
     def sums(self, values: Floats | Ints) -> Floats:
         """Return the sum of values, one for each token of each group, by group."""

@@ -2,15 +2,19 @@
 
     frequencies  how many keys have each frequency: by a formula, from a histogram, or counted
     earlier      the frequencies that an earlier release lets estimate
-    setting      the parameters of a planned release, without its data
+    setting      the options of a planned release, without its data
+    command      the command, or the Python, that makes the release
     forecast     frequencies and a setting -> what to expect of that release, next to other methods
     users        the same for users without a contribution bound, by each way to find their keys
     errors       the error of the default estimator, predicted without simulation
+    moments      moments of the values of tokens, from which the error of `calibrated` follows
+    errors_of_mle  the same of `mle`, where epsilon is too small for `calibrated`
     grid         several settings to plan together
     goals        the smallest epsilon that reaches a goal, and which of several forecasts to release by
-    text         what `dpsample plan` prints, and the command or the Python that makes the release
+    text         what `dpsample plan` prints
     page         `explore`: a plan as one page with sliders
     content      the JSON values that this page shows
+    charts       its charts
 
 Frequencies of private data (`dpsample.count_frequencies`) are private, and so is a plan of them: do not publish it. The
 privacy guarantee does not cover an epsilon that was chosen by looking at the data. Choose it by public or made-up

@@ -1,69 +1,30 @@
 """The content of a plan's page, as JSON values: its sliders, and what it shows at each position of them.
 
-Position    where a forecast stands on the sliders
-Axis        a slider, with the texts of its positions
-Chart       a chart that the page draws anew for each position
-content     a plan -> all that the page's script reads
+Axis       a slider, with the texts of its positions
+axes       a plan -> its sliders
+content    a plan -> all that the page's script reads
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from dpsample.comparison.reporting_curve import PWS, SBH, TIGHT, curve_at, end_of_rise
 from dpsample.exact import text
-from dpsample.planning.forecast import Expected, Forecast
+from dpsample.planning.charts import Chart
+from dpsample.planning.command import command, python
+from dpsample.planning.forecast import Forecast
 from dpsample.planning.text import (
+    Column,
     Plan,
     columns,
-    command,
     described_data,
-    python,
     rows,
     sampling_of,
-    stated,
     stated_name,
 )
-from dpsample.presentation.charts import Panel
-from dpsample.presentation.page_charts import page_chart
 from dpsample.release.explain import explain_protected, explain_strength, sentence
-from dpsample.scheme.sampling import Ints
-
-_CURVE_POINTS = 100  # frequencies of a reporting curve: steps are about 10 % if its axis ends at 10,000
-_ROOM = 1.06  # a factor before the first and after the last point, which would be cut off at the very end
-SAMPLED_ALONE = "sampling alone, not private"
-
-Lines = Mapping[str, Sequence[tuple[float, float]]]  # name of a line -> its points
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a forecast stands on the sliders."""
-
-    epsilon: Fraction  # or the rho or mu by which the budget is stated
-    delta: Fraction
-    sampling: str
-    users: int  # keys of each user, at most; 0 without a bound
-
-    @staticmethod
-    def of(forecast: Forecast) -> "Position":
-        """Return the position of a forecast."""
-        setting, size = forecast.setting, forecast.setting.size
-        sampling = f"{size.scheme}, about {size.size:,} keys" if size else sampling_of(forecast)
-        epsilon = Fraction(stated(setting.privacy))
-        return Position(epsilon, setting.privacy.delta, sampling, setting.max_keys_per_user or 0)
-
-    def labels(self) -> dict[str, str]:
-        """Return the position on each slider as a text."""
-        bound = f"{self.users:,}" if self.users else "no bound"
-        return {"epsilon": text(self.epsilon), "delta": text(self.delta), "sampling": self.sampling, "users": bound}
-
-    def key(self) -> str:
-        """Return the name under which the page finds what it shows here."""
-        return "|".join(self.labels().values())
+from dpsample.release.option_words import budget_value
 
 
 @dataclass(frozen=True)
@@ -77,137 +38,75 @@ class Axis:
 
 def axes(plan: Plan) -> list[Axis]:
     """Return the sliders of a plan. Numbers ascend; samplings keep the order in which they were planned."""
-    positions = [Position.of(forecast) for forecast in plan.forecasts]
-    epsilon = stated_name(plan.forecasts[0].setting.privacy).capitalize()
+    forecasts = plan.forecasts
+    titles = {
+        "epsilon": stated_name(forecasts[0].setting.privacy).capitalize(),
+        "delta": "Delta",
+        "sampling": "Sampling",
+        "users": "Keys per user",
+    }
     ordered = {
-        ("epsilon", epsilon): sorted(positions, key=lambda position: position.epsilon),
-        ("delta", "Delta"): sorted(positions, key=lambda position: position.delta),
-        ("sampling", "Sampling"): positions,
-        ("users", "Keys per user"): sorted(positions, key=lambda position: position.users),
+        "epsilon": sorted(forecasts, key=lambda forecast: Fraction(budget_value(forecast.setting.privacy))),
+        "delta": sorted(forecasts, key=lambda forecast: forecast.setting.privacy.delta),
+        "sampling": forecasts,
+        "users": sorted(forecasts, key=lambda forecast: forecast.setting.max_keys_per_user or 0),
     }
     made = []
-    for (name, title), along in ordered.items():
-        labels = [position.labels()[name] for position in along]
+    for name, title in titles.items():
+        labels = [position(forecast)[name] for forecast in ordered[name]]
         made.append(Axis(name, title, list(dict.fromkeys(labels))))
     return made
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A chart that the page draws anew for each position. Its axes span all forecasts of the plan."""
-
-    name: str
-    caption: str
-    x: str
-    y: str
-    lines: Callable[[Forecast], Lines]
-    by_epsilon: bool  # whether it joins the forecasts of all epsilons, each of which has one point of a line
-    largest_y: float | None = None
-
-    def to_json(self, forecasts: Sequence[Forecast]) -> dict[str, Any]:
-        """Return the chart without its rows, which the page puts in."""
-        points = [row for forecast in forecasts for row in self._rows(forecast)]
-        largest = self.largest_y or 1.05 * max(row["y"] for row in points)
-        first, last = (end(row["x"] for row in points) for end in (min, max))
-        room = _ROOM if self.by_epsilon else 1.0
-        panel = Panel("", self.x, self.y, log_x=True, span_x=(first / room, last * room), span_y=(0, largest))
-        specification = {**page_chart(points, panel, points=self.by_epsilon), "data": {"name": "rows"}}
-        return {"x": self.x, "y": self.y, "by_epsilon": self.by_epsilon, "specification": specification}
-
-    def _rows(self, forecast: Forecast) -> list[dict[str, Any]]:
-        return [
-            {"line": line, "x": x, "y": y, "method": line, self.x: x, self.y: y}
-            for line, points in self.lines(forecast).items()
-            for x, y in points
-        ]
-
-
-def charts(plan: Plan) -> list[Chart]:
-    """Return the charts of a plan: reported keys and errors by epsilon; of elements also the reporting curve."""
-    forecasts = plan.forecasts
-    epsilon = stated_name(forecasts[0].setting.privacy)
-    of_users = forecasts[0].setting.discover is not None
-    error = "median error of a count" if of_users else "error of a selection"
-    made = [
-        Chart("keys", f"Reported keys, by {epsilon}.", epsilon, "reported keys", _keys_by_epsilon, True),
-        Chart("errors", f"The {error}, relative to the truth, by {epsilon}.", epsilon, error, _errors_by_epsilon, True),
-    ]
-    if not of_users:
-        frequencies = _curve_frequencies(forecasts)
-        caption = "Rare keys are hidden and frequent keys are reported. In between, chance decides."
-        curve = Chart(
-            "curve", caption, "frequency", "reporting probability", lambda made: _curve(made, frequencies), False, 1.0
-        )
-        made.append(curve)
-    return [chart for chart in made if any(chart.lines(forecast) for forecast in forecasts)]
-
-
-def _keys_by_epsilon(forecast: Forecast) -> Lines:
-    return _by_epsilon(forecast, {method.method: method.keys for method in _all_methods(forecast)})
-
-
-def _errors_by_epsilon(forecast: Forecast) -> Lines:
-    errors = {
-        method.method: method.way.median_error if method.way else method.selection_nrmse for method in forecast.methods
-    }
-    return _by_epsilon(forecast, {name: error for name, error in errors.items() if error is not None})
-
-
-def _by_epsilon(forecast: Forecast, values: Mapping[str, float]) -> Lines:
-    epsilon = float(Position.of(forecast).epsilon)
-    return {name: [(epsilon, float(f"{value:.4g}"))] for name, value in values.items()}
-
-
-def _all_methods(forecast: Forecast) -> list[Expected]:
-    return [*forecast.methods, *([forecast.possible] if forecast.possible else [])]
-
-
-def _curve_frequencies(forecasts: Sequence[Forecast]) -> Ints:
-    """Frequencies in equal ratios up to where the slowest of all curves has risen."""
-    end = max(end_of_rise(forecast.sampling, forecast.setting.per_key) for forecast in forecasts)
-    return np.unique(np.rint(np.geomspace(1, end, _CURVE_POINTS)).astype(np.int64))
-
-
-def _curve(forecast: Forecast, frequencies: Ints) -> Lines:
-    """The reporting probability by frequency, for each method that states it."""
+def position(forecast: Forecast) -> dict[str, str]:
+    """Return where a forecast stands on each slider, as a text."""
     setting = forecast.setting
-    curve = curve_at(frequencies, forecast.sampling, setting.per_key, setting.budget.composed_per_key)
-    drawn = {PWS: curve.pws, SBH: curve.sbh, TIGHT: curve.tight}
-    if (curve.sampled < 1).any():
-        drawn[SAMPLED_ALONE] = curve.sampled
-    i = frequencies.tolist()
-    return {name: list(zip(i, line.round(4).tolist(), strict=True)) for name, line in drawn.items() if line is not None}
+    size, bound = setting.size, setting.max_keys_per_user
+    return {
+        "epsilon": budget_value(setting.privacy),
+        "delta": text(setting.privacy.delta),
+        "sampling": f"{size.scheme}, about {size.size:,} keys" if size else sampling_of(forecast),
+        "users": f"{bound:,}" if bound else "no bound",
+    }
 
 
-def content(plan: Plan) -> dict[str, Any]:
+def content(plan: Plan, drawn: Sequence[Chart]) -> dict[str, Any]:
     """Return all that the page's script reads: the sliders, where they start, and what is shown at each position."""
-    drawn = charts(plan)
+    shown = columns(plan.forecasts)
+    records = {}
+    for place, forecast in enumerate(plan.forecasts):
+        record = _record(forecast, plan, shown)
+        record["lines"] = {chart.name: chart.lines[place] for chart in drawn}
+        records["|".join(position(forecast).values())] = record
     return {
         "axes": {axis.name: axis.labels for axis in axes(plan)},
-        "start": Position.of(plan.recommended).labels(),
-        "charts": {chart.name: chart.to_json(plan.forecasts) for chart in drawn},
-        "forecasts": {Position.of(forecast).key(): _shown(forecast, plan, drawn) for forecast in plan.forecasts},
+        "start": position(plan.recommended),
+        "charts": {chart.name: chart.to_json() for chart in drawn},
+        "forecasts": records,
     }
 
 
-def _shown(forecast: Forecast, plan: Plan, drawn: Sequence[Chart]) -> dict[str, Any]:
-    """What the page shows at the position of a forecast."""
+def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str, Any]:
+    """What the page shows at the position of a forecast, but for its charts."""
     setting = forecast.setting
-    shown = columns(plan.forecasts)
     facts = [column.cell(forecast, forecast.pws) for column in shown]
-    values = "; ".join(f"{column.title}: {value}" for column, value in zip(shown, facts, strict=True))
-    protected = explain_protected(setting.max_keys_per_user, setting.unit)
+    titled = [f"{column.title}: {fact}" for column, fact in zip(shown, facts, strict=True)]
+    budget = f"{stated_name(setting.privacy)} {budget_value(setting.privacy)}"
     return {
         "data": described_data(forecast),
         "facts": facts,
-        "summary": f"{stated_name(setting.privacy)} {stated(setting.privacy)}. {values}.",
-        "meaning": [
-            f"The release protects {protected}.",
-            *map(sentence, explain_strength(setting.privacy, setting.unit)),
-        ],
+        "summary": f"{budget}. {'; '.join(titled)}.",
+        "meaning": _meaning(forecast),
         "rows": rows(forecast, shown),
         "notes": [sentence(note) for note in forecast.notes],
         "command": command(setting, plan.source),
         "python": python(setting, plan.source),
-        "lines": {chart.name: chart.lines(forecast) for chart in drawn},
     }
+
+
+def _meaning(forecast: Forecast) -> list[str]:
+    """What the privacy of a setting means, in sentences."""
+    setting = forecast.setting
+    protected = explain_protected(setting.max_keys_per_user, setting.unit)
+    strength = explain_strength(setting.privacy, setting.unit)
+    return [f"The release protects {protected}.", *map(sentence, strength)]

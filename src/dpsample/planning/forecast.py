@@ -26,7 +26,7 @@ from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH,
 from dpsample.errors import InvalidValue
 from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
-from dpsample.planning.setting import Setting
+from dpsample.planning.setting import Setting, planned_sampling
 from dpsample.privacy import Privacy
 from dpsample.release.explain import explain_per_key
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
@@ -91,6 +91,11 @@ class Forecast:
         """The release. For users without a bound: with counts, its keys found as "ask" would choose."""
         ways = [method for method in self.methods if method.way and method.way.counted and method.way.chosen]
         return ways[0] if ways else self.methods[0]
+
+    @property
+    def every_method(self) -> list[Expected]:
+        """The methods, and at the end what no method exceeds, if it is known."""
+        return [*self.methods, self.possible] if self.possible else [*self.methods]
 
     @property
     def covered(self) -> float:
@@ -159,7 +164,7 @@ def forecast(
     """
     known = Frequencies.of(frequencies)
     question = _Question(known, check_selection(share))
-    sampling = setting.scheme(known)
+    sampling = planned_sampling(setting, known)
     per_key = setting.budget.predicted_per_key if quick else setting.per_key
 
     pws = question.covered_by(PWS, Pws(sampling, per_key).reported(known.values))

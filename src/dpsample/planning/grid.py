@@ -16,8 +16,9 @@ from dpsample.exact import Number
 from dpsample.planning.forecast import Forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.goals import Progress, no_progress
-from dpsample.planning.setting import Discover, Setting
+from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
+from dpsample.release.options import Discover
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 _ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check a grid

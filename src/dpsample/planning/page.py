@@ -16,8 +16,10 @@ from importlib.resources import files
 from dpsample import __version__
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
-from dpsample.planning.content import Axis, Chart, axes, charts, content
-from dpsample.planning.text import EVENTS, KEY, PRIVATE, UNCOVERED, USER, Plan, columns, legend
+from dpsample.planning.charts import Chart, charts
+from dpsample.planning.command import EVENTS, KEY, USER
+from dpsample.planning.content import Axis, axes, content
+from dpsample.planning.text import PRIVATE, UNCOVERED, Plan, columns, legend
 from dpsample.presentation.charts import converter
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 
@@ -72,10 +74,11 @@ def explore(plan: Plan) -> Page:
 
 
 def _document(plan: Plan) -> Document:
+    drawn = charts(plan)
     sections = {
         "setting": ("Setting", _controls(axes(plan))),
         "numbers": ("What to expect", _numbers(plan)),
-        "charts": ("In charts", join(map(_place, charts(plan)))),
+        "charts": ("In charts", join(map(_place, drawn))),
         "methods": ("Method by method", _methods(plan)),
         "release": ("Make this release", _release(plan)),
     }
@@ -92,7 +95,7 @@ def _document(plan: Plan) -> Document:
         ]
     )
     title = f"NOT PRIVATE: {_TITLE}" if plan.notice else _TITLE
-    return Document(title, body, {"plan": content(plan)}, {}, [_own("page.js")], [_own("page.css")], True)
+    return Document(title, body, {"plan": content(plan, drawn)}, {}, [_own("page.js")], [_own("page.css")], True)
 
 
 def _controls(sliders: list[Axis]) -> Markup:

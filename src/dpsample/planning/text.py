@@ -3,23 +3,20 @@
 All of it is as private as the forecasts.
 """
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
-from dpsample.accounting.totals import SHARE, SampleSize
 from dpsample.comparison.reporting_curve import OPEN, PWS, SAMPLED, SBH, TIGHT
 from dpsample.exact import text
+from dpsample.planning.command import Origin, command
 from dpsample.planning.forecast import AT_MOST, Expected, Forecast
 from dpsample.planning.goals import ENOUGH, Goal, recommended
-from dpsample.planning.setting import Setting
 from dpsample.planning.users import SIZES
 from dpsample.privacy import Privacy
 from dpsample.release.explain import explain_protected
-from dpsample.scheme.sampling import KeepAll, Ppswor, Priority
-from dpsample.scheme.soft_cap import SoftCap
+from dpsample.release.option_words import budget_value
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
 HISTOGRAM = "If the histogram comes from private data, this is NOT PRIVATE: do not publish it."
@@ -37,18 +34,6 @@ METHODS = {  # name of a method, or how the names of ways to find keys begin or 
     "counted": "the users of each key that was found are counted, at the default share of the privacy",
     AT_MOST: "a bound that no method with this epsilon and delta exceeds",
 }
-EVENTS, KEY, USER, OUTPUT = "EVENTS", "KEY", "USER", "OUTPUT.private.parquet"  # stand for unknown names
-
-
-class Origin(Protocol):
-    """The attributes of `dpsample.Source` that name where elements are."""
-
-    @property
-    def paths(self) -> list[str]: ...  # noqa: D102
-    @property
-    def key_columns(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def arguments(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -139,8 +124,7 @@ def _count_error(place: int) -> Callable[[Forecast, Expected], str]:
 
 def rows(forecast: Forecast, shown: Sequence[Column]) -> list[list[str]]:
     """Return a row for each method, which begins with its name, and one for the most that is possible, if known."""
-    methods = [*forecast.methods, *([forecast.possible] if forecast.possible else [])]
-    return [[_name(method), *(column.cell(forecast, method) for column in shown)] for method in methods]
+    return [[_name(method), *(column.cell(forecast, method) for column in shown)] for method in forecast.every_method]
 
 
 def _name(method: Expected) -> str:
@@ -277,15 +261,10 @@ def sampling_of(forecast: Forecast) -> str:
 
 def _labelled(forecast: Forecast, shown: Sequence[Column]) -> Iterator[list[str]]:
     """The rows of a forecast; the first begins with its epsilon."""
-    label = stated(forecast.setting.privacy)
+    label = budget_value(forecast.setting.privacy)
     for row in rows(forecast, shown):
         yield [label, *row]
         label = ""
-
-
-def stated(privacy: Privacy) -> str:
-    """Return the epsilon, or that by which a budget is stated instead."""
-    return text(privacy.epsilon if privacy.definition is None else privacy.definition.value)
 
 
 def stated_name(privacy: Privacy) -> str:
@@ -317,112 +296,3 @@ def percent(share: float | None) -> str:
     if share is None:
         return "-"
     return f"{100 * share:#.3g} %".replace(". %", " %") if share < 9.99 else f"{share:.3g} times"
-
-
-def command(setting: Setting, source: Origin | None = None) -> str:
-    """Return the command that makes this release, without the password of a database.
-
-    >>> from dpsample import Ppswor, Privacy, Source
-    >>> print(command(Setting(Privacy(1, "1e-8"), Ppswor("0.01")), Source("a b.csv", "q")))
-    dpsample release 'a b.csv' --key q --epsilon 1 --delta 1e-08 --scheme ppswor --tau 0.01 -o OUTPUT.private.parquet
-    """
-    words = ["dpsample", "release", *(source.paths if source else [EVENTS])]
-    words += _option("key", list(source.key_columns if source else [KEY]))
-    for name, value in source.arguments.items() if source else []:
-        words += _option("input_format" if name == "format" else name, value)
-    if setting.max_keys_per_user is not None:
-        words += [] if source and "user" in source.arguments else ["--user", USER]
-        words += ["--max-keys-per-user", str(setting.max_keys_per_user)]
-    definition = setting.privacy.definition
-    words += [f"--{'epsilon' if definition is None else definition.name}", stated(setting.privacy)]
-    words += ["--delta", text(setting.privacy.delta)]
-    scheme = setting.size or setting.sampling
-    if isinstance(scheme, SampleSize):
-        words += ["--scheme", scheme.scheme, "--sample-size", str(scheme.size)]
-        words += ["--size-share", text(scheme.share)] if scheme.share != SHARE else []
-    elif isinstance(scheme, Ppswor | Priority):
-        words += ["--scheme", scheme.name, "--tau", text(scheme.tau)]
-        words += ["--seed", scheme.seed] if scheme.seed is not None else []
-    elif isinstance(scheme, SoftCap):
-        words += ["--scheme", "soft-cap", "--tau", text(scheme.tau), "--cap", str(scheme.cap)]
-    if isinstance(scheme, SampleSize | Ppswor | Priority):
-        words += ["--power", text(scheme.power)] if scheme.power != 1 else []
-        words += ["--cap", str(scheme.cap)] if scheme.cap is not None else []
-    words += ["--at-least", str(setting.sampling.least)] if setting.sampling.least > 1 else []
-    for amount in setting.amounts:
-        if amount.column is None:
-            words += ["--rows", amount.written]
-        else:
-            words += ["--sum", f"{amount.column}:{amount.written}"]
-    total = setting.budget.total
-    if total:
-        words += ["--with-total", *(["--total-share", text(total)] if total != SHARE else [])]
-    return f"{shlex.join(words)} -o {OUTPUT}"
-
-
-def _option(name: str, value: Any) -> list[str]:
-    """Write an argument of a source as an option.
-
-    >>> _option("key_as", ["a", "b"]), _option("header", False), _option("drop_null", True)
-    (['--key-as', 'a', '--key-as', 'b'], ['--no-header'], ['--drop-null'])
-    """
-    option = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{option}" if value else f"--no-{option}"]
-    return [word for text in (value if isinstance(value, list) else [value]) for word in (f"--{option}", text)]
-
-
-def python(setting: Setting, source: Origin | None = None) -> str:
-    """Return the Python that makes the same release.
-
-    >>> from dpsample import Ppswor, Privacy, Source
-    >>> print(python(Setting(Privacy(1, "1e-8"), Ppswor("0.01")), Source("a b.csv", "q")))
-    import dpsample
-    from dpsample import Ppswor, Privacy, Source
-    <BLANKLINE>
-    release = dpsample.release(
-        Source('a b.csv', key='q'),
-        privacy=Privacy(epsilon='1', delta='1e-08'),
-        sampling=Ppswor(tau='0.01'),
-    )
-    release.write('OUTPUT.private.parquet')
-    """
-    scheme = setting.size or setting.sampling
-    imported = [] if isinstance(scheme, KeepAll) else [type(scheme).__name__]
-    arguments = [
-        f"Source({', '.join(_source(setting, source))})",
-        f"privacy={setting.privacy!r}",
-        *([f"size={_size(setting.size)}" if setting.size else f"sampling={scheme}"] if imported else []),
-        *([f"max_keys_per_user={setting.max_keys_per_user}"] if setting.max_keys_per_user is not None else []),
-    ]
-    if setting.sampling.least > 1:
-        arguments.append(f"at_least={setting.sampling.least}")
-    rows = [f"rows={amount.written}" for amount in setting.amounts if amount.column is None]
-    sums = {amount.column: amount.written for amount in setting.amounts if amount.column is not None}
-    arguments += [*rows, *([f"sums={sums}"] if sums else [])]
-    total = setting.budget.total
-    if total:
-        arguments.append("total=True" if total == SHARE else f"total={text(total)!r}")
-    names = ", ".join(sorted(["Privacy", "Source", *imported]))
-    lines = ["import dpsample", f"from dpsample import {names}", "", "release = dpsample.release("]
-    return "\n".join([*lines, *(f"    {argument}," for argument in arguments), ")", f"release.write({OUTPUT!r})"])
-
-
-def _source(setting: Setting, source: Origin | None) -> Iterator[str]:
-    paths, key = (source.paths, list(source.key_columns)) if source else ([EVENTS], [KEY])
-    yield repr(paths[0] if len(paths) == 1 else paths)
-    yield f"key={(key[0] if len(key) == 1 else key)!r}"
-    arguments = source.arguments if source else {}
-    yield from (f"{name}={value!r}" for name, value in arguments.items())
-    if setting.max_keys_per_user is not None and "user" not in arguments:
-        yield f"user={USER!r}"
-
-
-def _size(size: SampleSize) -> str:
-    """Write a sample size in Python, without the arguments that have their defaults."""
-    words = [str(size.size)]
-    words += [f"scheme={size.scheme!r}"] if size.scheme != "ppswor" else []
-    words += [f"power={text(size.power)!r}"] if size.power != 1 else []
-    words += [f"cap={size.cap}"] if size.cap is not None else []
-    words += [f"share={text(size.share)!r}"] if size.share != SHARE else []
-    return f"SampleSize({', '.join(words)})"

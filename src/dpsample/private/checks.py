@@ -4,8 +4,9 @@ import pyarrow as pa
 
 from dpsample.errors import InvalidValue
 from dpsample.private.engine import Engine
-from dpsample.private.request import Request, Strategy, strategy_of
+from dpsample.private.request import Request, strategy_of
 from dpsample.private.sources.source import Source
+from dpsample.release.options import Strategy
 from dpsample.release.rows import check_key_types
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.sampling import Sampling

@@ -17,10 +17,10 @@ from dpsample.private.elements import draw_elements
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
-from dpsample.private.request import Strategy
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
 from dpsample.private.sources.source import Source
 from dpsample.private.users.walk import draw_users
+from dpsample.release.options import Strategy
 from dpsample.release.rows import drawn_columns
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling

@@ -20,8 +20,9 @@ from dpsample.private.charge import Payment
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
-from dpsample.private.request import Request, Strategy
+from dpsample.private.request import Request
 from dpsample.private.sources.source import Source
+from dpsample.release.options import Strategy
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 

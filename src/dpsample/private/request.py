@@ -1,80 +1,43 @@
-"""Request: what a release is to be, checked as a whole before any data are read.
-
-Request = Source + Setting + what is reported, how it is drawn, and the ledger that it is entered into
-"""
+"""Request: a source and the options of a release, checked as a whole before any data are read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike, fspath
-from typing import Any, Literal, TypedDict
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.accounting.amounts import Clip, amounts_of
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.parts import Part
-from dpsample.accounting.totals import SampleSize
 from dpsample.answers.release import Release, read_release
 from dpsample.errors import InvalidValue
-from dpsample.exact import Number
 from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.ledger.ledger import check_ledger, read_ledger
-from dpsample.planning.setting import Discover, Setting, check_sampling_or_size, kept_from
-from dpsample.privacy import Privacy, StatedPrivacy
+from dpsample.privacy import StatedPrivacy
 from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
+from dpsample.release.options import ReleaseKeywords, ReleaseOptions, SampleKeywords, Strategy, part_of
 from dpsample.release.terms import check_keys
-from dpsample.scheme.sampling import KeepAll, Ppswor, Sampling
+from dpsample.scheme.sampling import Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap
 
-Strategy = Literal["auto", "aggregate", "two-pass"]
-
-_TWO_PASS_UP_TO = 0.02  # q of one element up to which picking elements first is at worst a little slower than counting
-
-
-class Options(TypedDict, total=False):
-    """The options of a release, in Python, on the command line and on a cluster alike."""
-
-    sampling: Sampling | None  # how keys are sampled; by default all are kept
-    at_least: int | None  # no key of a lower frequency is reported
-    size: int | SampleSize | None  # a sample of about this many keys, instead of a sampling with its tau
-    user: str | None  # the column of the user: users are protected instead of elements
-    max_keys_per_user: int | None  # a contribution bound: each user keeps this many keys, chosen at random
-    discover: Discover | None  # without a bound: how keys are found; by default the data are asked, privately
-    count_share: Number | None  # without a bound: the share of the privacy for counting users, rows and sums
-    rows: int | None  # without a bound: count rows as well, of each user and key up to so many
-    sums: Mapping[str, Clip] | None  # without a bound: sum columns as well, of each user and key within a clip
-    keys: Any  # a public list of keys: each is reported, also with 0
-    only_known: bool  # leave out keys that are not in the list
-    prior: Any  # without a bound: an earlier release, whose keys come first
-    total: bool | Number  # add a private total of elements: True, or the share of epsilon that it costs
-    ledger: str | PathLike[str] | None  # enter the release there first, or refuse it
-    part: tuple[str, str] | None  # a column and a value, as text: read the rows of this part alone
-    part_vouched: tuple[str, str] | None  # a name and a value: the caller states that the source is this part alone
-    keys_only: bool  # report keys without tokens and estimates
-    grid: int | None  # tokens are multiples of 1/grid; by default chosen by epsilon
-    drop_null: bool  # leave out rows with a NULL key or user, instead of refusing them
-    strategy: Strategy  # how a sample is drawn from raw elements; by default chosen by `strategy_of`
-    settings: str | None  # the SHA-256 of the file that these options come from, for the ledger alone
+# Picking elements first is at most a little slower than counting all keys if an element is picked with this
+# probability or less. A larger value would choose two passes where they only cost time; samples stay the same.
+_TWO_PASS_UP_TO = 0.02
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is read, what is released of it, how it is drawn, and which ledger it is entered into."""
+    """A source, and what is released of it."""
 
     source: Source
-    setting: Setting
-    ledger: str | PathLike[str] | None = None
-    grid: int | None = None
-    strategy: Strategy = "auto"
-    part: Part | None = None  # of the dataset; unless it is vouched for, the source reads its rows alone
-    prior: Any = None  # a release, or the path of one, whose keys come first in the order of keys
+    setting: ReleaseOptions
     known: KnownKeys | None = None  # a public list of keys
-    settings: str | None = None  # the SHA-256 of the file that the options come from
+    prior: pa.Table | None = None  # keys of an earlier release, in the order in which they are looked for
 
     def __post_init__(self) -> None:
         if self.known is not None:
@@ -82,53 +45,11 @@ class Request:
         if self.discovers:
             self._check_discovery()
         else:
-            check_users(self.source, self.setting.max_keys_per_user)
-            if not self.setting.keys_only:
-                check_keys(self.source.key, TOKEN_COLUMNS)
-            if self.prior is not None:
-                raise InvalidValue(
-                    "a prior release orders keys that are discovered without a contribution bound",
-                    "a prior with another release",
-                    "leave the prior out, or max_keys_per_user",
-                )
+            self._check_one_stage()
         size, sampling = self.setting.size, self.setting.sampling
         strategy_of(self.source, sampling if size is None else size.with_tau(Fraction(1)), self.strategy)
         if self.ledger is not None:
             check_ledger(self.ledger, self.charge(""))
-
-    def _check_known(self) -> None:
-        """Refuse what does not go together with known keys."""
-        setting = self.setting
-        others = {
-            "keys only": setting.keys_only,
-            "a sample": setting.size is not None or not isinstance(setting.sampling, KeepAll),
-            "at_least": setting.sampling.least > 1,
-            "a total of users' keys": self.discovers and bool(setting.total),
-        }
-        found = [name for name, there in others.items() if there]
-        if found:
-            raise InvalidValue(
-                "each known key is reported with a number, whatever its frequency", found[0], "leave one of them out"
-            )
-        check_keys(self.source.key, ["known"])
-
-    def _check_discovery(self) -> None:
-        """Refuse what does not go together with discovery; the prior is read now."""
-        if self.source.user is None:
-            raise InvalidValue(
-                "keys are discovered where rows say whose they are", "no user column", "name it: user='...' (--user)"
-            )
-        if self.setting.discover == "none" and (self.known is None or not self.known.only):
-            raise InvalidValue("keys are discovered unless a list is all", "discover='none'", "leave discover out")
-        if self.grid is not None or self.strategy != "auto":
-            raise InvalidValue(
-                "discovered keys have no tokens and are not sampled",
-                "a grid or a strategy",
-                "leave it out, or give max_keys_per_user (--max-keys-per-user)",
-            )
-        if not self.setting.keys_only:
-            check_keys(self.source.key, count_columns(self.setting.amounts))
-        object.__setattr__(self, "prior", None if self.prior is None else prior_keys(self.prior, self.source.key))
 
     @classmethod
     def of(
@@ -138,103 +59,171 @@ class Request:
         frequency: str | None = None,
         *,
         privacy: StatedPrivacy,
-        **options: Any,
+        **keywords: Unpack[ReleaseKeywords],
     ) -> "Request":
-        """Read the arguments of a release, `Options`; whatever the ledger does not allow is refused now."""
-        unknown = options.keys() - Options.__annotations__.keys()
-        if unknown:
-            name, others = min(unknown), f"it has {', '.join(Options.__annotations__)}"
-            if name in Source.__init__.__annotations__:
-                others = f"a Source has it: write release(Source(data, key, {name}=...), ...)"
-            raise TypeError(f"a release has no option {name!r}; {others}")
-        source = Source.of(
-            data, key, frequency=frequency, drop_null=options.pop("drop_null", False), user=options.pop("user", None)
-        )
-        source, part = part_of_source(source, options.pop("part", None), options.pop("part_vouched", None))
-        amounts = amounts_of(options.pop("rows", None), options.pop("sums", None))
-        source = source.with_amounts(amounts) if amounts else source
-        sampling, size = options.pop("sampling", None), options.pop("size", None)
-        check_sampling_or_size(sampling, size)
-        sampling = kept_from(options.pop("at_least", None), sampling, size)
-        known = KnownKeys.of(options.pop("keys", None), options.pop("only_known", False), source)
-        max_keys, discover = options.pop("max_keys_per_user", None), options.pop("discover", None)
-        unbounded: Discover | None = "ask" if source.user is not None and max_keys is None else None
-        if known is not None and known.only and unbounded:
-            if any(option is not None for option in (discover, options.get("count_share"), options.get("prior"))):
+        """Read the arguments of `dpsample.release`; what the ledger does not allow is refused now."""
+        check_keywords(keywords)
+        source = _source_of(data, key, frequency, keywords)
+        options = ReleaseOptions.of(privacy=privacy, protects_users=source.user is not None, **keywords)
+        source = source_of_part(source, options.part)
+        if options.amounts:
+            source = source.with_amounts(options.amounts)
+        known = KnownKeys.of(options.keys, options.only_known, source)
+        looks_for_prior = options.prior is not None and options.discover is not None
+        prior = prior_keys(options.prior, source.key) if looks_for_prior else None
+        return cls(source, options, known, prior)
+
+    def _check_known(self) -> None:
+        """Refuse options that do not go together with known keys."""
+        options = self.setting
+        others = {
+            "`keys_only`": options.keys_only,
+            "a sample": options.samples,
+            "`at_least`": options.sampling.least > 1,
+            "a total of users' keys": self.discovers and bool(options.total),
+        }
+        for name, stated in others.items():
+            if stated:
                 raise InvalidValue(
-                    "only_known discovers no keys, and spends all on counts",
-                    "discover, count_share or prior",
-                    "leave it out",
+                    f"known `keys` cannot be combined with {name}: each is reported with a number", "leave one out"
                 )
-            unbounded = "none"
-        setting = Setting(
-            Privacy.of(privacy),
-            sampling,
-            SampleSize(size) if size is not None and not isinstance(size, SampleSize) else size,
-            max_keys,
-            options.pop("total", False),
-            options.pop("keys_only", False),
-            discover or unbounded,
-            options.pop("count_share", None),
-            amounts,
-        )
-        return cls(source, setting, part=part, known=known, **options)
+        check_keys(self.source.key, ["known"])
+
+    def _check_one_stage(self) -> None:
+        """Check a release of elements, or of users with a contribution bound."""
+        check_users(self.source, self.setting.max_keys_per_user)
+        if not self.setting.keys_only:
+            check_keys(self.source.key, TOKEN_COLUMNS)
+        if self.setting.prior is not None:
+            raise InvalidValue(
+                "`prior` can only be used for users without a contribution bound",
+                "leave `prior` out, or `max_keys_per_user`",
+            )
+
+    def _check_discovery(self) -> None:
+        if self.source.user is None:
+            raise InvalidValue("keys of users can only be discovered if a column names the user", "set `user`")
+        if self.setting.discover == "none" and (self.known is None or not self.known.only):
+            raise InvalidValue("`discover='none'` can only be used with `only_known`", "leave `discover` out")
+        for name, stated in {"grid": self.grid is not None, "strategy": self.strategy != "auto"}.items():
+            if stated:
+                raise InvalidValue(
+                    f"`{name}` cannot be used where keys are discovered, which have no tokens and are not sampled",
+                    f"leave `{name}` out, or set `max_keys_per_user`",
+                )
+        if not self.setting.keys_only:
+            check_keys(self.source.key, count_columns(self.setting.amounts))
 
     def charge(self, output: str) -> Charge:
-        """State what the release spends, and on what: names and public parameters, no data."""
-        setting, source = self.setting, self.source
-        by_curve = self.ledger is not None and read_ledger(self.ledger).account is not None
-        return Charge(
-            setting.privacy,
-            setting.unit,
+        """Return what the release spends, and on what: names and public parameters, no data."""
+        options, source = self.setting, self.source
+        charge = Charge(
+            options.privacy,
+            options.unit,
             output,
             source=str(source),
             keys=source.key,
             user=source.user,
-            max_keys=setting.max_keys_per_user,
-            scheme=scheme_form(setting.size or setting.sampling),
+            max_keys=options.max_keys_per_user,
+            scheme=scheme_form(options.size or options.sampling),
             part=self.part,
-            settings=self.settings,
-            curve=setting.curve if by_curve else None,
+            settings=options.settings,
         )
+        by_curve = self.ledger is not None and read_ledger(self.ledger).account is not None
+        return replace(charge, curve=options.curve) if by_curve else charge
 
     def inputs(self) -> list[str]:
         """List the files and folders on this machine that are read, and the ledger: none of them can be the output."""
         listed = [] if self.known is None else self.known.inputs()
-        return [*self.source.inputs(), *listed, *([] if self.ledger is None else [fspath(self.ledger)])]
+        ledger = [] if self.ledger is None else [fspath(self.ledger)]
+        return [*self.source.inputs(), *listed, *ledger]
 
     @property
     def discovers(self) -> bool:
         """Whether keys of users are found without a contribution bound."""
         return self.setting.discover is not None
 
+    @property
+    def part(self) -> Part | None:
+        """The part of the dataset that is released; unless it is vouched for, the source reads its rows alone."""
+        return self.setting.part or self.source.part
 
-def part_of_source(source: Source, part: Any, vouched: Any) -> tuple[Source, Part | None]:
-    """Return the rows that are read, and the part that they are, if any."""
-    found = part_of(part, vouched, source.part)
-    whole = found is None or found.vouched or found == source.part
-    return (source if whole or found is None else source.of_part(found)), found
+    @property
+    def ledger(self) -> str | PathLike[str] | None:
+        """The ledger that is charged."""
+        return self.setting.ledger
+
+    @property
+    def grid(self) -> int | None:
+        """The stated grid of tokens."""
+        return self.setting.grid
+
+    @property
+    def strategy(self) -> Strategy:
+        """The stated strategy."""
+        return self.setting.strategy
 
 
-def part_of(part: Any, vouched: Any, own: Part | None = None) -> Part | None:
-    """Return the part that is released, if any: of a column, vouched for by the caller, or the source's own."""
-    if sum(given is not None for given in (part, vouched, own)) > 1:
-        raise InvalidValue(
-            "a release is of one part: of a column, or vouched for", "two", "leave part or part_vouched out"
-        )
-    if vouched is not None:
-        return Part.of(vouched, vouched=True)
-    return own if part is None else Part.of(part)
+@dataclass(frozen=True)
+class SampleRequest:
+    """A source, and how a sample of it is drawn, which is not released yet."""
+
+    source: Source
+    sampling: Sampling
+    max_keys: int | None
+    strategy: Strategy
+    part: Part | None
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        key: str | Sequence[str] | None,
+        frequency: str | None,
+        sampling: Sampling,
+        keywords: SampleKeywords,
+    ) -> "SampleRequest":
+        """Read the arguments of `dpsample.sample`."""
+        check_keywords(keywords, SampleKeywords)
+        whole = _source_of(data, key, frequency, keywords)
+        stated = part_of(keywords.get("part"), keywords.get("part_vouched"))
+        source = source_of_part(whole, stated)
+        max_keys = check_users(source, keywords.get("max_keys_per_user"))
+        return cls(source, sampling, max_keys, keywords.get("strategy", "auto"), stated or whole.part)
+
+
+def check_keywords(keywords: Mapping[str, Any], allowed: type = ReleaseKeywords) -> None:
+    """Refuse a keyword that a release, or a sample, does not have; those of a `Source` are named."""
+    for name in sorted(keywords):
+        if name in allowed.__annotations__:
+            continue
+        hint = f"it has {', '.join(allowed.__annotations__)}"
+        if name in Source.__init__.__annotations__:
+            hint = f"a Source has it: write release(Source(data, key, {name}=...), ...)"
+        raise TypeError(f"a release has no option {name!r}; {hint}")
+
+
+def _source_of(data: Any, key: str | Sequence[str] | None, frequency: str | None, keywords: SampleKeywords) -> Source:
+    drop_null, user = keywords.get("drop_null", False), keywords.get("user")
+    return Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+
+
+def source_of_part(source: Source, part: Part | None) -> Source:
+    """Return the rows of a part of a source; the rows of one that is vouched for are all that there are."""
+    if part is None:
+        return source
+    if source.part is not None:
+        raise InvalidValue("the source is a part already", "leave `part` and `part_vouched` out")
+    return source if part.vouched else source.of_part(part)
 
 
 def prior_keys(prior: Any, keys: Sequence[str]) -> pa.Table:
     """Return the keys of an earlier release, least frequent first, or in its order if it has no estimates."""
     release = prior if isinstance(prior, Release) else read_release(prior)
     if release.keys != tuple(keys):
+        found = ", ".join(map(repr, release.keys))
         raise InvalidValue(
-            f"a prior release has the key columns {', '.join(map(repr, keys))}",
-            ", ".join(map(repr, release.keys)),
-            "name another release, or leave the prior out",
+            f"`prior` must have the key columns {', '.join(map(repr, keys))}, not {found}", "name another release"
         )
     table = release.table
     if "estimate" in table.column_names:
@@ -246,12 +235,10 @@ def check_users(source: Source, max_keys_per_user: int | None) -> int | None:
     """Return the contribution bound: the number of keys of each user; None if elements are protected."""
     if source.user is None and max_keys_per_user is None:
         return None
-    if source.user is None or max_keys_per_user is None:
-        raise InvalidValue(
-            "to protect users, say which column is the user, and how many keys each user keeps",
-            "only the number of keys" if source.user is None else "only the user",
-            "give both, such as user='user_id' and max_keys_per_user=20 (--user, --max-keys-per-user)",
-        )
+    if source.user is None:
+        raise InvalidValue("`max_keys_per_user` needs a column that names the user", "set `user` as well")
+    if max_keys_per_user is None:
+        raise InvalidValue("`user` needs a contribution bound here", "set `max_keys_per_user` as well, such as to 20")
     return check_keys_per_user(max_keys_per_user)
 
 
@@ -262,26 +249,27 @@ def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto")
     that can be read twice, and ppswor with power 1 or a soft cap. It draws exactly the same samples as "aggregate"
     does. Where users are protected, all keys of a user are brought together anyway, and "auto" means "aggregate".
 
+    >>> from dpsample import KeepAll
     >>> strategy_of(Source("events.parquet", key="query"), Ppswor(tau=1e-4))
     'two-pass'
     >>> strategy_of(Source("events.parquet", key="query"), KeepAll())
     'aggregate'
     """
-    possible = (
-        not source.aggregated
-        and source.kind in ("files", "table", "frame")
-        and (
-            isinstance(sampling, SoftCap)
-            or (isinstance(sampling, Ppswor) and sampling.power == 1 and sampling.cap is None and sampling.seed is None)
-        )
-    )
+    possible = not source.aggregated and source.kind in ("files", "table", "frame") and _picks_elements(sampling)
     if strategy == "two-pass" and not possible:
         raise InvalidValue(
-            "two passes need raw elements in files or a table, and ppswor by frequency without a seed, or a soft cap",
-            f"{source} with {sampling}",
-            "leave the strategy out to have one chosen",
+            f"`strategy='two-pass'` cannot be used for {source} with {sampling}",
+            "leave `strategy` out; two passes need raw elements in files or a table, and ppswor by frequency without "
+            "a seed, or a soft cap",
         )
     if strategy != "auto":
         return strategy
     worth = possible and source.user is None and sampling.q([1])[0] <= _TWO_PASS_UP_TO
     return "two-pass" if worth else "aggregate"
+
+
+def _picks_elements(sampling: Sampling) -> bool:
+    """Whether the scheme samples each element by itself, so that elements can be picked before keys are counted."""
+    if isinstance(sampling, SoftCap):
+        return True
+    return isinstance(sampling, Ppswor) and sampling.power == 1 and sampling.cap is None and sampling.seed is None

@@ -24,14 +24,23 @@ from dpsample.private.drawing import Drawing, DrawnRelease, Written
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Listener, Progress
 from dpsample.private.randomness import SecretCoins
-from dpsample.private.request import Options, Request, Strategy, check_users, part_of_source
+from dpsample.private.request import Request, SampleRequest
 from dpsample.private.sample import Sample
-from dpsample.private.sources.source import Source
 from dpsample.private.tokens import terms_of
+from dpsample.release.options import ReleaseKeywords, SampleKeywords
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 
 Batches = Iterator[pa.RecordBatch]
+
+
+class FileKeywords(ReleaseKeywords, total=False):
+    """The keyword arguments of `release_to_file`, beside the privacy: those of a release, and how it is written."""
+
+    force: bool
+    format: str | None
+    engine: Engine | None
+    progress: Listener | None
 
 
 def release(
@@ -42,7 +51,7 @@ def release(
     privacy: StatedPrivacy,
     engine: Engine | None = None,
     progress: Listener | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ReleaseKeywords],
 ) -> Release:
     """Read elements, sample keys, sanitize them: a release, which may be published.
 
@@ -96,18 +105,17 @@ def release_to_file(
     frequency: str | None = None,
     *,
     privacy: StatedPrivacy,
-    force: bool = False,
-    format: str | None = None,
-    engine: Engine | None = None,
-    progress: Listener | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[FileKeywords],
 ) -> int:
     """Do what `release` does, with its options, but stream to an atomic file; return the number of keys in it.
 
     Parquet by default; CSV and Arrow by the file's extension or `format`. An existing file is kept unless `force`.
     """
-    request = Request.of(source, key, frequency, privacy=privacy, **options)
-    return write_release_to(output, request, force, format, engine, Progress(progress)).keys
+    stated: dict[str, Any] = {**options}
+    force, format = stated.pop("force", False), stated.pop("format", None)
+    engine, progress = stated.pop("engine", None), Progress(stated.pop("progress", None))
+    request = Request.of(source, key, frequency, privacy=privacy, **stated)
+    return write_release_to(output, request, force, format, engine, progress).keys
 
 
 def check_release_to(
@@ -143,14 +151,9 @@ def sample(
     frequency: str | None = None,
     *,
     sampling: Sampling,
-    user: str | None = None,
-    max_keys_per_user: int | None = None,
-    drop_null: bool = False,
-    strategy: Strategy = "auto",
-    part: tuple[str, str] | None = None,
-    part_vouched: tuple[str, str] | None = None,
     engine: Engine | None = None,
     progress: Listener | None = None,
+    **options: Unpack[SampleKeywords],
 ) -> Sample:
     """Draw a weighted sample of keys. It is NOT private: `sanitize` it before you publish anything of it.
 
@@ -162,19 +165,18 @@ def sample(
     >>> sample(Counter({"the": 500, "of": 400}), sampling=Ppswor(tau=1))
     Sample (NOT private): 2 keys, Ppswor(tau='1')
     """
-    whole = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
-    elements, read = part_of_source(whole, part, part_vouched)
-    max_keys = check_users(elements, max_keys_per_user)
+    request = SampleRequest.of(source, key, frequency, sampling, options)
+    max_keys = request.max_keys
     with engine_or_own(engine) as used:
         coins, watched = used.new_coins(), Progress(progress)
         if max_keys is not None:
             watched.begin("bounding users")
-        counting = prepare_sample(used, elements, max_keys, sampling, strategy, coins)
+        counting = prepare_sample(used, request.source, max_keys, sampling, request.strategy, coins)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))
         table = pa.Table.from_batches(draw_sample(counting, used, coins, watched), schema)
         if max_keys is not None:
             used.forget(counting.source)
-        return Sample(table, sampling, elements.key, max_keys, part=read)
+        return Sample(table, sampling, request.source.key, max_keys, part=request.part)
 
 
 def sanitize(
@@ -211,14 +213,13 @@ def sanitize_to_file(
     keys_only: bool = False,
     grid: int | None = None,
     force: bool = False,
-    engine: Engine | None = None,
 ) -> Written:
     """Do what `sanitize` does, but write the release to an atomic file."""
     check_not_input(output, [*sample.inputs(), *([] if ledger is None else [ledger])])
     check_output(output, force=force)
     sample.sampling.to_json()  # refuses a scheme that cannot be written
     terms = _terms_of_sample(sample, privacy, keys_only, grid)
-    with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
+    with engine_or_own(None) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
         return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
 
 

@@ -196,6 +196,7 @@ class MixedReporting(Law):
     def __init__(self, sampling: Sampling, per_key: "PerKey") -> None:
         self.sampling, self.per_key = sampling, per_key
         self.base = Reporting.of(KeepAll(), per_key)
+        self.bell_shaped = self.base.bell_shaped
         self._rows = _Rows(self.base.steady_from)
         self._laws: dict[int, tuple[_Mixture, _Mixture, _Mixture]] = {}
 

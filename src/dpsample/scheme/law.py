@@ -67,7 +67,7 @@ class Law(ABC):
     one: int
     delta: int  # the step from 0
     binding: Ints  # the frequencies at which privacy binds
-    bell_shaped: ClassVar[bool] = False  # whether noise has another shape at each frequency, where pi is small
+    bell_shaped: bool = False  # whether noise has another shape at each frequency, where pi is small
 
     @abstractmethod
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:

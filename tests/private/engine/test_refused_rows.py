@@ -32,7 +32,7 @@ class TestNull:
             data = pytest.importorskip("pandas").DataFrame({"k": self.ROWS["k"]})
         else:
             data = KINDS[kind](self.ROWS, tmp_path, "")
-        rule = "the key column 'k' must have no NULL; found at least one row with NULL; .*drop_null=True"
+        rule = "the key column 'k' must have no NULL, but at least one row has one; .*drop_null=True"
         refused(lambda: drain(engine, Source(data, "k")), rule)
         refused(lambda: list(engine.elements(Source(data, "k"))), rule)
         source = Source(data, "k", drop_null=True)
@@ -173,23 +173,28 @@ class TestRefusedTypes:
     def test_files_that_disagree(self, engine: DuckDB, tmp_path: Path) -> None:
         write_parquet({"k": ["007"]}, tmp_path / "a.parquet")
         write_parquet({"k": [7]}, tmp_path / "b.parquet")
-        refused(lambda: engine.check(Source(tmp_path, "k")), "the same type of column 'k'; found BIGINT and VARCHAR")
+        refused(
+            lambda: engine.check(Source(tmp_path, "k")), "'k' has different types in several files: BIGINT and VARCHAR"
+        )
         write_ipc({"k": ["007"]}, tmp_path / "a.arrow")
         write_ipc({"k": [7]}, tmp_path / "b.arrow")
         refused(
-            lambda: engine.check(Source(f"{tmp_path}/*.arrow", "k")), "the same type of column 'k'; found int64 and"
+            lambda: engine.check(Source(f"{tmp_path}/*.arrow", "k")),
+            "'k' has different types in several files: int64 and",
         )
 
     def test_mixed_columns_of_pandas(self, engine: DuckDB) -> None:
         frame = pytest.importorskip("pandas").DataFrame({"k": [1, CANARY], "n": [CANARY, 1]}, dtype=object)
-        refused(lambda: engine.check(Source(frame, "k", "n")), "a DataFrame's column has values of one type")
+        refused(lambda: engine.check(Source(frame, "k", "n")), "a column of a DataFrame has values of several types")
         assert counted(engine.aggregated(Source(frame, "k"))) == {"1": 1, CANARY: 1}
 
     def test_a_name_twice(self, engine: DuckDB, tmp_path: Path) -> None:
         table = pa.Table.from_arrays([pa.array(["a"])] * 2, ["k", "k"])
-        refused(lambda: engine.check(Source(table, "k")), "the column 'k' must be in <Table>; found 2 of that name")
+        refused(
+            lambda: engine.check(Source(table, "k")), "the column 'k' must be in <Table> once, but it is there 2 times"
+        )
         (tmp_path / "a.csv").write_text("k,k\na,b\n")
-        refused(lambda: engine.check(Source(tmp_path / "a.csv", "k")), "found 2 of that name")
+        refused(lambda: engine.check(Source(tmp_path / "a.csv", "k")), "it is there 2 times")
 
     def test_elements_of_aggregated_rows(self, engine: DuckDB) -> None:
         refused(lambda: engine.elements(Source({"a": 1})), "elements are read one by one from raw rows")

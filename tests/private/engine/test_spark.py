@@ -22,8 +22,8 @@ from dpsample.accounting.budget import Budget
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark, jobs
 from dpsample.private.engine.spark.engine import received
-from dpsample.private.request import Strategy
 from dpsample.private.tokens import terms_of
+from dpsample.release.options import Strategy
 from release_laws import FREQUENCIES, assert_law, elements
 from spark_tasks import KEY, PRIVACY, drawn, forms, job_of, killed, written
 from spark_tasks import events as events

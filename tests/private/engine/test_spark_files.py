@@ -32,7 +32,7 @@ def test_a_file_that_is_named_twice_is_refused(spark: Any, tmp_path: Path) -> No
         [one, link],
         [f"{tmp_path}/links"],
     ):
-        with refused("each file is read once"):
+        with refused("a file is named twice"):
             read_parquet(spark, paths, None)
     source = Source(read_parquet(spark, [one], None), "k")
     assert source.files() == [one]

@@ -242,7 +242,7 @@ def test_the_encoding_of_a_file_is_named(ending: str, encoding: str, tmp_path: P
     text += '{"word": "a"}\n' if ending == "jsonl" else "word\na\n"
     path = tmp_path / f"a.{ending}"
     path.write_bytes(text.encode(encoding))
-    with pytest.raises(InvalidValue, match=f"found UTF-{encoding[4:6]}"):
+    with pytest.raises(InvalidValue, match=f"is in UTF-{encoding[4:6]}"):
         dpsample.release(path, "word", privacy=PRIVACY)
     if ending != "jsonl":
         assert counted(path, "word", encoding=encoding.removesuffix("-le").removesuffix("-be")) == {"a": 1}

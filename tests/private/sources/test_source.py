@@ -67,7 +67,7 @@ def test_kinds(data: Any, key: Any, kind: str) -> None:
     files = kind in ("files", "database")
     options: dict[str, Any] = {"table": "t"} if kind == "database" else {}
     if key is None and files:
-        with pytest.raises(InvalidValue, match="key is the name of a column"):
+        with pytest.raises(InvalidValue, match="key must be the name of a column"):
             Source(data, **options)
     else:
         assert Source(data, key, **options).kind == kind
@@ -103,30 +103,30 @@ def test_passwords_are_not_shown(uri: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        ({"data": "a.csv", "key": []}, "key is the name of a column"),
-        ({"data": "a.csv", "key": ""}, "key is the name of a column"),
-        ({"data": "a.csv", "key": [1]}, "key is the name of a column"),
-        ({"data": "a.csv", "key": ["k", "K"]}, "key columns must differ"),
-        ({"data": "a.csv", "key": "frequency"}, "samples and releases have the columns"),
-        ({"data": "a.csv", "key": ["k", "Token"]}, "samples and releases have the columns"),
-        ({"data": "a.csv", "key": "estimate"}, "samples and releases have the columns"),
-        ({"data": "a.csv", "key": "k", "frequency": "k"}, "the frequency is not part of the key"),
-        ({"data": "a.csv", "key": "k", "frequency": 1}, "frequency is the name of a column"),
-        ({"data": "a.csv", "key": "k", "format": "xls"}, "format goes with files"),
-        ({"data": [1], "format": "csv"}, "format goes with files"),
-        ({"data": {"a": 1}, "frequency": "n"}, "has no columns to read a frequency from"),
-        ({"data": "a.csv", "key": "k", "table": "t"}, "table and query go with a database"),
+        ({"data": "a.csv", "key": []}, "key must be the name of a column"),
+        ({"data": "a.csv", "key": ""}, "key must be the name of a column"),
+        ({"data": "a.csv", "key": [1]}, "key must be the name of a column"),
+        ({"data": "a.csv", "key": ["k", "K"]}, "the key has the column"),
+        ({"data": "a.csv", "key": "frequency"}, "is called like a column that samples and releases have"),
+        ({"data": "a.csv", "key": ["k", "Token"]}, "is called like a column that samples and releases have"),
+        ({"data": "a.csv", "key": "estimate"}, "is called like a column that samples and releases have"),
+        ({"data": "a.csv", "key": "k", "frequency": "k"}, "is both key and frequency"),
+        ({"data": "a.csv", "key": "k", "frequency": 1}, "frequency must be the name of a column"),
+        ({"data": "a.csv", "key": "k", "format": "xls"}, "format can only be used with files"),
+        ({"data": [1], "format": "csv"}, "format can only be used with files"),
+        ({"data": {"a": 1}, "frequency": "n"}, "frequency cannot be used with a mapping or an iterable of keys"),
+        ({"data": "a.csv", "key": "k", "table": "t"}, "table and query can only be used with a database"),
         ({"data": "sqlite:///a.db", "key": "k"}, "either a table or a query"),
         ({"data": "sqlite:///a.db", "key": "k", "table": "t", "query": "SELECT 1"}, "either a table or a query"),
-        ({"data": "s3://bucket/a.parquet", "key": "k"}, "a URI names a database"),
-        ({"data": "a.csv", "key": "k", "key_type": "int64"}, "key_type declares types of key columns"),
-        ({"data": [1], "key_type": {"k": "int64"}}, "found a column that is not in the key"),
-        ({"data": [1], "key_type": "double"}, "a key_type is an Arrow type"),
-        ({"data": [1], "key_type": "list<int64>"}, "a key_type is an Arrow type"),
-        ({"data": [1], "key_type": "nonsense"}, "a key_type is an Arrow type"),
-        ({"data": 5, "key": "k"}, "a source is a path"),
-        ({"data": b"abc", "key": "k"}, "an iterable of keys has one key for each element; found bytes"),
-        ({"data": None, "key": "k"}, "a source is a path"),
+        ({"data": "s3://bucket/a.parquet", "key": "k"}, "is not read, only postgresql://"),
+        ({"data": "a.csv", "key": "k", "key_type": "int64"}, "key_type is for key columns"),
+        ({"data": [1], "key_type": {"k": "int64"}}, "a column that is not in the key"),
+        ({"data": [1], "key_type": "double"}, "key_type must be an Arrow type"),
+        ({"data": [1], "key_type": "list<int64>"}, "key_type must be an Arrow type"),
+        ({"data": [1], "key_type": "nonsense"}, "key_type must be an Arrow type"),
+        ({"data": 5, "key": "k"}, "is no source"),
+        ({"data": b"abc", "key": "k"}, "bytes are no iterable of keys"),
+        ({"data": None, "key": "k"}, "is no source"),
     ],
 )
 def test_refused_when_made(arguments: dict[str, Any], rule: str) -> None:
@@ -139,7 +139,7 @@ def test_of_takes_a_source_or_makes_one() -> None:
     assert Source.of(source) is source
     assert Source.of(source, frequency=None, drop_null=False) is source
     assert repr(Source.of("a.csv", "k", frequency="n")) == "Source('a.csv', key='k', frequency='n')"
-    with pytest.raises(InvalidValue, match="also key"):
+    with pytest.raises(InvalidValue, match="combined with key"):
         Source.of(source, "k")
 
 
@@ -193,24 +193,24 @@ class TestFiles:
         (tmp_path / "link.csv").symlink_to(tmp_path / "a.csv")
         (tmp_path / "hard.csv").hardlink_to(tmp_path / "a.csv")
         for data, rule in [
-            (tmp_path / "missing.csv", "a path must name a file or folder; found nothing at '.*missing.csv'"),
-            (f"{tmp_path}/x*.csv", "a glob must match a file"),
-            (tmp_path / "empty", "a folder must have a data file in it"),
-            (tmp_path / "c.dat", "a file's extension tells its format"),
+            (tmp_path / "missing.csv", "there is no file or folder at '.*missing.csv'"),
+            (f"{tmp_path}/x*.csv", "no file matches"),
+            (tmp_path / "empty", "there is no data file in the folder"),
+            (tmp_path / "c.dat", "has none of the extensions"),
             (
                 [tmp_path / "a.csv", tmp_path / "b.parquet"],
-                "files of one source have one format; found csv and parquet",
+                "the files are of several formats: csv and parquet",
             ),
-            ([tmp_path / "a.csv", f"{tmp_path}/a*"], "each file is read once"),
-            ([tmp_path / "a.csv", tmp_path / "link.csv"], "each file is read once"),
-            ([tmp_path / "a.csv", tmp_path / "hard.csv"], "each file is read once"),
-            (f"{tmp_path}/*.csv", "each file is read once"),
+            ([tmp_path / "a.csv", f"{tmp_path}/a*"], "a file is named twice"),
+            ([tmp_path / "a.csv", tmp_path / "link.csv"], "a file is named twice"),
+            ([tmp_path / "a.csv", tmp_path / "hard.csv"], "a file is named twice"),
+            (f"{tmp_path}/*.csv", "a file is named twice"),
         ]:
             with pytest.raises(InvalidValue, match=rule):
                 Source(data, "k").listing()
 
     def test_keys_taken_for_paths_are_not_shown(self) -> None:
-        with pytest.raises(InvalidValue, match=r"nothing at entry 1 of the list; .* leave out key") as caught:
+        with pytest.raises(InvalidValue, match=r"no file or folder at entry 1 of the list; .* leave out key") as caught:
             Source([CANARY, "b"], "k").listing()
         assert CANARY not in "".join(traceback.format_exception(caught.value))
 
@@ -325,33 +325,33 @@ class TestKeys:
         assert keys_of(Source([None, None], drop_null=True)) == []
         assert keys_of(Source([("a", None), ("b", "1")], ["k", "l"], drop_null=True)) == [("b", "1")]
         assert keys_of(Source({None: 5, "a": 1}, drop_null=True)) == [("a", 1)]
-        with pytest.raises(InvalidValue, match="the key column 'l' must have no NULL; found at least one row"):
+        with pytest.raises(InvalidValue, match="the key column 'l' must have no NULL, but at least one row"):
             keys_of(Source([("a", None)], ["k", "l"]))
 
     @pytest.mark.parametrize(
         ("data", "options", "rule"),
         [
-            ([1.5], {}, "found one of type float"),
-            ([(CANARY, "b")], {}, "found one of type tuple"),
-            ([b"SECRET-canary"], {}, "found one of type bytes"),
-            ([Decimal("NaN")], {}, "found one of type Decimal"),
-            ([Decimal("1e9999")], {}, "found one of type Decimal"),
-            ([(CANARY,), (CANARY, "b")], {"key": ["k", "l"]}, "each key is a tuple of 2"),
-            ([CANARY + "\ud800"], {}, "can be written as text in UTF-8"),
-            ([1, CANARY], {"key_type": "int64"}, "every value is of the declared type int64"),
-            ([1, 1.5], {"key_type": "int64"}, "every value is of the declared type int64"),
-            ([1, True], {"key_type": "int64"}, "every value is of the declared type int64"),
-            ([2**63], {"key_type": "int64"}, "every value can be written as int64"),
-            ([300], {"key_type": "int8"}, "every value can be written as int8"),
-            ([Decimal("1.234")], {"key_type": "decimal128(9, 2)"}, "can be written as decimal128"),
-            ([datetime(2020, 1, 1)], {"key_type": "date32"}, "every value is of the declared type date32"),
-            ([CANARY], {"key_type": "binary"}, "every value is of the declared type binary"),
-            ({CANARY: 1.5}, {}, "frequencies are whole numbers"),
-            ({CANARY: float("nan")}, {}, "frequencies are whole numbers"),
-            ({CANARY: float("inf")}, {}, "frequencies are whole numbers"),
-            ({CANARY: None}, {}, "frequencies of its keys, which are whole numbers"),
-            ({CANARY: "5"}, {}, "frequencies of its keys, which are whole numbers"),
-            ({CANARY: 2**63}, {}, "every value can be written as int64"),
+            ([1.5], {}, "of type float has no standard text"),
+            ([(CANARY, "b")], {}, "a key is a tuple"),
+            ([b"SECRET-canary"], {}, "of type bytes has no standard text"),
+            ([Decimal("NaN")], {}, "of type Decimal has no standard text"),
+            ([Decimal("1e9999")], {}, "of type Decimal has no standard text"),
+            ([(CANARY,), (CANARY, "b")], {"key": ["k", "l"]}, "at least one key is no tuple of 2"),
+            ([CANARY + "\ud800"], {}, "cannot be written as text in UTF-8"),
+            ([1, CANARY], {"key_type": "int64"}, "at least one value is not of the declared type int64"),
+            ([1, 1.5], {"key_type": "int64"}, "at least one value is not of the declared type int64"),
+            ([1, True], {"key_type": "int64"}, "at least one value is not of the declared type int64"),
+            ([2**63], {"key_type": "int64"}, "at least one value cannot be written as int64"),
+            ([300], {"key_type": "int8"}, "at least one value cannot be written as int8"),
+            ([Decimal("1.234")], {"key_type": "decimal128(9, 2)"}, "cannot be written as decimal128"),
+            ([datetime(2020, 1, 1)], {"key_type": "date32"}, "at least one value is not of the declared type date32"),
+            ([CANARY], {"key_type": "binary"}, "at least one value is not of the declared type binary"),
+            ({CANARY: 1.5}, {}, "at least one frequency is no whole number"),
+            ({CANARY: float("nan")}, {}, "at least one frequency is no whole number"),
+            ({CANARY: float("inf")}, {}, "at least one frequency is no whole number"),
+            ({CANARY: None}, {}, "must be the frequencies of its keys"),
+            ({CANARY: "5"}, {}, "must be the frequencies of its keys"),
+            ({CANARY: 2**63}, {}, "at least one value cannot be written as int64"),
         ],
     )
     def test_refused_without_showing_any(self, data: Any, options: dict[str, Any], rule: str) -> None:
@@ -365,7 +365,7 @@ class TestKeys:
         for data in (iter("ab"), pa.table({"key": ["a"]}).to_reader()):
             source = Source(data, "key")
             list(source_batches(source)[1])
-            with pytest.raises(InvalidValue, match="a stream can be read once"):
+            with pytest.raises(InvalidValue, match="can be read only once"):
                 source_batches(source)
         source = Source(["a"])
         assert keys_of(source) == keys_of(source)
@@ -392,11 +392,11 @@ class TestPandas:
     def test_typed_columns_keep_their_type(self) -> None:
         frame = pandas.DataFrame({"k": [1, 2], "n": pandas.Series([5, 6], dtype=object), "o": ["a", b"x"]})
         assert source_table(Source(frame, "k", "n")).schema.types == [pa.int64(), pa.int64()]
-        with pytest.raises(InvalidValue, match="found 'k' with one; cast the column"):
+        with pytest.raises(InvalidValue, match="has a type of its own; cast the column"):
             source_table(Source(frame, "k", key_type="int64"))
-        with pytest.raises(InvalidValue, match="found one of type bytes"):
+        with pytest.raises(InvalidValue, match="of type bytes has no standard text"):
             source_table(Source(frame, "o"))
-        with pytest.raises(InvalidValue, match="an Arrow table has types of its own"):
+        with pytest.raises(InvalidValue, match="key_type cannot be used with an Arrow table"):
             source_table(Source(pa.table({"k": [1]}), "k", key_type="int64"))
 
     def test_samples_of_other_systems(self) -> None:

@@ -133,7 +133,7 @@ def test_what_is_no_batch_is_refused_and_not_added() -> None:
         (["c", None], "the key column 'key' must have no NULL"),
         (pa.table({"key": [1, 2]}), "all keys of a stream have the types of the first ones"),
         (pa.table({"other": ["a"]}), "the column 'key' must be in"),
-        (7, "a source is a path"),
+        (7, "is no source"),
     ]:
         with refused(rule):
             made.add(batch)

@@ -116,7 +116,7 @@ def test_wrong_clips_on_the_command_line(spent: Path) -> None:
     common = ["release", "d.parquet", "-k", "k", "--user", "u", "-e", "3", "-d", "1e-6", "-o", "out.parquet"]
     assert "two ends with 0 between them" in run(*common, "--sum", "size:5:20", cwd=spent).stderr
     assert "two ends with 0 between them" in run(*common, "--sum", "size", "--clip", "1:2:3", cwd=spent).stderr
-    assert "--sum is a column and the clip of its sums" in run(*common, "--sum", "size", cwd=spent).stderr
+    assert "--sum must name a column and a clip" in run(*common, "--sum", "size", cwd=spent).stderr
 
 
 # ---- amounts that are never negative

@@ -24,11 +24,10 @@ def source_table(source: Source) -> "pa.Table":
         data = pa.Table.from_batches([data])
     types = declared_types(source)
     if isinstance(data, pa.Table) and types:
-        raise InvalidValue("an Arrow table has types of its own", "also a key_type", "cast the column instead")
+        raise InvalidValue("key_type cannot be used with an Arrow table", "cast the column instead")
     names = [str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)]
     _require_no_index(source, data, names)
     source.require(names)
-    source.require_raw(names)
     if not isinstance(data, pa.Table):
         data = frame_table(data, source.columns, types, _numbers(source))
     table = data.select(source.columns)
@@ -48,7 +47,6 @@ def source_batches(source: Source) -> tuple["pa.Schema", Iterator["pa.RecordBatc
         return schema, batches(items, schema, source.aggregated, source.drop_null)
     if hasattr(source.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
         source.require(source.data.columns)
-        source.require_raw(source.data.columns)
         kinds = dict(zip(source.data.columns, map(str, source.data.types), strict=True))
         if source.user is not None and kinds[source.user] == "JSON":  # text, to Arrow: 1 and 1.0 would be two users
             raise type_refusal(source.user, "type json", "", "user")
@@ -59,7 +57,6 @@ def source_batches(source: Source) -> tuple["pa.Schema", Iterator["pa.RecordBatc
         native = isinstance(source.data, pa.RecordBatchReader)
         reader = source.data if native else pa.RecordBatchReader.from_stream(source.data)
         source.require(reader.schema.names)
-        source.require_raw(reader.schema.names)
     indices = [reader.schema.get_field_index(name) for name in source.columns]
     schema = pa.schema([reader.schema.field(i) for i in indices])
     return schema, (batch.select(indices) for batch in reader)
@@ -71,8 +68,7 @@ def _require_no_index(source: Source, data: Any, names: Sequence[str]) -> None:
     for name in source.columns:
         if name not in names and name in levels:
             raise InvalidValue(
-                f"the column {name!r} must be in {source.location}",
-                "a level of its index of that name",
+                f"{name!r} is a level of the index of {source.location}, not a column",
                 "make it a column: hand in data.reset_index()",
             )
 
@@ -87,5 +83,5 @@ def _take(source: Source) -> None:
     """Refuse to read again what can be read once, and would now seem to be empty."""
     if isinstance(source.data, Iterator):
         if source.taken:
-            raise InvalidValue("a stream can be read once", "one that was read before", "make a new source of it")
+            raise InvalidValue("the stream was read before, and can be read only once", "make a new source of it")
         source.taken.append(True)

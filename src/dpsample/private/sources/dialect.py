@@ -1,85 +1,72 @@
-"""Dialect: how CSV and TSV are written, where that is not the usual way.
+"""How CSV and TSV are written, where that is not the usual way: four options of a `Source`.
 
-It is stated by the caller, never guessed: what a guess sees is private.
+They are stated by the caller and never guessed: a guess would depend on private rows.
 """
 
 import codecs
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TextIO
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TextIO
 
 from dpsample.errors import InvalidValue, attempt
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+TEXT_OPTIONS: Final = ("delimiter", "encoding", "header", "null")
+SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _CHUNK = 1 << 20  # characters that are read at a time
+_UNQUOTED = frozenset('"\r\n\0')  # characters that end a field or a row, or that begin a quoted field
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """How CSV and TSV are written: arguments of a `Source`; by default UTF-8 with a header line.
+def checked_nulls(options: Mapping[str, Any]) -> list[str]:
+    """Check the options of CSV; return the texts that stand for NULL, beside the empty one.
 
-    >>> Dialect(delimiter=";", null="NA").stated
-    {'delimiter': ';', 'null': ['NA']}
-    >>> Dialect(delimiter=";;")
+    >>> checked_nulls({"delimiter": ";", "null": "NA"})
+    ['NA']
+    >>> checked_nulls({"delimiter": ";;"})
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: a delimiter is one character, and no quote, line end or letter; found 2 characters; \
-write one such as delimiter=';'
+    dpsample.errors.InvalidValue: delimiter must be one character, and no quote, line end or letter; write one such as \
+delimiter=';'
     """
+    delimiter, encoding = options.get("delimiter"), options.get("encoding")
+    if delimiter is not None and not _separates(delimiter):
+        raise InvalidValue(
+            "delimiter must be one character, and no quote, line end or letter", "write one such as delimiter=';'"
+        )
+    if encoding is not None:
+        _check_encoding(encoding)
+    stated = options.get("null", ())
+    nulls = [stated] if isinstance(stated, str) else list(stated)
+    outside = {*_UNQUOTED, *(delimiter or ",\t")}
+    if not all(isinstance(text, str) and text and not outside & set(text) for text in nulls):
+        raise InvalidValue(
+            "null must be text without quotes, line ends and delimiters", "write one or several, such as null='NA'"
+        )
+    return nulls
 
-    delimiter: str | None = None  # by default a comma, or for TSV a tab
-    encoding: str | None = None  # a name that Python knows
-    header: bool = True  # without one, columns are called column0, column1, ...
-    null: str | Sequence[str] = ()  # texts that stand for NULL if they are not in quotes, beside the empty one
 
-    def __post_init__(self) -> None:
-        if self.delimiter is not None:
-            single = isinstance(self.delimiter, str) and len(self.delimiter) == 1
-            if not single or self.delimiter in '"\r\n\0' or self.delimiter.isalnum():
-                found = f"{len(self.delimiter)} characters" if isinstance(self.delimiter, str) else "no text"
-                raise InvalidValue(
-                    "a delimiter is one character, and no quote, line end or letter",
-                    repr(self.delimiter) if single else found,
-                    "write one such as delimiter=';'",
-                )
-        if self.encoding is not None:
-            unknown = InvalidValue(
-                "an encoding is a name that Python knows",
-                repr(self.encoding),
-                "write one such as encoding='latin-1', 'cp1252' or 'utf-16'",
-            )
-            known: Any = attempt(lambda: codecs.lookup(self.encoding), unknown, LookupError, TypeError, ValueError)  # type: ignore[arg-type]
-            if not known._is_text_encoding:
-                raise unknown
-        null = (self.null,) if isinstance(self.null, str) else tuple(self.null)
-        outside = {*'"\r\n\0', *(self.delimiter or ",\t")}
-        if not all(isinstance(text, str) and text and not outside & set(text) for text in null):
-            raise InvalidValue(
-                "a null is a text without quotes, line ends and delimiters, beside the empty one",
-                "another",
-                "write one such as null='NA'",
-            )
-        object.__setattr__(self, "null", null)
+def _separates(delimiter: Any) -> bool:
+    single = isinstance(delimiter, str) and len(delimiter) == 1
+    return single and delimiter not in _UNQUOTED and not delimiter.isalnum()
 
-    @property
-    def stated(self) -> dict[str, Any]:
-        """What is not as usual, by the name of the argument."""
-        usual = {"delimiter": None, "encoding": None, "header": True, "null": ()}
-        stated = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
 
-    @property
-    def recoded(self) -> bool:
-        """Whether files are in another encoding than UTF-8."""
-        return self.encoding is not None and codecs.lookup(self.encoding).name not in ("utf-8", "utf-8-sig")
+def _check_encoding(encoding: Any) -> None:
+    unknown = InvalidValue(
+        f"encoding must be a name that Python knows, not {encoding!r}",
+        "write one such as encoding='latin-1', 'cp1252' or 'utf-16'",
+    )
+    known: Any = attempt(lambda: codecs.lookup(encoding), unknown, LookupError, TypeError, ValueError)
+    if not known._is_text_encoding:
+        raise unknown
+
+
+def is_recoded(encoding: str | None) -> bool:
+    """Whether files of this encoding are to be written anew in UTF-8."""
+    return encoding is not None and codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig")
 
 
 def decoded(file: TextIO, path: str, encoding: str) -> Iterator[str]:
-    """Yield the text of a file that is open; what is not in its encoding is refused."""
+    """Yield the text of a file that is open; text in another encoding is refused."""
     refusal = InvalidValue(
-        f"{path!r} must be in the encoding that was stated",
-        f"what is no {encoding}",
-        "state another encoding, or write the file anew in UTF-8",
+        f"{path!r} is not in the encoding {encoding} that was stated", "state another, or write the file anew in UTF-8"
     )
     while chunk := attempt(lambda: file.read(_CHUNK), refusal, UnicodeError):
         yield chunk

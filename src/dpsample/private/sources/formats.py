@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from dpsample.errors import InvalidValue
-from dpsample.private.sources.dialect import SEPARATORS, decoded
+from dpsample.private.sources.dialect import SEPARATORS, decoded, is_recoded
 from dpsample.sql import quoted_name, quoted_paths, quoted_text
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Scan:
     form: Form = "typed"
     objects: Objects = field(default_factory=dict)  # what `origin` names
     checks: list[Callable[[], None]] = field(default_factory=list)  # of whole files, before the first row is read
-    rows: str | None = None  # a statement that tells the number of rows without reading them
+    rows: str | None = None  # a statement that returns the number of rows without reading them
     size: int | None = None  # of text, in bytes; of compressed text, about
 
 
@@ -62,7 +62,7 @@ class Format:
 
 
 def format_of(path: str) -> str | None:
-    """Return the name of the format that a file's ending tells.
+    """Return the name of the format that a file's ending names.
 
     >>> format_of("events.csv.gz"), format_of("events.txt")
     ('csv', None)
@@ -75,11 +75,10 @@ def format_of(path: str) -> str | None:
 
 
 def _parquet(source: "Source", paths: list[str], statements: Statements) -> Scan:
-    types: list[tuple[str, ...]] = []
+    types = list[tuple[str, ...]]()
     for path in paths:
         columns = dict(statements.describe(f"read_parquet({quoted_paths([path])}, hive_partitioning = false)"))
         source.require(list(columns))
-        source.require_raw(list(columns))
         types.append(tuple(str(columns[name]) for name in source.columns))
     _require_agreement(source, types)
     chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
@@ -96,29 +95,49 @@ _LINE = 2_000_000  # bytes of a line, as in DuckDB where the buffer is not set
 
 
 def _csv(source: "Source", paths: list[str], statements: Statements, separator: str) -> Scan:
-    dialect = source.dialect
-    separator = dialect.delimiter or separator
-    headers: dict[tuple[str, ...], list[str]] = {}
-    read = {}  # the files that DuckDB reads, by the name that a refusal shows
-    for path in paths:
-        if not dialect.recoded:
-            _require_utf8(path, "state it, such as encoding='utf-16'")
-        read[path] = _in_utf8(path, str(dialect.encoding), statements.file()) if dialect.recoded else path
-        header = _header(read[path], path, separator, source)
-        headers.setdefault(tuple(header), []).append(read[path])
+    separator = source.options.get("delimiter") or separator
+    by_header = dict[tuple[str, ...], list[str]]()
+    read = {path: _utf8_file(path, source.options.get("encoding"), statements) for path in paths}
+    for shown, path in read.items():
+        header = _header(path, shown, separator, source)
+        by_header.setdefault(tuple(header), []).append(path)
 
-    # not in parallel: many threads lose or repeat rows, silently, where quoted fields have quotes and line ends
-    options = f"auto_detect = false, header = {str(dialect.header).lower()}, strict_mode = true, parallel = false, "
-    options += f"delim = {quoted_text(separator)}, buffer_size = {_BUFFER}, max_line_size = {_LINE}, "
-    options += f"nullstr = [{', '.join(map(quoted_text, ['', *dialect.null]))}], allow_quoted_nulls = false, "
-    options += "quote = '\"', escape = '\"'"
-    scans = []
-    for names, alike in headers.items():
+    options = _csv_options(source, separator)
+    scans = list[str]()
+    for names, alike in by_header.items():
         types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(names)))
         chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
         scans.append(f"SELECT {chosen} FROM read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})")
     checks: list[Callable[[], None]] = [partial(_require_even_quotes, *names) for names in read.items()]
     return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks, size=_text_size(list(read.values())))
+
+
+def _csv_options(source: "Source", separator: str) -> str:
+    """SQL of the options of DuckDB's reader."""
+    nulls = ["", *source.options.get("null", ())]
+    options = {
+        "auto_detect": "false",
+        "strict_mode": "true",
+        # many threads lose or repeat rows, silently, where quoted fields have quotes and line ends
+        "parallel": "false",
+        "header": str(source.options.get("header", True)).lower(),
+        "delim": quoted_text(separator),
+        "quote": "'\"'",
+        "escape": "'\"'",
+        "nullstr": f"[{', '.join(map(quoted_text, nulls))}]",
+        "allow_quoted_nulls": "false",
+        "buffer_size": _BUFFER,
+        "max_line_size": _LINE,
+    }
+    return ", ".join(f"{name} = {value}" for name, value in options.items())
+
+
+def _utf8_file(path: str, encoding: str | None, statements: Statements) -> str:
+    """Return the file that DuckDB reads: the file itself, or a copy of it in UTF-8."""
+    if encoding is not None and is_recoded(encoding):
+        return _in_utf8(path, encoding, statements.file())
+    _require_utf8(path, "state it, such as encoding='utf-16'")
+    return path
 
 
 def _in_utf8(path: str, encoding: str, copy: Path) -> str:
@@ -138,30 +157,29 @@ def _header(path: str, shown: str, separator: str, source: "Source") -> list[str
     names, line_ends = _first_row(path, separator)
     if len(line_ends) > 1:  # DuckDB takes the first one for that of all rows, and may lose the rows
         raise InvalidValue(
-            "the first row of a CSV file has one kind of line end, in quotes and after it",
-            f"two in {shown!r}",
+            f"the first row of {shown!r} has two kinds of line ends, in quotes and after it",
             "write it with one kind, or begin with a line of plain names",
         )
-    if not source.dialect.header:
-        # an empty file has as many columns as are read: no rows are not told from few
+    if not source.options.get("header", True):
+        # an empty file has as many columns as are read: that it has no rows must not show
         named = [name for name in source.columns if re.fullmatch(r"column\d+", name)]
         names = [f"column{i}" for i in range(len(names))] or named
         source.require(names, shown=False)
         return names
     if not any(names):
-        raise InvalidValue(
-            "a CSV file begins with a line of column names", f"none in {shown!r}", "add one, or state header=False"
-        )
-    for other, word in SEPARATORS.items():
-        if not set(source.columns) <= set(names) and set(source.columns) <= set(_first_row(path, other)[0]):
-            raise InvalidValue(
-                f"the columns of {shown!r} are separated by {SEPARATORS.get(separator, repr(separator))}",
-                f"{word} in its header line",
-                f"state them: delimiter={other!r}",
-            )
+        raise InvalidValue(f"{shown!r} does not begin with a line of column names", "add one, or state header=False")
+    if not set(source.columns) <= set(names):
+        _require_separator(path, shown, source)
     source.require(names, shown=False)
     source.require_raw(names)
     return names
+
+
+def _require_separator(path: str, shown: str, source: "Source") -> None:
+    """Refuse a file whose header line would have the columns, if another separator were stated."""
+    for other, word in SEPARATORS.items():
+        if set(source.columns) <= set(_first_row(path, other)[0]):
+            raise InvalidValue(f"the columns of {shown!r} are separated by {word}", f"state them: delimiter={other!r}")
 
 
 def _first_row(path: str, separator: str) -> tuple[list[str], set[str]]:
@@ -186,8 +204,7 @@ def _require_even_quotes(shown: str, path: str) -> None:
     """Refuse a CSV file with a quoted field that does not end: DuckDB would leave out the rest of the file."""
     if sum(chunk.count(b'"') for chunk in _chunks(path)) % 2:
         raise InvalidValue(
-            "quotes in a CSV file come in pairs",
-            f"an odd number in {shown!r}",
+            f"{shown!r} has an odd number of quotes",
             "look for a quoted field that does not end, or double the quotes inside fields",
         )
 
@@ -212,7 +229,7 @@ def _json(source: "Source", paths: list[str], statements: Statements) -> Scan:
 
 
 def _text_size(paths: Sequence[str]) -> int:
-    """Return the number of bytes of text; compressed files are taken for a tenth of theirs."""
+    """Return the number of bytes of text; ten times the size of compressed files, which is typical."""
     return sum(os.path.getsize(path) * (10 if path.endswith(".gz") else 1) for path in paths)
 
 
@@ -233,7 +250,6 @@ def _arrow(source: "Source", paths: list[str], statements: Statements) -> Scan:
         with pa.memory_map(path) as file:
             schemas.append(_ipc_reader(file).schema)
         source.require(schemas[-1].names)
-        source.require_raw(schemas[-1].names)
     _require_agreement(source, [tuple(str(schema.field(c).type) for c in source.columns) for schema in schemas])
     fields = [schemas[0].field(name) for name in source.columns]
     schema = pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(fields)])
@@ -274,9 +290,9 @@ def _require_agreement(source: "Source", types: Sequence[tuple[str, ...]]) -> No
     """Refuse files of one source whose columns have different types, of which one would be converted."""
     for name, kinds in zip(source.columns, zip(*types, strict=True), strict=True):
         if len(set(kinds)) > 1:
+            found = " and ".join(sorted(set(kinds)))
             raise InvalidValue(
-                f"all files must have the same type of column {name!r}",
-                " and ".join(sorted(set(kinds))),
+                f"the column {name!r} has different types in several files: {found}",
                 "write the files alike, or hand in a DuckDB relation that casts it",
             )
 
@@ -289,7 +305,7 @@ def _require_utf8(path: str, remedy: str) -> None:
         return
     for mark, encoding in _MARKS:
         if beginning.startswith(mark):
-            raise InvalidValue("files of text are in UTF-8, unless stated", f"{encoding} in {path!r}", remedy)
+            raise InvalidValue(f"{path!r} is in {encoding}, not in UTF-8", remedy)
 
 
 def _chunks(path: str) -> Iterator[bytes]:

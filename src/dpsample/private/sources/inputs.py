@@ -3,7 +3,7 @@
 import glob
 import os
 import posixpath
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import PurePath
 from urllib.parse import unquote, urlsplit
 
@@ -21,22 +21,31 @@ def expanded(entry: str | os.PathLike[str], shown: str, is_data: Callable[[str],
     if os.path.isfile(path):
         return [os.path.abspath(path)]
     if os.path.isdir(path):
-        inside = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-        files = [file for file in inside if not _hidden(os.path.relpath(file, path)) and is_data(file)]
-        rule, problem = "a folder must have a data file in it", f"none in {shown}"
+        files = [file for file in _files_inside(path) if is_data(file)]
+        problem = f"there is no data file in the folder {shown}"
     elif glob.has_magic(path):
         files = [file for file in glob.glob(path, recursive=True) if os.path.isfile(file)]
-        rule, problem = "a glob must match a file", f"no match for {shown}"
+        problem = f"no file matches {shown}"
     else:
-        files, rule, problem = [], "a path must name a file or folder", f"nothing at {shown}"
+        files = []
+        problem = f"there is no file or folder at {shown}"
     if not files:
-        remedy = "check the path" + ("" if "'" in shown or '"' in shown else ", or, if these are keys, leave out key")
-        raise InvalidValue(rule, problem, remedy)
+        of_list = shown.startswith("entry")
+        raise InvalidValue(problem, "check the path" + (", or, if these are keys, leave out key" if of_list else ""))
     return sorted(map(os.path.abspath, files))
 
 
+def _files_inside(folder: str) -> Iterator[str]:
+    """Yield all files in a folder, and in folders inside it, without hidden ones."""
+    for inner, _, names in os.walk(folder):
+        for name in names:
+            file = os.path.join(inner, name)
+            if not _hidden(os.path.relpath(file, folder)):
+                yield file
+
+
 def identity(path: str | os.PathLike[str]) -> Hashable:
-    """Return what all names of one local file have in common: links and hard links are other names of it."""
+    """Return an identity of a local file that all of its names share; links and hard links are other names of it."""
     try:
         status = os.stat(path)
     except OSError:
@@ -55,7 +64,7 @@ def local_path(uri: str) -> str | None:
 
 
 def identity_of_uri(uri: str) -> Hashable:
-    """Return what all names of one file have in common, wherever it is.
+    """Return an identity of a file that all of its names share, wherever it is.
 
     >>> identity_of_uri("s3a://Bucket/a//b") == identity_of_uri("s3://bucket/a/./b")
     True
@@ -73,8 +82,7 @@ def require_distinct(identities: Iterable[Hashable]) -> None:
     named = list(identities)
     if len(set(named)) < len(named):
         raise InvalidValue(
-            "each file is read once, or its elements would count twice",
-            "a file named twice",
+            "a file is named twice, so that its elements would count twice",
             "look for globs or folders that overlap, and for links",
         )
 

@@ -14,32 +14,31 @@ import numpy as np
 from dpsample.errors import InvalidValue
 
 COUNT_NAMES = ("count", "counts", "count_star()", "frequency", "len", "size", "proportion")  # in libraries' results
-_RULE = "an iterable of keys has one key for each element"
 
 
 def check_iterable(data: Any) -> None:
     """Refuse an object that can be iterated over, but not for its keys."""
     if isinstance(data, bytes | bytearray | memoryview):
-        raise _refused("bytes", "hand in a list of keys")
+        raise InvalidValue("bytes are no iterable of keys", "hand in a list of keys")
     if isinstance(data, ItemsView):
-        raise _refused("the items of a mapping, which are pairs of a key and its frequency", "hand in the mapping")
+        raise InvalidValue("the items of a mapping are pairs of a key and its frequency", "hand in the mapping")
     if isinstance(data, np.ndarray):
         _check_array(data)
     elif _is_series(data):
         _check_series(data)
     elif hasattr(data, "columns") or hasattr(data, "column_names"):
-        raise _refused(
-            f"a table, of type {_type(data)}, that cannot be read as it is",
+        raise InvalidValue(
+            f"a table of type {_type(data)} cannot be read as it is",
             "hand in an Arrow table of it, such as data.to_arrow() or pyarrow.Table.from_pandas(data)",
         )
     elif hasattr(data, "readline"):
-        raise _refused(
-            f"an open file, of type {_type(data)}, whose lines have line ends",
+        raise InvalidValue(
+            f"an open file of type {_type(data)} has lines with their line ends, not keys",
             r"name its path, or write (line.rstrip('\n') for line in file)",
         )
     elif hasattr(data, "keys") and hasattr(data, "items") and not isinstance(data, Mapping):
-        raise _refused(
-            f"a mapping in disguise, of type {_type(data)}",
+        raise InvalidValue(
+            f"an object of type {_type(data)} has keys and items, but is no mapping",
             "write dict(data.items()) if it has keys and frequencies, or a list of its keys",
         )
 
@@ -48,27 +47,23 @@ def one_key(value: Any) -> InvalidValue:
     """Return the refusal of a value that is no key of one column."""
     if isinstance(value, tuple):
         return InvalidValue(
-            "each key is one value where one key column is named",
-            f"one of type {_type(value)}",
+            "a key is a tuple, but only one key column is named",
             "name a key column for each place of the tuple, or, if these are pairs of a key and its frequency, hand in "
             "dict(pairs)",
         )
     if hasattr(value, "as_py"):  # of Arrow
         return InvalidValue(
-            "a key is a Python value",
-            f"one of type {_type(value)}",
+            f"a key is of type {_type(value)}, which is no Python value",
             "hand in pyarrow.table({'key': array}), and name the key column",
         )
     if isinstance(value, Mapping | list | np.ndarray | np.void):
         return InvalidValue(
-            "a key is one value, or a tuple of values",
-            f"one of type {_type(value)}",
+            f"a key is of type {_type(value)}, which is neither one value nor a tuple of values",
             "hand in a table and name its key column, such as pyarrow.Table.from_pylist(rows) of a list of dicts",
         )
     return InvalidValue(
-        "a key, or a user, is a str, int, bool, Decimal, date or UUID, and is written as text",
-        f"one of type {_type(value)}",
-        "convert it to text, or declare a key_type such as 'binary'",
+        f"a key or a user of type {_type(value)} has no standard text",
+        "use a str, int, bool, finite Decimal, date or UUID, or declare a key_type such as 'binary'",
     )
 
 
@@ -79,8 +74,7 @@ def _check_series(data: Any) -> None:
     if is_range and (index.start, index.step) == (0, 1):
         return
     raise InvalidValue(
-        "a Series of keys has the default index, so that its values cannot be frequencies",
-        "another index",
+        "a Series has an index of its own, so that its values may be frequencies",
         "write .to_dict() if it has a frequency for each key of its index, as from value_counts(), or .tolist() if its "
         "values are keys",
     )
@@ -88,13 +82,13 @@ def _check_series(data: Any) -> None:
 
 def _check_array(data: "np.ndarray[Any, Any]") -> None:
     if data.dtype.names is not None:
-        raise _refused(
-            "a structured NumPy array, whose fields are columns",
+        raise InvalidValue(
+            "a structured NumPy array has columns, not keys",
             "write pyarrow.table({name: data[name] for name in data.dtype.names}), and name the key column",
         )
     if data.ndim != 1:
-        raise _refused(
-            f"a NumPy array of {data.ndim} dimensions",
+        raise InvalidValue(
+            f"a NumPy array of keys has one dimension, not {data.ndim}",
             "hand in one dimension, or list(map(tuple, data.tolist())) for keys of several columns",
         )
 
@@ -106,7 +100,3 @@ def _is_series(data: Any) -> bool:
 
 def _type(data: Any) -> str:
     return type(data).__qualname__
-
-
-def _refused(found: str, remedy: str) -> InvalidValue:
-    return InvalidValue(_RULE, found, remedy)

@@ -4,7 +4,7 @@ Their type is declared by the caller, or they are text: a type that followed fro
 is refused is never shown.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import islice
@@ -37,12 +37,9 @@ def batches(items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null:
     import pyarrow as pa
 
     left = iter(items)
-    width = len(schema) - counted
     kinds: list[set[str]] = [set() for _ in schema]
     while chunk := list(islice(left, CHUNK)):
-        columns = _columns([item[0] for item in chunk] if counted else chunk, width)
-        if counted:
-            columns.append([_whole(item[1]) for item in chunk])
+        columns = _counted_columns(chunk, len(schema) - 1) if counted else _columns(chunk, len(schema))
         gaps = [i for i, column in enumerate(columns) if type(None) in set(map(type, column))]
         if gaps and not drop_null:
             raise null_refusal(schema.names[gaps[0]])
@@ -50,8 +47,7 @@ def batches(items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null:
             rows = [row for row in zip(*columns, strict=True) if not any(value is None for value in row)]
             columns = list(zip(*rows, strict=True))
         if columns:
-            typed = zip(columns, schema.types, kinds, strict=True)
-            arrays = [column_array(column, kind, known) for column, kind, known in typed]
+            arrays = list(map(column_array, columns, schema.types, kinds))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -73,36 +69,38 @@ def column_array(values: Sequence[Any], kind: "pa.DataType", known: set[str] | N
             values = [None if value is None else as_text(value) for value in values]
     else:
         accepted = accepted_classes(kind)
-        wrong = datetime if accepted == (date,) else () if accepted[0] is bool else bool  # of a class that is accepted
-        if not all(v is None or (isinstance(v, accepted) and not isinstance(v, wrong)) for v in values):
+        wrong = _SUBCLASSES.get(accepted, bool)
+        present = [value for value in values if value is not None]
+        if not all(isinstance(value, accepted) and not isinstance(value, wrong) for value in present):
             raise InvalidValue(
-                f"every value is of the declared type {kind}", "one that is not", "convert the values, or declare text"
+                f"at least one value is not of the declared type {kind}", "convert the values, or declare text"
             )
         if accepted == (Integral,):
             values = [None if value is None else int(value) for value in values]
-    refusal = InvalidValue(
-        f"every value can be written as {'text in UTF-8' if pa.types.is_string(kind) else kind}",
-        "one that cannot",
-        "convert the values first",
-    )
+    written = "text in UTF-8" if pa.types.is_string(kind) else kind
+    refusal = InvalidValue(f"at least one value cannot be written as {written}", "convert the values first")
     return attempt(lambda: pa.array(values, kind), refusal, *_ARROW)
+
+
+# what is also an instance of the accepted classes, but of another type; of all others: bool
+_SUBCLASSES: dict[tuple[type, ...], Any] = {(date,): datetime, (bool, np.bool_): ()}
 
 
 def accepted_classes(kind: "pa.DataType") -> tuple[type, ...]:
     """Return the classes of Python values that a column of this type takes; none if it takes no objects."""
     import pyarrow as pa
 
-    types = pa.types
-    classes: list[tuple[Callable[[Any], bool], tuple[type, ...]]] = [
-        (types.is_string, (object,)),
-        (types.is_boolean, (bool, np.bool_)),
-        (types.is_integer, (Integral,)),
-        (types.is_decimal, (Decimal, Integral)),
-        (types.is_binary, (bytes,)),
-        (types.is_timestamp, (datetime,)),
-        (types.is_date, (date,)),
-    ]
-    return next((accepted for is_kind, accepted in classes if is_kind(kind)), ())
+    classes: dict[str, tuple[type, ...]] = {
+        "string": (object,),
+        "boolean": (bool, np.bool_),
+        "integer": (Integral,),
+        "decimal": (Decimal, Integral),
+        "binary": (bytes,),
+        "timestamp": (datetime,),
+        "date": (date,),
+    }
+    families = [name for name in classes if getattr(pa.types, f"is_{name}")(kind)]
+    return classes[families[0]] if families else ()
 
 
 def as_text(value: Any) -> str:
@@ -120,9 +118,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < _DIGITS:
-        plain = f"{value:f}"
-        plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
-        return "0" if value == 0 else plain
+        return _decimal_text(value)
     if isinstance(value, datetime):  # of one moment, whatever the time zone
         return value.isoformat() if value.tzinfo is None else value.astimezone(UTC).isoformat()
     if isinstance(value, date):
@@ -130,6 +126,13 @@ def as_text(value: Any) -> str:
     if isinstance(value, UUID):
         return str(value)
     raise one_key(value)  # a Decimal that is no number, or too long
+
+
+def _decimal_text(value: Decimal) -> str:
+    plain = f"{value:f}"
+    if "." in plain:
+        plain = plain.rstrip("0").rstrip(".")
+    return "0" if value == 0 else plain  # without the sign of -0
 
 
 _KINDS: list[tuple[tuple[type, ...], str]] = [  # of what is written as text; a class is of the first that fits
@@ -160,8 +163,7 @@ def _require_one_kind(values: Sequence[Any], known: set[str]) -> None:
     known.update(map(_kind, one_of_each_class.values()))
     if len(known) > 1:
         raise InvalidValue(
-            "keys without a type are of one kind, since 1 and '1' would be written alike",
-            " and ".join(sorted(known)),
+            f"keys without a type are {' and '.join(sorted(known))}, and 1 and '1' would be written alike",
             "convert them all to text",
         )
 
@@ -179,17 +181,14 @@ def frame_table(frame: Any, columns: Sequence[str], types: Mapping[str, "pa.Data
     typed = [label for label in labels if label not in untyped]
     for name in types:
         if name not in map(str, untyped):
-            raise InvalidValue(
-                "key_type declares the type of a column that has none", f"{name!r} with one", "cast the column instead"
-            )
-    mixed = InvalidValue("a DataFrame's column has values of one type", "mixed ones", "convert the values first")
+            raise InvalidValue(f"the column {name!r} has a type of its own", "cast the column instead")
+    mixed = InvalidValue("a column of a DataFrame has values of several types", "convert the values first")
     table = attempt(lambda: pa.table(frame[typed]), mixed, *_ARROW) if typed else pa.table({})
     arrays = {name: table.column(name) for name in map(str, typed)}
     for label in untyped:
-        values = frame[label].astype(object)
-        arrays[str(label)] = column_array(
-            values.where(values.notna(), None).tolist(), types.get(str(label), pa.string())
-        )
+        objects = frame[label].astype(object)
+        values = objects.where(objects.notna(), None).tolist()
+        arrays[str(label)] = column_array(values, types.get(str(label), pa.string()))
     return pa.table({name: arrays[name] for name in columns})
 
 
@@ -206,14 +205,19 @@ def _holds_objects(column: Any) -> bool:
     return bool((column if categories is None else categories).dtype == object)
 
 
+def _counted_columns(items: list[Any], width: int) -> list[Sequence[Any]]:
+    """Turn pairs of a key and its frequency into one sequence for each key column, and one of frequencies."""
+    keys = _columns([key for key, _ in items], width)
+    return [*keys, [_whole(frequency) for _, frequency in items]]
+
+
 def _columns(keys: list[Any], width: int) -> list[Sequence[Any]]:
     """Turn keys into one sequence for each key column."""
     if width == 1:
         return [keys]
     if not all(isinstance(key, tuple) and len(key) == width for key in keys):
         raise InvalidValue(
-            f"each key is a tuple of {width}, one for each key column",
-            "another one",
+            f"at least one key is no tuple of {width}, one value for each key column",
             "name as many key columns as a key has places",
         )
     return list(zip(*keys, strict=True))
@@ -222,8 +226,7 @@ def _columns(keys: list[Any], width: int) -> list[Sequence[Any]]:
 def null_refusal(column: str) -> InvalidValue:
     """Put a NULL in a key column into words."""
     return InvalidValue(
-        f"the key column {column!r} must have no NULL",
-        "at least one row with NULL",
+        f"the key column {column!r} must have no NULL, but at least one row has one",
         "leave such rows out with drop_null=True (--drop-null), or fill them in",
     )
 
@@ -232,8 +235,8 @@ def _whole(frequency: Any) -> int:
     """Read a frequency of a mapping as an integer, or refuse it."""
     if isinstance(frequency, bool) or not isinstance(frequency, Number):
         raise InvalidValue(
-            "the values of a mapping are the frequencies of its keys, which are whole numbers",
-            f"one of type {type(frequency).__qualname__}",
+            "the values of a mapping must be the frequencies of its keys, whole numbers, but one is of type "
+            f"{type(frequency).__qualname__}",
             "count the elements of each key; if these are columns, hand in pyarrow.table(columns) and name their key",
         )
     try:
@@ -242,4 +245,4 @@ def _whole(frequency: Any) -> int:
             return int(whole)
     except (ValueError, TypeError, OverflowError, ArithmeticError):
         pass
-    raise InvalidValue("frequencies are whole numbers", "one that is not", "count the elements of each key")
+    raise InvalidValue("at least one frequency is no whole number", "count the elements of each key")

@@ -1,25 +1,45 @@
 """Source: where elements live, and which column or columns are their key.
 
-A source is a frozen value. It lists its files; the engine does the rest. What it shows of itself is its location and
-its columns, never what is in them. The types of its key columns are public, since a release has them: they are
-declared, by the source's own schema or by the caller, and never follow from values.
+A source is a frozen value. It lists its files; the engine does the rest. It shows its location and its columns, never
+their values. The types of its key columns are public, since a release has them: they are declared, by the source's own
+schema or by the caller, and never follow from values.
 """
 
 import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
-from dpsample.private.sources.dialect import Dialect
+from dpsample.private.sources.dialect import TEXT_OPTIONS, checked_nulls
 from dpsample.private.sources.formats import FORMATS, format_of
 from dpsample.private.sources.inputs import expanded, identity, local_path, require_distinct
 from dpsample.private.sources.iterables import COUNT_NAMES
-from dpsample.private.sources.kinds import Kind, check_stated, key_names, no_text_files, public_names, source_kind
+from dpsample.private.sources.kinds import Kind, check_together, key_names, public_names, source_kind
+
+
+class SourceOptions(TypedDict, total=False):
+    """How a source is read, beside its frequency; `Source` explains each option."""
+
+    table: str | None
+    query: str | None
+    format: str | None
+    user: str | None
+    key_type: str | Mapping[str, str] | None
+    key_as: str | Sequence[str] | None
+    delimiter: str | None
+    encoding: str | None
+    header: bool
+    null: str | Sequence[str]
+    drop_null: bool
+
+
+_ORDER = ("frequency", *SourceOptions.__annotations__)
+_USUAL: dict[str, Any] = {"header": True, "null": [], "drop_null": False}  # of all others: None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -29,8 +49,8 @@ class Source:
     data        a path, a glob, a folder, or a list of them (Parquet, CSV, JSON lines, Arrow IPC); a database
                 ``postgresql://...`` or ``sqlite:///...`` with `table` or `query`; a pandas or polars DataFrame; an
                 Arrow table, reader or anything else with the Arrow C stream interface; a DuckDB relation; a mapping
-                from key to frequency; or an iterable with a key for each element. What could be something else, such
-                as a pandas Series with an index of its own, is refused
+                from key to frequency; or an iterable with a key for each element. What may be something else
+                is refused, such as a pandas Series with an index of its own
     key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
                 for each place of a tuple
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
@@ -38,9 +58,9 @@ class Source:
     drop_null   leave out rows whose key has a NULL, or whose user is NULL, instead of refusing them
     table       a database's table, or ``schema.table``
     query       a database's SELECT instead of a table
-    format      of files: parquet, csv, tsv, jsonl or arrow; by default what the extension tells
-    user        the column that says whose row it is, for privacy of users instead of elements
-    key_type    the type of keys that have none: of Python objects, and of pandas columns of objects; such as
+    format      of files: parquet, csv, tsv, jsonl or arrow; by default the extension says which
+    user        the column that names the user of a row, for privacy of users instead of elements
+    key_type    the type of keys that have none, which are Python objects and pandas columns of objects; such as
                 ``"int64"``, ``"date32"``, ``"decimal128(9, 2)"``, ``"binary"``, or one for each column in a mapping
     key_as      the name of the key column in samples and releases, or several; by default its own
     delimiter   of CSV: the character between fields, such as ``";"``; by default a comma, and of TSV a tab
@@ -75,24 +95,17 @@ class Source:
     >>> Source("events.parquet", key=["query", "query"])
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: key columns must differ, also in more than upper and lower case; found 'query' \
-twice; name each column once
+    dpsample.errors.InvalidValue: the key has the column 'query' twice; name each column once
     """
 
     data: Any
+    kind: Kind
     key: tuple[str, ...]  # names in samples and releases
     key_columns: tuple[str, ...]  # names in the source
     frequency: str | None
-    drop_null: bool
-    table: str | None
-    query: str | None
-    format: str | None
-    user: str | None
-    key_type: str | Mapping[str, str] | None
-    kind: Kind
-    part: Part | None
-    dialect: Dialect
-    amounts: tuple[Amount, ...]
+    options: SourceOptions  # those that are not as usual
+    part: Part | None  # the rows that are read; by default all
+    amounts: tuple[Amount, ...]  # read together with users and keys
     taken: list[bool]  # not empty once a stream was read
 
     def __init__(
@@ -100,41 +113,18 @@ twice; name each column once
         data: Any,
         key: str | Sequence[str] | None = None,
         frequency: str | None = None,
-        drop_null: bool = False,
-        table: str | None = None,
-        query: str | None = None,
-        format: str | None = None,
-        user: str | None = None,
-        key_type: str | Mapping[str, str] | None = None,
-        *,
-        key_as: str | Sequence[str] | None = None,
-        delimiter: str | None = None,
-        encoding: str | None = None,
-        header: bool = True,
-        null: str | Sequence[str] = (),
+        **options: Unpack[SourceOptions],
     ) -> None:
+        unknown = options.keys() - SourceOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"a Source has no argument {min(unknown)!r}")
         kind = source_kind(data, key is not None)
         columns = key_names(key, kind)
-        values = {
-            "data": data,
-            "key": public_names(columns, key_as, kind),
-            "key_columns": columns,
-            "frequency": frequency,
-            "drop_null": bool(drop_null),
-            "table": table,
-            "query": query,
-            "format": format,
-            "user": user,
-            "key_type": key_type,
-            "kind": kind,
-            "part": None,
-            "dialect": Dialect(delimiter, encoding, bool(header), null),
-            "amounts": (),
-            "taken": [],
-        }
-        for name, value in values.items():
+        public = public_names(columns, options.pop("key_as", None), kind)
+        fields: list[Any] = [data, kind, public, columns, frequency, _stated(options), None, (), []]
+        for name, value in zip(self.__annotations__, fields, strict=True):
             object.__setattr__(self, name, value)
-        check_stated(self)
+        check_together(self)
 
     @classmethod
     def of(cls, data: Any, key: str | Sequence[str] | None = None, **options: Any) -> "Source":
@@ -147,9 +137,7 @@ twice; name each column once
             return cls(data, key, **options)
         others = [name for name, value in {"key": key, **options}.items() if value is not None and value is not False]
         if others:
-            raise InvalidValue(
-                "a Source says itself what its columns are", f"also {', '.join(others)}", "say it in the Source only"
-            )
+            raise InvalidValue(f"a Source cannot be combined with {', '.join(others)}", "state it in the Source alone")
         return data
 
     def of_part(self, part: Part) -> "Source":
@@ -162,17 +150,12 @@ twice; name each column once
         """
         if self.kind in ("mapping", "keys"):
             raise InvalidValue(
-                "a part is of a column of the source",
-                "a mapping or an iterable of keys, which has no columns",
+                "a mapping or an iterable of keys has no column that a part could be of",
                 "hand in a table, or vouch for the part: part_vouched=... (--part-vouched)",
             )
         if part.name in (self.frequency, self.user):
-            raise InvalidValue(
-                "the column of a part is neither the frequency nor the user", repr(part.name), "name another column"
-            )
-        source = copy.copy(self)
-        object.__setattr__(source, "part", part)
-        return source
+            raise InvalidValue(f"the part is of {part.name!r}, the frequency or the user", "name another column")
+        return self._with("part", part)
 
     def with_amounts(self, amounts: Sequence[Amount]) -> "Source":
         """Return this source with amounts, which are read together with its users and keys."""
@@ -180,11 +163,30 @@ twice; name each column once
         for amount in amounts:
             if amount.column is not None and amount.column.lower() in used:
                 raise InvalidValue(
-                    "a column that is summed is neither key nor user", repr(amount.column), "name another column"
+                    f"the column {amount.column!r} cannot be summed, since it is the key or the user",
+                    "name another column",
                 )
+        return self._with("amounts", tuple(amounts))
+
+    def _with(self, name: str, value: Any) -> "Source":
         source = copy.copy(self)
-        object.__setattr__(source, "amounts", tuple(amounts))
+        object.__setattr__(source, name, value)
         return source
+
+    @property
+    def user(self) -> str | None:
+        """The column that names the user of a row."""
+        return self.options.get("user")
+
+    @property
+    def drop_null(self) -> bool:
+        """Whether rows with a NULL are left out, instead of being refused."""
+        return self.options.get("drop_null", False)
+
+    @property
+    def text_options(self) -> list[str]:
+        """The options of CSV and TSV that were stated."""
+        return [name for name in TEXT_OPTIONS if name in self.options]
 
     @property
     def location(self) -> str:
@@ -202,24 +204,26 @@ twice; name each column once
         """The files, folders and globs as they were named, or the database without user and password."""
         if self.kind == "database":
             return [_public(self.data)]
-        data = [self.data] if isinstance(self.data, str | os.PathLike) else self.data
-        return [os.fspath(path) for path in data] if self.kind == "files" else []
+        return [os.fspath(path) for path in self._named] if self.kind == "files" else []
+
+    @property
+    def _named(self) -> Sequence[str | os.PathLike[str]]:
+        return [self.data] if isinstance(self.data, str | os.PathLike) else self.data
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read: the key, the frequency or the user if there is one, that of the part, and amounts."""
         part = None if self.part is None else self.part.name
-        more = [self.frequency, self.user, part, *(amount.column for amount in self.amounts)]
-        return tuple(dict.fromkeys((*self.key_columns, *(name for name in more if name is not None))))
+        summed = [amount.column for amount in self.amounts]
+        others = [name for name in (self.frequency, self.user, part, *summed) if name is not None]
+        return tuple(dict.fromkeys((*self.key_columns, *others)))
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments by which the key columns are read, as they are written, without those that have defaults."""
-        named = ("frequency", "table", "query", "format", "user", "key_type")
-        stated = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
-        stated |= {} if self.key == self.key_columns else {"key_as": _one_or_list(self.key)}
-        stated |= self.dialect.stated
-        return stated | ({"drop_null": True} if self.drop_null else {})
+        renamed = None if self.key == self.key_columns else _one_or_list(self.key)
+        stated = {"frequency": self.frequency, **self.options, "key_as": renamed}
+        return {name: stated[name] for name in _ORDER if stated.get(name) is not None}
 
     @property
     def aggregated(self) -> bool:
@@ -228,40 +232,38 @@ twice; name each column once
 
     def __repr__(self) -> str:
         arguments = {"key": _one_or_list(self.key_columns), **self.arguments}
-        parts = [f"{name}={'...' if name == 'query' else repr(value)}" for name, value in arguments.items()]
-        parts += [f"part={str(self.part)!r}"] if self.part is not None else []
-        return f"Source({', '.join([self.location, *parts])})"
+        if self.part is not None:
+            arguments["part"] = str(self.part)
+        shown = [f"{name}={'...' if name == 'query' else repr(value)}" for name, value in arguments.items()]
+        return f"Source({', '.join([self.location, *shown])})"
 
     def listing(self) -> tuple[str, list[str]]:
         """List the files of paths, folders and globs: their format, and each one's absolute path, once."""
+        stated = self.options.get("format")
         single = isinstance(self.data, str | os.PathLike)
         files: list[str] = []
-        for i, entry in enumerate([self.data] if single else self.data):
+        for i, entry in enumerate(self._named):
             # an entry of a list may be a key by mistake, so it is not shown
             shown = repr(os.fspath(entry)) if single else f"entry {i + 1} of the list"
-            files += expanded(entry, shown, lambda file: bool(self.format or format_of(file)))
+            files += expanded(entry, shown, lambda file: bool(stated or format_of(file)))
         require_distinct(map(identity, files))
-        formats = {self.format or format_of(path) for path in files}
+        formats = {stated or format_of(path) for path in files}
         if None in formats:
-            endings = ", ".join(ending for format in FORMATS.values() for ending in format.endings)
-            json = any(path.lower().endswith(".json") and format_of(path) is None for path in files)
-            raise InvalidValue(
-                f"a file's extension tells its format: {endings}",
-                f"another one at {self.location}",
-                "write an array of JSON as one object on each line, such as with jq -c '.[]', and state format='jsonl'"
-                if json
-                else "name the format, such as format='csv'",
-            )
+            raise self._unknown_format(files)
         if len(formats) > 1:
-            raise InvalidValue(
-                "files of one source have one format",
-                " and ".join(sorted(str(f) for f in formats)),
-                "release them one by one",
-            )
+            found = " and ".join(sorted(map(str, formats)))
+            raise InvalidValue(f"the files are of several formats: {found}", "release those of each format separately")
         format = str(formats.pop())
-        if self.dialect.stated and format not in ("csv", "tsv"):
-            raise no_text_files(min(self.dialect.stated), f"files of {format}")
+        if self.text_options and format not in ("csv", "tsv"):
+            raise InvalidValue(f"{min(self.text_options)} cannot be used with files of {format}", "leave it out")
         return format, files
+
+    def _unknown_format(self, files: Sequence[str]) -> InvalidValue:
+        endings = ", ".join(ending for format in FORMATS.values() for ending in format.endings)
+        remedy = "name the format, such as format='csv'"
+        if any(path.lower().endswith(".json") and format_of(path) is None for path in files):
+            remedy = "write an array of JSON as one object on each line, as with jq -c '.[]', and state format='jsonl'"
+        return InvalidValue(f"a file at {self.location} has none of the extensions {endings}", remedy)
 
     def files(self) -> list[str]:
         """List the files on this machine that are read: of paths, of a SQLite database, of a DataFrame of Spark."""
@@ -278,34 +280,47 @@ twice; name each column once
         """List what is read on this machine: the files, and the folders that were named."""
         return [*self.files(), *(path for path in self.paths if os.path.isdir(path))]
 
+    def require(self, names: Sequence[str], shown: bool = True) -> None:
+        """Refuse unless each column to read is there once; with `shown`, a refusal may name the others.
+
+        Where the others may be named, they are also refused if they seem to have frequencies.
+        """
+        for name in self.columns:
+            if list(names).count(name) != 1:
+                raise self._missing(name, names, shown)
+        if shown:
+            self.require_raw(names)
+
     def require_raw(self, names: Sequence[str]) -> None:
         """Refuse a table whose only other column is called as libraries call counts, where each row is one element."""
         others = [name for name in names if name not in self.columns]
-        if self.aggregated or self.user is not None or len(others) != 1 or others[0].lower() not in COUNT_NAMES:
-            return
-        raise InvalidValue(
-            "each row is one element, unless a column of frequencies is named",
-            f"one other column, {others[0]!r}, which seems to have them",
-            f"name it: frequency={others[0]!r}; if each row is one element, leave this column out of the table",
-        )
+        raw = not self.aggregated and self.user is None
+        if raw and len(others) == 1 and others[0].lower() in COUNT_NAMES:
+            raise InvalidValue(
+                f"the only other column, {others[0]!r}, seems to have frequencies",
+                f"name it: frequency={others[0]!r}; if each row is one element, leave this column out of the table",
+            )
 
-    def require(self, names: Sequence[str], shown: bool = True) -> None:
-        """Refuse unless each column to read is there once; with `shown`, a refusal may name the others."""
-        for name in self.columns:
-            if name in names and list(names).count(name) == 1:
-                continue
-            if name in names:
-                present = f"{list(names).count(name)} of that name"
-            elif shown:
-                present = f"the columns {', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''}"
-            else:  # a text file without a header has data in its place
-                present = f"{len(names)} other column{'' if len(names) == 1 else 's'}"
-            remedy = "check the name"
-            if not shown:
-                remedy += ", and that the file says it (CSV: in a header line, with the stated delimiter)"
-            if self.part is not None and name == self.part.name and name not in self.key_columns:
-                remedy += "; a part that is no column is vouched for: part_vouched=... (--part-vouched)"
-            raise InvalidValue(f"the column {name!r} must be in {self.location}", present, remedy)
+    def _missing(self, name: str, names: Sequence[str], shown: bool) -> InvalidValue:
+        times = list(names).count(name)
+        if times:
+            found = f"it is there {times} times"
+        elif shown:
+            found = f"its columns are {', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''}"
+        else:  # a text file without a header has data in its place
+            found = f"it has {len(names)} other column{'' if len(names) == 1 else 's'}"
+        remedy = "check the name"
+        if not shown:
+            remedy += ", and that the file has it (CSV: in a header line, with the stated delimiter)"
+        if self.part is not None and name == self.part.name and name not in self.key_columns:
+            remedy += "; a part that is no column is vouched for: part_vouched=... (--part-vouched)"
+        return InvalidValue(f"the column {name!r} must be in {self.location} once, but {found}", remedy)
+
+
+def _stated(options: SourceOptions) -> SourceOptions:
+    """Return the options that are not as usual, with those of CSV checked."""
+    stated: Any = {**options, "null": checked_nulls(options)}
+    return {name: value for name, value in stated.items() if value != _USUAL.get(name)}  # type: ignore[return-value]
 
 
 def _one_or_list(names: Sequence[str]) -> str | list[str]:

@@ -31,14 +31,13 @@ class Database:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._sqlite = source.data.startswith("sqlite")
-        if source.query is not None:
-            self._query = source.query.strip().rstrip(";")
+        if "query" in source.options:
+            self._query = str(source.options["query"]).strip().rstrip(";")
             self._item = f"({self._query}\n) AS source_rows"
         else:
-            self._item = ".".join(quoted_name(part) for part in str(source.table).split(".", 1))
+            self._item = ".".join(quoted_name(part) for part in str(source.options.get("table")).split(".", 1))
         [schema, *_] = self._run(f"SELECT * FROM {self._item} LIMIT 0")
         source.require(schema.names)
-        source.require_raw(schema.names)
         self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(schema.field(source.frequency))
@@ -115,11 +114,11 @@ class Database:
 
         A column of a query has the type of the column or the CAST that it is; one without a declared type is "BLOB".
         """
-        if self._source.query is not None:
+        if "query" in self._source.options:
             columns = f"SELECT name, type FROM pragma_table_info('{_VIEW}')"
             [_, *batches] = self._run(columns, f"CREATE TEMP VIEW {_VIEW} AS {self._query}")
         else:
-            *schema, table = str(self._source.table).split(".", 1)
+            *schema, table = str(self._source.options.get("table")).split(".", 1)
             named = ", ".join(map(quoted_text, [table, *schema]))
             [_, *batches] = self._run(f"SELECT name, type FROM pragma_table_xinfo({named})")
         types = {row["name"]: str(row["type"]).upper() for batch in batches for row in batch.to_pylist()}

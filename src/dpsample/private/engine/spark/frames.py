@@ -156,7 +156,6 @@ def frame(source: Source, session: Any) -> Frame:
     data = source.data if source.kind == "frame" else _files(source, session)
     names = list(data.columns)
     source.require(names)
-    source.require_raw(names)
     fields = {name: field.dataType for name, field in zip(names, data.schema.fields, strict=True)}
     places = [names.index(name) for name in source.columns]
     # by position: Spark does not tell upper from lower case

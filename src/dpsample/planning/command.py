@@ -1,0 +1,162 @@
+"""The command, and the Python, that make a planned release."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from dpsample.accounting.totals import SHARE, SampleSize
+from dpsample.exact import text
+from dpsample.planning.setting import Setting
+from dpsample.release.option_words import stated_values
+from dpsample.release.options import all_options
+from dpsample.scheme.sampling import KeepAll, Sampling
+
+EVENTS, KEY, USER, OUTPUT = "EVENTS", "KEY", "USER", "OUTPUT.private.parquet"  # stand for unknown names
+
+
+class Origin(Protocol):
+    """The attributes of `dpsample.Source` that name where elements are."""
+
+    @property
+    def paths(self) -> list[str]: ...  # noqa: D102
+    @property
+    def key_columns(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def arguments(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+def command(setting: Setting, source: Origin | None = None) -> str:
+    """Return the command that makes this release, without the password of a database.
+
+    >>> from dpsample import Ppswor, Privacy, Source
+    >>> print(command(Setting(Privacy(1, "1e-8"), Ppswor("0.01")), Source("a b.csv", "q")))
+    dpsample release 'a b.csv' --key q --epsilon 1 --delta 1e-08 --scheme ppswor --tau 0.01 -o OUTPUT.private.parquet
+    """
+    paths = source.paths if source else [EVENTS]
+    words = ["dpsample", "release", *paths]
+    for name, value in _source_options(setting, source):
+        words += _words(name, value)
+    for name, value in stated_values(setting):
+        words += _words(name, value)
+    return f"{shlex.join(words)} -o {OUTPUT}"
+
+
+def _source_options(setting: Setting, source: Origin | None) -> Iterator[tuple[str, Any]]:
+    """Yield the options that say how the source is read."""
+    yield "key", list(source.key_columns) if source else KEY
+    arguments = source.arguments if source else {}
+    for name, value in arguments.items():
+        yield ("input_format" if name == "format" else name), value
+    if setting.max_keys_per_user is not None and "user" not in arguments:
+        yield "user", USER
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """Write an option as words of a command.
+
+    >>> _words("key_as", ["a", "b"]), _words("header", False), _words("drop_null", True), _words("sums", "price:5")
+    (['--key-as', 'a', '--key-as', 'b'], ['--no-header'], ['--drop-null'], ['--sum', 'price:5'])
+    """
+    written = {option.name: option.written for option in all_options()}
+    word = written.get(name, name.replace("_", "-"))
+    if isinstance(value, bool):
+        return [f"--{word}" if value else f"--no-{word}"]
+    words = []
+    for one in value if isinstance(value, list) else [value]:
+        words += [f"--{word}", one]
+    return words
+
+
+def python(setting: Setting, source: Origin | None = None) -> str:
+    """Return the Python that makes the same release.
+
+    >>> from dpsample import Ppswor, Privacy, Source
+    >>> print(python(Setting(Privacy(1, "1e-8"), Ppswor("0.01")), Source("a b.csv", "q")))
+    import dpsample
+    from dpsample import Ppswor, Privacy, Source
+    <BLANKLINE>
+    release = dpsample.release(
+        Source('a b.csv', key='q'),
+        privacy=Privacy(epsilon='1', delta='1e-08'),
+        sampling=Ppswor(tau='0.01'),
+    )
+    release.write('OUTPUT.private.parquet')
+    """
+    scheme = setting.size or setting.sampling
+    names = {"Privacy", "Source"}
+    if not isinstance(scheme, KeepAll):
+        names.add(type(scheme).__name__)
+    arguments = [f"{name}={value}" for name, value in _arguments(setting)]
+    lines = [f"Source({_source_arguments(setting, source)})", *arguments]
+    return "\n".join(
+        [
+            "import dpsample",
+            f"from dpsample import {', '.join(sorted(names))}",
+            "",
+            "release = dpsample.release(",
+            *(f"    {line}," for line in lines),
+            ")",
+            f"release.write({OUTPUT!r})",
+        ]
+    )
+
+
+def _arguments(setting: Setting) -> Iterator[tuple[str, str]]:
+    """Yield the keyword arguments of `dpsample.release`, as Python writes them."""
+    yield "privacy", repr(setting.privacy)
+    yield from _scheme_arguments(setting.size, setting.sampling)
+    if setting.max_keys_per_user is not None:
+        yield "max_keys_per_user", str(setting.max_keys_per_user)
+    yield from _amount_arguments(setting)
+    share = setting.total_share
+    if share:
+        yield "total", "True" if share == SHARE else repr(text(share))
+
+
+def _scheme_arguments(size: SampleSize | None, sampling: Sampling) -> Iterator[tuple[str, str]]:
+    if size is not None:
+        yield "size", _size(size)
+    elif not isinstance(sampling, KeepAll):
+        yield "sampling", str(sampling)
+    elif sampling.least > 1:
+        yield "at_least", str(sampling.least)
+
+
+def _amount_arguments(setting: Setting) -> Iterator[tuple[str, str]]:
+    sums = {}
+    for amount in setting.amounts:
+        if amount.column is None:
+            yield "rows", amount.written
+        else:
+            sums[amount.column] = amount.written
+    if sums:
+        yield "sums", repr(sums)
+
+
+def _source_arguments(setting: Setting, source: Origin | None) -> str:
+    paths = source.paths if source else [EVENTS]
+    keys = list(source.key_columns) if source else [KEY]
+    arguments: dict[str, Any] = {"key": _one_or_list(keys), **(source.arguments if source else {})}
+    if setting.max_keys_per_user is not None:
+        arguments.setdefault("user", USER)
+    written = [f"{name}={value!r}" for name, value in arguments.items()]
+    return ", ".join([repr(_one_or_list(paths)), *written])
+
+
+def _one_or_list(values: Iterable[str]) -> str | list[str]:
+    listed = list(values)
+    return listed[0] if len(listed) == 1 else listed
+
+
+def _size(size: SampleSize) -> str:
+    """Write a sample size in Python, without the arguments that have their defaults."""
+    words = [str(size.size)]
+    if size.scheme != "ppswor":
+        words.append(f"scheme={size.scheme!r}")
+    if size.power != 1:
+        words.append(f"power={text(size.power)!r}")
+    if size.cap is not None:
+        words.append(f"cap={size.cap}")
+    if size.share != SHARE:
+        words.append(f"share={text(size.share)!r}")
+    return f"SampleSize({', '.join(words)})"

@@ -1,0 +1,81 @@
+"""The predicted error of `mle`, by which answers are if epsilon is too small for `calibrated`.
+
+Its exact error takes long: so `mle` is evaluated at some tokens, and its error at some frequencies.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsample.comparison.accuracy import Accuracy, Errors, Pws, selected
+from dpsample.estimators.measures import Measure
+from dpsample.estimators.mle import mle
+from dpsample.estimators.tuning import Tuning
+from dpsample.planning.moments import SelectedKeys
+from dpsample.scheme.coarsening import strided
+from dpsample.scheme.per_key import PerKey
+from dpsample.scheme.sampling import Floats, Ints, Sampling
+from dpsample.scheme.tokens import support_length
+
+
+def predicted_by_mle(
+    frequencies: Ints, keys: SelectedKeys, sampling: Sampling, privacy: PerKey, quick: bool, tuning: Tuning
+) -> Accuracy:
+    """Return the accuracy of a sum by `mle`; with `quick`, of a coarser scheme with the same shape.
+
+    `frequencies` are those of the keys as integers, which floats would round.
+    """
+    stride = 1
+    if quick:
+        sampling, privacy, stride = strided(sampling, privacy, tuning.quick_table_rows // 2)
+    truth = keys.frequencies
+    coarse = truth / stride
+    knots = _knots(privacy, max(coarse[0], 1.0), max(coarse[-1], 1.0), tuning)
+    method = Pws(sampling, privacy, _InterpolatedMle(tuning.mle_token_spacing))
+    if stride == 1 and len(frequencies) <= len(knots):
+        return selected(method.errors(frequencies), keys.counts, keys.share)
+
+    errors = _errors_at(method, tuple(knots.tolist()))
+    relative_bias = np.interp(coarse, knots, errors.bias / errors.truth)
+    # the variance grows as 1 / pi, and what it is besides is smooth
+    smooth = errors.variance * errors.reported / errors.truth**2
+    relative_variance = np.interp(coarse, knots, smooth) / keys.reported
+    interpolated = Errors(frequencies, truth, keys.reported, truth * relative_bias, truth**2 * relative_variance)
+    return selected(interpolated, keys.counts, keys.share)
+
+
+def _knots(privacy: PerKey, first: float, last: float, tuning: Tuning) -> Ints:
+    """Some frequencies: dense around the detection threshold, which is about the middle of a token's support."""
+    support = support_length(privacy)
+    outer = tuning.mle_outer_knots
+    spacing = tuning.mle_knot_spacing / float(privacy.epsilon)
+    middle = np.arange(support / 4, support, spacing)
+    before = np.geomspace(first, max(first, middle[0]), outer)
+    after = np.geomspace(min(last, middle[-1]), last, outer)
+    knots = np.concatenate([before, middle, after]).clip(first, last)
+    return np.unique(knots.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class _InterpolatedMle:
+    """The estimator `mle`, evaluated at some tokens and interpolated between them."""
+
+    spacing: float  # of these tokens, in 1/epsilon
+
+    def __call__(self, cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str) -> Floats:
+        cells = np.asarray(cells, np.int64)
+        distinct = np.unique(cells)
+        length = max(1, round(self.spacing * grid / float(privacy.epsilon)))
+        stretch = distinct // length
+        is_first = np.diff(stretch, prepend=-1) != 0
+        is_last = np.diff(stretch, append=-1) != 0
+        picks = distinct[is_first | is_last]
+        estimates = mle(picks, sampling, privacy, grid, of)
+        return np.asarray(np.interp(cells, picks, estimates))
+
+
+@lru_cache(maxsize=1)  # for all keys and for a selection
+def _errors_at(method: Pws, knots: tuple[int, ...]) -> Errors:
+    return method.errors(knots)
