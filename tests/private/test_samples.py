@@ -143,7 +143,7 @@ def test_what_a_sample_cannot_be(tmp_path: Path) -> None:
     no_sample("at least one key column", table(), SCHEME, [])
     no_sample("found double in column 'query'", table(query=[1.5, 2.5]), SCHEME, "query")
     no_sample("the scheme by which it was drawn; found NoneType", table(), None, "query")
-    with pytest.raises(InvalidValue, match="must be written as values"):
+    with pytest.raises(InvalidValue, match="cannot be written beside a sample"):
         Sample(table(), CustomSampling(lambda i: 1), "query").write(tmp_path / "x.parquet")
     assert list(tmp_path.iterdir()) == []
 

@@ -14,13 +14,8 @@ from dpsample.release.options import ReleaseOptions, kept_from
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--registry",
-    is_flag=True,
-    help="Print the entry of a release for the public registry of deployments, as YAML. TODO marks what you add.",
-)
 @options.output_format
-def info(files: tuple[str, ...], registry: bool, form: str) -> None:
+def info(files: tuple[str, ...], form: str) -> None:
     """Say what a release or a sample is: its privacy, scheme and size. Shows the first keys of a release.
 
     Of several releases, it says what they cost together, and shows the first keys of all.
@@ -28,7 +23,6 @@ def info(files: tuple[str, ...], registry: bool, form: str) -> None:
     \b
     Examples:
       dpsample info queries.private.parquet
-      dpsample info queries.private.parquet --registry > queries.yaml
       dpsample info day-*.parquet
     """
     from dpsample.answers.release import read_release
@@ -37,17 +31,10 @@ def info(files: tuple[str, ...], registry: bool, form: str) -> None:
     from dpsample.private.sample import read_sample
 
     if len(files) > 1:
-        if registry:
-            raise click.UsageError("an entry of the registry is of one release; found several; name one")
         combined = opened(files)
         show(combined.metadata, [repr(combined)], form)
         return
     [file] = files
-    if registry:
-        if form == "json":
-            raise click.UsageError("an entry of the registry is YAML; found --format json; leave it out")
-        click.echo(read_release(file).registry_entry())  # a sample is refused
-        return
     table = read_sample(file) if kind_of(file) == "sample" else read_release(file)
     show(table.metadata, [repr(table)], form)
 

@@ -88,7 +88,7 @@ def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None
     """Return the plan that the options describe, for these epsilons by default."""
     from dpsample.planning.forecast import check_selection
     from dpsample.planning.goals import Goal
-    from dpsample.planning.text import HISTOGRAM, Plan
+    from dpsample.planning.plan import HISTOGRAM, Plan
 
     check_input(arguments)
     share = check_selection(arguments["share"])

@@ -13,9 +13,9 @@ import pytest
 
 import dpsample
 from dpsample import Release, Sample, SampleAndHold, Stream, read_sample, read_stream, sanitize
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.stream.held import words_of
+from given_coins import GivenCoins
 from places import VECTORS
 from stated_terms import stated_terms
 from streams import PRIVACY, held_by, slow

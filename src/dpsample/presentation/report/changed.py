@@ -6,7 +6,7 @@ from typing import Any
 from dpsample.periods.changes import COLUMNS
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content
-from dpsample.presentation.report.elements import again, claims, column_name, frequency_name, whole
+from dpsample.presentation.report.elements import again, claims, column_name, whole
 from dpsample.presentation.tables import printable, readable
 
 _ROWS = 40  # keys that are shown
@@ -46,8 +46,8 @@ def changed_section(content: Content) -> Markup | None:
     right = [*(False for _ in names), True, True, True, False, False]
     of = f"{100 * changes.fdr:g} %"
     about = (
-        f"The {frequency_name(content)} of each key in an earlier release and in this one, and the interval of the "
-        "change. What was counted is compared: ordinary variation from day to day counts as a change. Of "
+        f"The {content.terms.kind.estimated} of each key in an earlier release and in this one, and the interval of "
+        "the change. What was counted is compared: ordinary variation from day to day counts as a change. Of "
         f"{changes.tested:,} reported keys, {len(changes):,} are listed as changed; at most {of} of the listed ones "
         "did not change, in the mean. In the picture, a ring is before, a dot is after, and the bar is where the "
         "change may end; the scale is logarithmic."

@@ -11,13 +11,6 @@ from dpsample.presentation.report.content import Content
 from dpsample.release.explain import sentence
 
 
-def frequency_name(content: Content) -> str:
-    """Return what is estimated of a key, in words."""
-    if content.counted:
-        return "number of users"
-    return "frequency" if content.terms.max_keys is None else "number of users who kept it"
-
-
 def column_name(content: Content) -> str:
     """Return the name of the column of what is estimated."""
     return "users" if content.counted else "frequency"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dpsample.answers.estimates import OF_EACH
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content, Listing
-from dpsample.presentation.report.elements import again, claims, column_name, frequency_name, interval, whole
+from dpsample.presentation.report.elements import again, claims, column_name, interval, whole
 from dpsample.presentation.tables import printable, readable
 
 _FIRST = 15  # rows of the top list, while it is folded
@@ -40,7 +40,7 @@ def top_section(content: Content) -> Markup | None:
     in_top = f"it is one of the top {k:,}" + (" of the reported keys" if content.counted else "")
     return join(
         [
-            tag("p", f"The estimated {frequency_name(content)} of each key, and the probability that {in_top}."),
+            tag("p", f"The estimated {content.terms.kind.estimated} of each key, and the probability that {in_top}."),
             table(
                 title,
                 ["", *names, column_name(content), f"{level} interval {top.intervals}", f"in the top {k:,}", ""],

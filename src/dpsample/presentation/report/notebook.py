@@ -10,34 +10,18 @@ from dpsample.answers.release import Release
 from dpsample.exact import shown_number
 from dpsample.presentation.pages.markup import Markup, join, tag
 from dpsample.presentation.tables import html_table
-from dpsample.release.explain import (
-    explain_amount,
-    explain_choice,
-    explain_counts,
-    explain_discovery,
-    explain_kept,
-    explain_privacy,
-    explain_reporting,
-    frequency_words,
-)
+from dpsample.release.facts import Topic
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 
 _ROWS = 10
+_TOPICS = Topic.PRIVACY, Topic.FOUND, Topic.CHOSEN, Topic.COUNTED, Topic.SUMMED, Topic.KEPT, Topic.SEEN
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 320, 100, 48, 36, 8  # of the curve, and of the room for its axes
 
 
 def display(release: Release) -> str:
     """Return the view, as HTML."""
     n = f"{len(release):,} key{'' if len(release) == 1 else 's'}"
-    terms = release.terms
-    lines = [
-        explain_privacy(terms.privacy, terms.max_keys, terms.unit),
-        *([explain_discovery(terms.discovery)] if terms.discovery else []),
-        *([explain_choice(terms.discovery.filled, len(release))] if terms.discovery and terms.discovery.filled else []),
-        *([explain_counts(terms.counts), *map(explain_amount, terms.counts.amounts)] if terms.counts else []),
-        *([explain_kept(terms.max_keys, terms.kept)] if terms.max_keys and not terms.keys_only else []),
-        explain_reporting(terms),
-    ]
+    lines = release.terms.facts(len(release)).words(*_TOPICS)
     head = tag("p", tag("strong", "Private release"), f": {n}", *(join([tag("br"), line]) for line in lines))
     return str(tag("div", head, _top(release), _curve(release)))
 
@@ -78,7 +62,7 @@ def _curve(release: Release) -> Markup:
     line = tag("polyline", points=points, fill="none", stroke="#0072B2", stroke_width="2", stroke_linejoin="round")
     levels = {0.0: "0 %", 0.5: "50 %", 1.0: "100 %"}
     grid = "".join(f"M{_LEFT} {y(level)}h{_WIDTH}" for level in levels) + f"M{x(half)} {y(0)}v-{_HEIGHT}"
-    words = frequency_words(release.terms)
+    words = release.terms.kind.frequency
     marks = [
         *(tag("text", text, x=_LEFT - 6, y=y(level) + 4, text_anchor="end") for level, text in levels.items()),
         tag("text", f"{i[0]:,}", x=_LEFT, y=y(0) + 15),

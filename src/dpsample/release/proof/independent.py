@@ -118,7 +118,7 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
             f"exit code {answer.returncode} and {(answer.stdout or answer.stderr).strip()[:200]!r}",
             "build it anew with `make proofs`",
         )
-    return IndependentCheck(certificate, bool(proof.totals), isinstance(proof.composition, UsersCertificate))
+    return IndependentCheck(certificate, bool(proof.bought), isinstance(proof.composition, UsersCertificate))
 
 
 def _expected(certificate: Certificate) -> str:
