@@ -83,7 +83,7 @@ def difference(
     least = question.at_least or lowest
     if least < lowest:
         raise InvalidValue(
-            f"at_least must be {lowest} or more, where sampled keys are reported, not {least}",
+            f"`at_least` must be {lowest} or more, where sampled keys are reported, not {least}",
             "leave it out",
         )
     layers = Layers(measure, [side.visible for side in asked.sides], least, asked.largest)
@@ -218,7 +218,7 @@ class _Asked:
         if not are_coordinated(before, after):
             raise InvalidValue(
                 "the samples of these releases were not chosen by one public seed",
-                'release each with the same seed, such as Ppswor(tau, seed="2026 public") (--seed)',
+                'release each with the same `seed`, such as Ppswor(tau, seed="2026 public")',
             )
         sides = _Side.of(before, question), _Side.of(after, question)
         hashes, back = np.unique(np.concatenate([side.hashes for side in sides]), axis=0, return_inverse=True)

@@ -71,7 +71,7 @@ class CountedEvidence(Evidence):
         if question.extrapolate:
             raise InvalidValue(
                 "counted users cannot be extrapolated to keys that were not reported (extrapolate, --extrapolate)",
-                "a release with total=True (--with-total) estimates what these have: other()",
+                "a release with `total=True` estimates what these have: other()",
             )
         of_keys = self._sum_of(question)
 

@@ -200,7 +200,7 @@ class KnownEvidence(Evidence):
         return replace(summed, **ends)
 
     def quantiles(self, question: Question, shares: Floats) -> NoReturn:
-        raise _refused("a quantile", "each_key, or count_keys with at_least")
+        raise _refused("a quantile", "each_key, or count_keys with `at_least`")
 
     def remainder(self, level: float) -> NoReturn:
         raise _refused("the remainder", "total and sum")

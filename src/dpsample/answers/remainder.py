@@ -28,7 +28,7 @@ def needs_total(total: Total | None, tokens: bool = False) -> InvalidValue:
         problem = "this release has no total, from which the remainder follows"
     else:
         problem = "this release has no tokens, from which the remainder follows"
-    return InvalidValue(problem, "release with total=True (--with-total)" + ("" if tokens else ", and not keys only"))
+    return InvalidValue(problem, "release with `total=True`" + ("" if tokens else ", and not keys only"))
 
 
 def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) -> Estimate:

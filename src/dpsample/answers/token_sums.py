@@ -298,6 +298,6 @@ def least_of_keys(view: TokenView, at_least: int | None) -> tuple[int, bool]:
     if threshold is None:
         raise InvalidValue(
             "no frequency in this release is reported with probability 0.5",
-            "give at_least; the interval is then not guaranteed",
+            "give `at_least`; the interval is then not guaranteed",
         )
     return least_frequency(view.scheme, each_key_alike=True), True

@@ -218,4 +218,4 @@ def _words(name: str, value: str | None) -> Iterator[str]:
         words = [word.strip(" '") for word in value.strip("()").split(",")]
         yield "=".join(words)
     else:
-        yield value if value == "..." else shlex.quote(value.strip("'"))
+        yield value if value == "..." else shlex.quote(value.strip("'\""))
