@@ -224,7 +224,7 @@ def test_a_stream_that_is_wrong_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(InvalidValue, match="a release has the columns 'query', 'estimate', 'low', 'high', 'token'"):
             write_release(tmp_path / "x.parquet", [], wrong, TERMS)
     function = stated_terms(PRIVACY, CustomSampling(lambda i: 1), ("query",))
-    with pytest.raises(InvalidValue, match="must be written as values"):
+    with pytest.raises(InvalidValue, match="cannot be written beside a sample"):
         write_release(tmp_path / "x.parquet", map(pytest.fail, ["work was done"]), good.schema, function)
     assert list(tmp_path.iterdir()) == []
 
