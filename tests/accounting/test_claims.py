@@ -106,7 +106,6 @@ def test_every_place_that_says_proved_says_what_is_vouched_for(tmp_path: Path) -
     release = vector("all")
     places = {
         "the label": label_of(release)["empirical metrics"],
-        "the registry": release.registry_entry(),
         "the report": re.sub("<[^>]*>", "", make_report(release).html),
         "the demo": _proved(release),
         "the page": str(prove_release(release.terms)),

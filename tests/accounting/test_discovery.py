@@ -31,7 +31,6 @@ from dpsample.accounting.filled import fuller
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.ledger.ledger import new_ledger, read_ledger
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.request import Request, prior_keys
 from dpsample.private.users import look as stage
 from dpsample.release.proof import prove_release
@@ -40,6 +39,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.renyi_steps import RenyiSteps
+from given_coins import GivenCoins
 from stated_terms import restated, stated_terms
 from support import refused, run
 
@@ -254,7 +254,7 @@ def test_rows_of_counts_are_checked() -> None:
     assert release.table["high"].to_pylist() == [7, 45]
     for name, value in (("standard_error", 0.0), ("low", 0.5), ("high", 2.0), ("measured", float("nan"))):
         place = table.schema.get_field_index(name)
-        with refused("counts are finite, with a positive error, and lie between their bounds"):
+        with refused("is not finite, has no positive error, or is not between its bounds"):
             dpsample.Release(table.set_column(place, name, pa.array([1.0, value])), terms())
 
 
@@ -342,7 +342,7 @@ def test_a_ledger_is_charged(tmp_path: Path) -> None:
         ({"discover": "ask", "max_keys_per_user": 3}, "discover cannot be combined with max_keys_per_user"),
         ({"discover": "guess"}, "discover must be one of ask, one-key, many-keys"),
         ({"keys_only": True, "count_share": "0.5"}, "count_share cannot be combined with keys_only"),
-        ({"count_share": "0.9999999"}, "Gaussian noise must leave some of epsilon and delta for the keys"),
+        ({"count_share": "0.9999999"}, "leaves nothing of epsilon"),
         ({"count_share": "1.5"}, "the share of epsilon for the counts is above 0 and below 1"),
         ({"max_keys_per_user": 3, "count_share": "0.5"}, "count_share can only be used for users"),
         ({"grid": 4}, "grid cannot be used where keys are discovered"),

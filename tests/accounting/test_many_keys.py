@@ -30,7 +30,6 @@ from dpsample.accounting.renyi import ORDERS
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.release.proof import prove_release
 from dpsample.scheme import integer_law, likeliest_frequencies, reporting_probabilities, token_law, token_laws
@@ -41,6 +40,7 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import exceedances, supports
+from given_coins import GivenCoins
 from noise_laws import exact_delta, law_of
 from stated_terms import stated_terms
 from support import refused
@@ -79,7 +79,7 @@ class TestBoundedNoise:
         assert noise is not None
         half = list(noise.half)
         half[3] += 1
-        with refused("a table of noise is symmetric, of positive integers that sum to 2**128"):
+        with refused("a table of noise must be symmetric, of positive integers that sum to 2**128"):
             KeyNoise(noise.cells, tuple(half))
         half[-1] -= 1 + (1 << (BITS - 12))
         half[3] += 1 << (BITS - 12)
@@ -247,7 +247,7 @@ class TestOffset:
 
     @pytest.mark.parametrize("offset", [-1, 4, 10**9, "1", 1.0, True, None])
     def test_a_wrong_one_is_refused(self, offset: Any) -> None:
-        with refused("the offset of noise is a whole number that lies before the middle of its table"):
+        with refused("the offset of noise must be a whole number before the middle of its table"):
             per_key_from_json(SMALL.to_json() | {"offset": offset})
 
 

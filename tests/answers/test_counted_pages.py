@@ -53,7 +53,7 @@ def test_a_release_says_how_its_keys_were_found_and_counted(clipped: Release) ->
     assert full is not None
     text = repr(clipped)
     assert "60 keys, with numbers of users" in text
-    assert f"found by  one key of each user, up to {full.full} users for a key" in text
+    assert f"found     one key of each user, up to {full.full} users for a key" in text
     assert "about all users who have a key" in text
     assert "12.5 % of them, averaged over keys, were clipped and put back" in text
     assert "None" not in text
@@ -137,7 +137,7 @@ def test_a_total_and_the_remainder_are_on_the_page() -> None:
     text = seen(make_report(release, prove=False).html)
     assert "keys of users, each user once in a key, with up to 16 keys" in text
     assert "700" in text
-    assert "the total has each user with up to 16 keys" in text
+    assert "the total counts each user with at most 16 keys" in text
 
 
 def test_commands(clipped: Release, tmp_path: Path) -> None:

@@ -23,32 +23,32 @@ from support import refused
 @pytest.mark.parametrize(
     ("ask", "rule"),
     [
-        (lambda r: r.sum(level=0), "a level"),
-        (lambda r: r.sum(level=1), "a level"),
-        (lambda r: r.sum(level=math.nan), "a level"),
-        (lambda r: r.sum(level="0.9"), "a level"),
-        (lambda r: r.sum(level=True), "a level"),
+        (lambda r: r.sum(level=0), "level must"),
+        (lambda r: r.sum(level=1), "level must"),
+        (lambda r: r.sum(level=math.nan), "level must"),
+        (lambda r: r.sum(level="0.9"), "level must"),
+        (lambda r: r.sum(level=True), "level must"),
         (lambda r: r.sum(of="nothing"), "keys can be summed by"),
         (lambda r: r.sum(of=lambda i: -i), "never decrease"),
-        (lambda r: r.sum(estimator="guess"), "an estimator"),
+        (lambda r: r.sum(estimator="guess"), "estimator must"),
         (lambda r: r.sum("nothing = 1"), "where is"),
         (lambda r: r.count_keys(at_least=0), "at_least"),
         (lambda r: r.count_keys(at_least=1.5), "at_least"),
         (lambda r: r.mean(at_least="3"), "at_least"),
-        (lambda r: r.mean(level=2), "a level"),
-        (lambda r: r.top(0), "k is"),
-        (lambda r: r.top(-1), "k is"),
-        (lambda r: r.top(2.0), "k is"),
-        (lambda r: r.top(True), "k is"),
-        (lambda r: r.top(1, level=5), "a level"),
+        (lambda r: r.mean(level=2), "level must"),
+        (lambda r: r.top(0), "k must"),
+        (lambda r: r.top(-1), "k must"),
+        (lambda r: r.top(2.0), "k must"),
+        (lambda r: r.top(True), "k must"),
+        (lambda r: r.top(1, level=5), "level must"),
         (lambda r: r.rank(3.5j), "where has values"),
-        (lambda r: r.rank("a", "key > 'a'"), "the key is among"),
-        (lambda r: r.rank("a", level=-1), "a level"),
-        (lambda r: r.quantiles([1.5]), "quantiles are"),
-        (lambda r: r.quantiles([math.nan]), "quantiles are"),
-        (lambda r: r.quantiles("median"), "quantiles are"),
-        (lambda r: r.quantiles([[0.5]]), "quantiles are"),
-        (lambda r: r.quantiles([0.5], level=0), "a level"),
+        (lambda r: r.rank("a", "key > 'a'"), "the key is not among"),
+        (lambda r: r.rank("a", level=-1), "level must"),
+        (lambda r: r.quantiles([1.5]), "shares of quantiles"),
+        (lambda r: r.quantiles([math.nan]), "shares of quantiles"),
+        (lambda r: r.quantiles("median"), "shares of quantiles"),
+        (lambda r: r.quantiles([[0.5]]), "shares of quantiles"),
+        (lambda r: r.quantiles([0.5], level=0), "level must"),
         (lambda r: r.sum(by="key")["nobody"], "a group is"),
     ],
 )
@@ -200,7 +200,7 @@ def test_an_own_estimator() -> None:
     assert "no interval" in repr(answer)
     assert release.sum(estimator="mle").at_least is None
     for wrong in (lambda tokens: tokens[:1], lambda tokens: tokens * math.nan):
-        with refused("an estimator returns"):
+        with refused("an estimator must return"):
             release.sum(estimator=wrong)
 
 

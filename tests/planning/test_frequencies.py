@@ -75,9 +75,9 @@ def test_what_is_no_histogram_is_refused_without_its_content(content: str, tmp_p
     (tmp_path / "h.json").write_text(content)
     with refused("", hidden=["31337"]):
         Frequencies.read(tmp_path / "h.json")
-    with refused("must exist"):
+    with refused("there is no histogram"):
         Frequencies.read(tmp_path / "no.csv")
-    with refused("ends with"):
+    with refused("must end with"):
         Frequencies.read(Path(__file__))
 
 

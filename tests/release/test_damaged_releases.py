@@ -82,7 +82,7 @@ def test_repr() -> None:
     assert repr(small()).splitlines() == [
         "Release: 3 keys, with estimates of their frequencies",
         "  privacy   epsilon 1, delta 1e-06, for each element",
-        "  sampling  Ppswor(tau='0.25')",
+        "  sampled   Ppswor(tau='0.25')",
         "  tokens    in steps of 1/8",
         "query  day  estimate  low  high  token",
         "'=a'   3    14        1    14    0.125",

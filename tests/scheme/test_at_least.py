@@ -15,7 +15,6 @@ from dpsample import KeepAll, Ppswor, Privacy, read_release
 from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.release.proof import prove_release
 from dpsample.scheme.composed_steps import ComposedSteps
@@ -27,6 +26,7 @@ from dpsample.scheme.reporting import Reporting, frequency_reaching, reporting_p
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import token_law
+from given_coins import GivenCoins
 from references import true_pi
 from support import refused, run
 
@@ -99,7 +99,7 @@ def test_values_of_tokens_are_unbiased_from_the_calibration_threshold_on(n: int)
 
 def test_a_step_that_is_no_frequency_is_refused() -> None:
     for wrong in (0, -1, True, 2.5, 1 << 51):
-        with refused("at_least is a whole number"):
+        with refused("at_least must be a whole number"):
             KeepAll(wrong)  # type: ignore[arg-type]
     assert KeepAll(1) == KeepAll()
     assert KeepAll(1).to_json() == {"scheme": "keep all"}

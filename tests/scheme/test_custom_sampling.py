@@ -182,7 +182,7 @@ def test_a_copy_of_a_function_s_scheme_shares_nothing_with_it(monkeypatch: pytes
 
 
 def test_a_function_cannot_be_written() -> None:
-    with refused("a scheme that travels with a sample must be written as values"):
+    with refused("a scheme of a function cannot be written beside a sample"):
         CustomSampling(lambda i: 1).to_json()
 
 

@@ -14,12 +14,12 @@ import pytest
 import dpsample
 from dpsample import Ppswor, Privacy, Source, read_release, read_sample
 from dpsample.private.derived_coins import Secret
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.request import strategy_of
 from dpsample.private.sanitizer import picked_elements
 from dpsample.scheme import certify
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.soft_cap import SoftCap
+from given_coins import GivenCoins
 from references import PRECISE, decimal
 from support import refused, run
 
@@ -111,6 +111,6 @@ def test_from_the_command_to_the_file(tmp_path: Path) -> None:
     assert read_sample(tmp_path / "s.parquet").sampling == SoftCap("0.2", 5)
     refusal = run("certify", *scheme[:4], "-e", "1", "-d", "1e-8", cwd=tmp_path)
     assert "--scheme soft-cap needs a cap" in refusal.stderr
-    with refused("a soft cap has a cap, an integer from 1 to 2**63 - 1"):
+    with refused("a soft cap must have a cap, an integer from 1 to 2**63 - 1"):
         SoftCap("0.1", None)  # type: ignore[arg-type]
     assert Ppswor("0.1", cap=5).q([10**6])[0] < SoftCap("0.1", 5).q([10**6])[0] == 0.5

@@ -69,5 +69,5 @@ def test_what_needs_no_stride_is_left_alone() -> None:
     assert strided(short, Privacy("0.001", "1e-6"), 100)[2] == 1
     longer = Strided(CustomSampling([Fraction(n, 10) for n in range(1, 10)]), 4)
     assert (longer.largest, longer.bounds(2, 10)) == (2, CustomSampling([Fraction(4, 5)]).bounds(1, 10))
-    with refused("a scheme that is written is one that keys are sampled by"):
+    with refused("is for predictions, and cannot be written"):
         longer.to_json()

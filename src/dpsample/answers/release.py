@@ -22,7 +22,7 @@ from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
-from dpsample.release.explain import explain_amount, explain_choice, explain_counts, explain_spent
+from dpsample.release.facts import Topic
 from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
@@ -32,6 +32,19 @@ if TYPE_CHECKING:
     from dpsample.presentation.report import Report
 
 _WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
+_TOPICS = (
+    Topic.PRIVACY,
+    Topic.SAMPLED,
+    Topic.FOUND,
+    Topic.CHOSEN,
+    Topic.KNOWN,
+    Topic.PART,
+    Topic.TOKENS,
+    Topic.KEPT,
+    Topic.COUNTED,
+    Topic.SUMMED,
+    Topic.TOTAL,
+)
 
 
 class Release(Answers):
@@ -48,7 +61,7 @@ class Release(Answers):
     >>> Release(table, Terms(privacy, ("query",), Tokens(KeepAll(), privacy)))
     Release: 2 keys, with estimates of their frequencies
       privacy   epsilon 1, delta 1e-06, for each element
-      sampling  KeepAll()
+      sampled   KeepAll()
       tokens    in steps of 1/8
     query  estimate  low  high  token
     'cat'  45        42   48    31.5
@@ -173,7 +186,7 @@ class Release(Answers):
         prove   run the proof of its privacy, or do not
         before  an earlier release: the page shows which keys rose or fell since
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> release.report(title="Words", about="Words of a story.", date="2026-11-16", top=3)
         Report: a page of ... MB; write(path) puts it into a file
         """
@@ -200,25 +213,13 @@ class Release(Answers):
 
         `title` is the title of the chart. The other arguments are those of `top`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> type(release.plot(3)).__name__
         'LayerChart'
         """
         from dpsample.presentation.plot import plot
 
         return plot(self, k, where, title=title, level=level, attributes=attributes)
-
-    def registry_entry(self) -> str:
-        """Return the entry for the public registry of deployments, as YAML; TODO marks what the publisher adds.
-
-        >>> from dpsample.release.example import release
-        >>> print(release.registry_entry())
-        # Entry for the registry of differential privacy deployments, https://registry.opendp.org
-        ...
-        """
-        from dpsample.presentation.label import registry_entry
-
-        return registry_entry(self)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -232,43 +233,15 @@ class Release(Answers):
     __hash__ = None  # type: ignore[assignment] # as for other containers
 
     def __repr__(self) -> str:
-        head, *lines = self._summary()
-        return "\n".join([f"Release: {head}", *(f"  {line}" for line in lines), *table_lines(self._table, _WHOLE)])
+        keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
+        facts = self._terms.facts(len(self)).about(*_TOPICS)
+        lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts]
+        return "\n".join([f"Release: {keys}, {self._terms.kind.contents}", *lines, *table_lines(self._table, _WHOLE)])
 
     def _repr_html_(self) -> str:
         from dpsample.presentation.report import display
 
         return display(self)
-
-    def _summary(self) -> list[str]:
-        n = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
-        terms, what = self._terms, "with estimates of their frequencies"
-        if self.keys_only:
-            what = "keys only"
-        elif terms.counts is not None:
-            what = "with numbers of users"
-        lines = [
-            f"{n}, {what}",
-            f"privacy   {explain_spent(self.privacy)}, for each {terms.protects}",
-            f"sampling  {self.sampling!r}" if terms.discovery is None else f"found by  {terms.discovery}",
-        ]
-        if terms.discovery is not None and terms.discovery.filled:
-            lines.append(f"chosen    {explain_choice(terms.discovery.filled, len(self))}")
-        if terms.known is not None:
-            lines.append(f"known     {terms.known}")
-        if terms.part is not None:
-            lines.append(f"part      {terms.part}")
-        if terms.grid is not None:
-            lines.append(f"tokens    in steps of 1/{self.grid}")
-        if terms.max_keys is not None and not self.keys_only:
-            lines.append(f"numbers   of the keys that users kept: {terms.kept or 'too low where users have more keys'}")
-        if terms.counts is not None:
-            lines.append(f"counts    {explain_counts(terms.counts)}")
-            lines += [f"sums      {explain_amount(clipped)}" for clipped in terms.counts.amounts]
-        if self.total is not None:
-            low, high = self.total.interval()
-            lines.append(f"total     {self.total.value:,} (95 %: {low:,} to {high:,})")
-        return lines
 
 
 def read_release(path: PathLike, *, format: str | None = None) -> Release:

@@ -11,20 +11,8 @@ import click
 
 from dpsample.exact import text
 from dpsample.files.metadata import sidecar_of
-from dpsample.release.explain import (
-    explain_amount,
-    explain_choice,
-    explain_counts,
-    explain_discovery,
-    explain_kept,
-    explain_part,
-    explain_privacy,
-    explain_reporting,
-    explain_sampling,
-    explain_size,
-    explain_total,
-    visibility,
-)
+from dpsample.release.explain import visibility
+from dpsample.release.facts import Topic
 
 # of a release
 _PRINTED = (
@@ -40,6 +28,20 @@ _PRINTED = (
     "discovery",
     "counts",
     "ledger",
+)
+_TOPICS = (
+    Topic.SAMPLED,
+    Topic.FOUND,
+    Topic.CHOSEN,
+    Topic.COUNTED,
+    Topic.SUMMED,
+    Topic.KEPT,
+    Topic.SIZE,
+    Topic.TOTAL,
+    Topic.PRIVACY,
+    Topic.PART,
+    Topic.SEEN,
+    Topic.LEDGER,
 )
 
 
@@ -92,25 +94,13 @@ def print_release(
         **{name: metadata[name] for name in _PRINTED if name in metadata},
         "reported_from_frequency": {text(level): i for level, i in visibility(sampling, terms.per_key)},
     }
-    filled = () if terms.discovery is None else terms.discovery.filled
+    facts = terms.facts(keys).about(*_TOPICS)
     lines = [
         f"Wrote   {output}: {keys:,} keys"
         + ("; the source is empty, or nothing could be reported" if not keys else ""),
         *([] if beside is None else [f"Keep    {beside} beside it: without it, nobody can read the release"]),
         f"Read    {read}",
-        f"Sampled {explain_sampling(sampling)}"
-        if terms.discovery is None
-        else f"Found   {explain_discovery(terms.discovery)}",
-        *([f"Chosen  {explain_choice(filled, keys)}"] if filled else []),
-        *([f"Counted {explain_counts(terms.counts)}"] if terms.counts else []),
-        *(f"Summed  {explain_amount(clipped)}" for clipped in (terms.counts.amounts if terms.counts else ())),
-        *([f"Kept    {explain_kept(terms.max_keys, terms.kept)}"] if terms.max_keys and not terms.keys_only else []),
-        *([f"Size    {explain_size(terms.size)}"] if terms.size else []),
-        *([f"Total   {explain_total(terms.total)}"] if terms.total else []),
-        f"Privacy {explain_privacy(terms.privacy, terms.max_keys, terms.unit)}",
-        *([f"Part    {explain_part(terms.part, terms.max_keys)}"] if terms.part else []),
-        f"Seen    {explain_reporting(terms)}",
-        *([f"Ledger  entered as {terms.ledger}"] if terms.ledger else []),
+        *(f"{fact.topic.value.capitalize():7} {fact.words}" for fact in facts),
     ]
     if private is not None:
         result["NOT private"] = private

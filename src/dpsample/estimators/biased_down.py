@@ -49,7 +49,7 @@ def biased_down(
 def check_within(last: int, limit: int, name: str) -> None:
     """Refuse tokens that are too far out to be reached one after the other."""
     if last > limit:
-        raise InvalidValue(f"{name} takes tokens up to {limit} units of 1/grid", "a larger one", "use mle")
+        raise InvalidValue(f"{name} takes tokens up to {limit} units of 1/grid, not larger ones", "use mle")
 
 
 def table_size(last: int, limit: int) -> int:

@@ -3,7 +3,7 @@
 import html
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from dpsample.estimators.tally import Tally
 from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.estimators.unbiased import unbiased
 from dpsample.exact import shown_number
-from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
@@ -29,6 +28,9 @@ from dpsample.scheme.scheme import Scheme
 ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
 Estimator = str | Callable[[Floats], Any]
+# Where `largest_unreported_sum` looks for the best frequency: up to a frequency that no data reach, at points that are
+# 5 % apart, so that it is missed by little.
+_FAR, _POINTS = 1 << 40, 512
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,17 @@ class Estimate:
 
     def _of_a_total(self, reported: Reported) -> list[str]:
         """What is in the reported keys, and then what is in all keys: each line says which it is."""
-        ends = f"{100 * self.level:g} %: {shown_number(reported.low)} to {shown_number(reported.high)}"
-        first = f"in reported keys: {shown_number(reported.value)} ({ends}){self._rests_on()}"
+        ends = self._ends(reported.low, reported.high)
+        in_reported = f"in reported keys: {shown_number(reported.value)} ({ends}){self._rests_on()}"
         if reported.others:
-            return [f"{first}{self._of_all()}", f"  in all keys: {reported.others}"]
-        return [first, f"  {in_all_keys(self.at_least)}: {self._number()}{self._of_all()}"]
+            return [in_reported + self._of_all(), f"  in all keys: {reported.others}"]
+        return [in_reported, f"  {in_all_keys(self.at_least)}: {self._number()}{self._of_all()}"]
+
+    def _ends(self, low: float, high: float) -> str:
+        return f"{100 * self.level:g} %: {shown_number(low)} to {shown_number(high)}"
 
     def _number(self) -> str:
-        ends = f"{100 * self.level:g} %: {shown_number(self.low)} to {shown_number(self.high)}"
+        ends = self._ends(self.low, self.high)
         if self.low == -math.inf and self.high == math.inf:
             ends = "no interval"
         elif not self.guaranteed:
@@ -136,7 +141,9 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         head, *notes = repr(self).split("\n")
-        return f"<p>{html.escape(head)}</p>" + "".join(f"<p><i>{html.escape(note.strip())}</i></p>" for note in notes)
+        paragraphs = [f"<p>{html.escape(head)}</p>"]
+        paragraphs += [f"<p><i>{html.escape(note.strip())}</i></p>" for note in notes]
+        return "".join(paragraphs)
 
 
 def in_all_keys(at_least: int | None) -> str:
@@ -154,19 +161,17 @@ def check_estimator(estimator: Estimator | None) -> Estimator:
         return ESTIMATORS[0]
     if not callable(estimator) and estimator not in ESTIMATORS:
         raise InvalidValue(
-            f"an estimator is one of {', '.join(ESTIMATORS)}, or a function of an array of tokens",
-            repr(estimator),
-            "leave it out",
+            f"estimator must be one of {', '.join(ESTIMATORS)}, or a function of an array of tokens, not {estimator!r}"
         )
     return estimator
 
 
 def least_frequency(scheme: Scheme, each_key_alike: bool = False, tuning: Tuning = TUNING) -> int:
-    """Return the lowest frequency from which on answers are guaranteed by default: a little above a threshold.
+    """Return the least frequency of the keys that answers are about by default: a little above a threshold.
 
-    Keys below the calibration threshold have the tokens of keys at it. A sum over keys from a little above it on counts
-    none of them, however many there are. Where each key counts alike, as in a number of keys, the threshold is that of
-    detection: with sampling, it is higher.
+    Keys below the calibration threshold have the tokens of keys at it. A sum over keys a little above it counts none of
+    them, however many there are, so its interval is guaranteed. Where each key counts alike, as in a number of keys,
+    the threshold is that of detection: with sampling, it is higher.
 
     >>> from dpsample import KeepAll, Ppswor, Privacy
     >>> [least_frequency(Scheme(KeepAll(), Privacy(epsilon, 1e-6))) for epsilon in (1, "0.1")]
@@ -178,7 +183,8 @@ def least_frequency(scheme: Scheme, each_key_alike: bool = False, tuning: Tuning
     threshold = Calibration.of(scheme).calibration_threshold
     if each_key_alike:
         threshold = max(threshold, frequency_reaching(0.5, sampling, per_key) or 0)
-    scale = tuning.least_margin_of_noise if isinstance(per_key, KeyNoise) else tuning.least_margin_scale
+    bell_shaped = Calibration.of(scheme).reporting.bell_shaped
+    scale = tuning.least_margin_of_noise if bell_shaped else tuning.least_margin_scale
     margin = max(tuning.least_margin, math.ceil(scale / float(per_key.epsilon)))
     return min(threshold + margin, sampling.largest)
 
@@ -210,80 +216,81 @@ def estimates(
     The sums of groups add up, since they are estimated by the same token values. Other estimators are about all keys;
     they have no interval. `keys` is as for `estimate_sums`.
     """
-    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
     if estimator != ESTIMATORS[0] or not Calibration.of(scheme).feasible:
-        return [_by_token(tally, scheme, of, estimator, level, threshold) for tally in tallies]
+        return [_by_token(tally, scheme, of, estimator, level) for tally in tallies]
     if not any(len(tally.cells) for tally in tallies):
-        high = largest_unreported_sum(scheme, of, level, least)
-        known = math.nan, 0.0, high, level, 0.0, 0, threshold
-        guaranteed = least >= least_frequency(scheme)
-        return [Estimate(0.0, *known, guaranteed, (NONE_SELECTED,), None, least, Below()) for _ in tallies]
-    above = of.from_frequency(least)
-    parts: list[Below | None] = [None] * len(tallies)
-    sums = estimate_sums(tallies, scheme, above, keys=keys)
-    if of([least - 1])[0] > 0 and scheme.sampling.least == 1:
-        everything = extrapolated_sums(tallies, scheme, of, keys)
-        parts = [Below("extrapolated", max(v - s.above, 0.0)) for v, s in zip(everything.tolist(), sums, strict=True)]
-    return [
-        answer(found, of, level, least, threshold, tally.total, bool((tally.weights == tally.keys).all()), below)
-        for tally, found, below in zip(tallies, sums, parts, strict=True)
-    ]
+        return [_nothing_reported(scheme, of, level, least)] * len(tallies)
+    sums = estimate_sums(tallies, scheme, of.from_frequency(least), keys=keys)
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
+    answers = []
+    for tally, found in zip(tallies, sums, strict=True):
+        unweighted = bool((tally.weights == tally.keys).all())
+        answers.append(answer(found, of, level, least, threshold, tally.total, unweighted))
+
+    if of([least - 1])[0] > 0 and scheme.sampling.least == 1:  # rarer keys count, and may be extrapolated
+        everything = extrapolated_sums(tallies, scheme, of, keys).tolist()
+        for n, (total, found) in enumerate(zip(everything, sums, strict=True)):
+            answers[n] = replace(answers[n], below=Below("extrapolated", max(total - found.above, 0.0)))
+    return answers
 
 
 def answer(
-    found: SumEstimate,
-    of: Measure,
-    level: float,
-    least: int,
-    threshold: int | None,
-    keys: int,
-    unweighted: bool,
-    below: Below | None,
+    found: SumEstimate, of: Measure, level: float, least: int, threshold: int | None, keys: int, unweighted: bool
 ) -> Estimate:
-    """Return the answer that follows from the estimate of a sum over keys from a least frequency on."""
+    """Return the answer that follows from the estimate of a sum over keys from a least frequency on.
+
+    `threshold` is that of detection, and `keys` the number of reported keys.
+    """
     low, high = found.interval(level)
-    # without the extrapolation, groups add up
-    value = found.above if found.extrapolation_is_negligible else found.value
+    negligible = found.extrapolation_is_negligible
+    value = found.above if negligible else found.value  # without the extrapolation, groups add up
     if unweighted:
         low = max(low, 0.0)
         if of.whole:
             low, high = math.floor(low), math.ceil(high)
     notes: list[str] = []
-    if not found.extrapolation_is_negligible:
+    if not negligible:
         notes.append(blurred_note(least))
     elif not found.rests_on_enough_keys:
         notes.append(FEW)
     return Estimate(
         value,
         found.standard_error,
-        float(min(low, value)),
-        float(max(high, value)),
-        level,
+        low=float(min(low, value)),
+        high=float(max(high, value)),
+        level=level,
         keys=keys,
         detection_threshold=threshold,
-        guaranteed=found.extrapolation_is_negligible,
+        guaranteed=negligible,
         notes=tuple(notes),
         at_least=least,
-        below=below,
     )
 
 
-def _by_token(
-    tally: Tally,
-    scheme: Scheme,
-    of: Measure,
-    estimator: Estimator,
-    level: float,
-    threshold: int | None,
-) -> Estimate:
+def _nothing_reported(scheme: Scheme, of: Measure, level: float, least: int) -> Estimate:
+    """The answer about keys of which none was reported."""
+    return Estimate(
+        0.0,
+        standard_error=math.nan,
+        low=0.0,
+        high=largest_unreported_sum(scheme, of, level, least),
+        level=level,
+        keys=0,
+        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
+        guaranteed=least >= least_frequency(scheme),
+        notes=(NONE_SELECTED,),
+        at_least=least,
+        below=Below(),
+    )
+
+
+def _by_token(tally: Tally, scheme: Scheme, of: Measure, estimator: Estimator, level: float) -> Estimate:
     """The sum of an estimate for each token, without an interval."""
     if callable(estimator):
         values = np.asarray(estimator(tally.cells / scheme.grid), np.float64)
         if values.shape != tally.cells.shape or not np.isfinite(values).all():
             raise InvalidValue(
-                "an estimator returns a finite number for each token of an array",
-                "something else",
-                "write it with numpy",
+                "an estimator must return a finite number for each token of an array", "write it with numpy"
             )
         note = "by a given function of the token, over all keys"
     else:
@@ -292,18 +299,32 @@ def _by_token(
         note = f"by {by_token.__name__}, over all keys"
         if estimator == ESTIMATORS[0]:
             note = f"epsilon is too small for calibrated estimates and errors: this is {note}"
-    unknown = math.nan, -math.inf, math.inf, level, math.nan
-    return Estimate(float(tally.weights @ values), *unknown, tally.total, threshold, False, (note,))
+    return Estimate(
+        float(tally.weights @ values),
+        standard_error=math.nan,
+        low=-math.inf,
+        high=math.inf,
+        level=level,
+        bias=math.nan,
+        keys=tally.total,
+        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
+        guaranteed=False,
+        notes=(note,),
+    )
 
 
 def largest_unreported_sum(scheme: Scheme, of: Measure, level: float, least: int) -> float:
-    """Return the largest sum over keys from a frequency on that are all unreported with probability 1 - level."""
+    """Return the largest sum over keys from a frequency on that are all unreported with probability 1 - level.
+
+    n keys of one frequency are, with probability ``unreported**n``. Keys of several frequencies add up to no more than
+    the most that those of one frequency do.
+    """
     start = max(Calibration.of(scheme).calibration_threshold, least)
-    largest = min(scheme.sampling.largest, max(1 << 40, 2 * start))
-    i = np.unique(np.geomspace(start, largest, 512).astype(np.int64))
+    largest = min(scheme.sampling.largest, max(_FAR, 2 * start))
+    i = np.unique(np.geomspace(start, largest, _POINTS).astype(np.int64))
     unreported = reporting_probabilities(i, scheme.sampling, scheme.per_key, complement=True)
     possible = unreported > 1 - level  # of one key, at least
     if not possible.any():
         return 0.0
-    # keys of several frequencies hold less than a fraction of keys of the best one
-    return float((of(i[possible]) * (math.log(1 - level) / np.log(unreported[possible]))).max())
+    keys = math.log(1 - level) / np.log(unreported[possible])
+    return float((of(i[possible]) * keys).max())

@@ -47,7 +47,7 @@ class TokenWeights:
         rows = self._last + 3 * support
         if rows * rows * grid > TUNING.table_limit:
             raise InvalidValue(
-                "epsilon must leave few enough tokens to compare", "too many", "compare the sums of each release"
+                "epsilon is too small: its tokens are too many to compare", "compare the sums of each release"
             )
         cells = np.arange(1, (self._last + 2 * support) * grid + 1, dtype=np.int64)
         law = _law_table(cells, reporting, grid, rows)

@@ -47,9 +47,9 @@ def unbiased(
     estimate = _table(sampling, privacy, Measure.of(of), table_size(last, LIMIT))[first]
     if not np.isfinite(estimate).all():
         raise InvalidValue(
-            "an unbiased estimate must exist and be at most 1e150",
-            "a token without one",
-            "use mle: unbiased estimates grow without bound where privacy binds, and need q above 0 everywhere",
+            "a token has no unbiased estimate, or one above 1e150: these grow without bound where privacy binds, and "
+            "need q above 0 everywhere",
+            "use mle",
         )
     warnings.warn(
         "unbiased estimates may be negative, and their variance is enormous: for study only; use mle",

@@ -77,7 +77,7 @@ class Numbers:
         answers = []
         for (keys, weights), found in zip(self.members, self.found, strict=True):
             if len(keys):
-                stated = self.combined.detection_threshold, len(keys), bool((weights == 1).all()), None
+                stated = self.combined.detection_threshold, len(keys), bool((weights == 1).all())
                 answers.append(answer(found, self.measure, level, self.least, *stated))
             else:
                 most = max(

@@ -146,7 +146,7 @@ def _sums(combined: "SeveralEvidence", members: Sequence[Group], least: int, lev
             continue
         stated = combined.detection_threshold, len(keys), bool((weights == 1).all())
         rarer = Below("extrapolated", rest) if least > 1 else None
-        summed = answer(added(own), FREQUENCY, level, least, *stated, rarer)
+        summed = replace(answer(added(own), FREQUENCY, level, least, *stated), below=rarer)
         answers.append(replace(summed, high=summed.high + most))
     return answers
 

@@ -12,17 +12,10 @@ from typing import Any
 
 from dpsample.exact import text
 from dpsample.planning.charts import Chart
+from dpsample.planning.columns import Column, columns, rows
 from dpsample.planning.command import command, python
 from dpsample.planning.forecast import Forecast
-from dpsample.planning.text import (
-    Column,
-    Plan,
-    columns,
-    described_data,
-    rows,
-    sampling_of,
-    stated_name,
-)
+from dpsample.planning.plan import Plan, described_data, sampling_of, stated_name
 from dpsample.release.explain import explain_protected, explain_strength, sentence
 from dpsample.release.option_words import budget_value
 

@@ -1,7 +1,7 @@
 """What people look at: words, tables, charts and pages.
 
 explain      a release in plain words
-label        its privacy label, and its entry for the public registry of deployments
+label        its privacy label
 tables       rows as text
 charts       line and bar charts
 page_charts  the line charts of pages

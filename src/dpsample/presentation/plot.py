@@ -9,7 +9,7 @@ from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.presentation.charts import bar_chart, check_drawing, png, svg
 from dpsample.presentation.tables import readable
-from dpsample.release.explain import frequency_words
+from dpsample.release.kinds import Counted
 
 _LONGEST = 60  # characters of a key
 _FORMATS = (".svg", ".png")
@@ -31,7 +31,8 @@ def plot(
     keys = [", ".join(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in row) for row in texts]
     numbers = top.numbers.select(["value", "low", "high"]).to_pylist()
     rows = [{"key": f"{n}. {key}", **row} for n, (key, row) in enumerate(zip(keys, numbers, strict=True), 1)]
-    words = "number of users" if release.terms.counts is not None else frequency_words(release.terms)
+    kind = release.terms.kind
+    words = kind.estimated if isinstance(kind, Counted) else kind.frequency
     name = title or f"The top {len(rows)} of {len(release):,} reported keys"
     return bar_chart(rows, name, f"{words}, with {100 * level:g} % intervals {top.intervals}")
 
@@ -39,7 +40,7 @@ def plot(
 def check_plot(path: PathLike, force: bool = False) -> None:
     """Check, before any work, that a chart can be written: its name ends with .svg or .png."""
     if not os.fspath(path).lower().endswith(_FORMATS):
-        raise InvalidValue("the name of a chart ends with .svg or .png", repr(os.fspath(path)), "name it so")
+        raise InvalidValue(f"the name of a chart must end with .svg or .png, not {os.fspath(path)!r}", "rename it")
     check_file(path, force)
 
 

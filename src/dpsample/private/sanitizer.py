@@ -30,10 +30,12 @@ from dpsample.scheme.tokens import check_grid, chosen_grid, steady_from
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
+_WORDS = 4  # the same, for words as integers
 _FINE = 1408  # bits to which a sampling decision is exact: far below the margin of the smallest delta, 1e-300
 _SHARED = 32  # keys of one frequency from which on its whole row is computed, rather than a place for each key
 
 Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 
 def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
@@ -41,10 +43,9 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
 
     >>> import numpy as np
     >>> from dpsample import Priority
-    >>> from dpsample.private.randomness import GivenCoins
-    >>> half = np.array([2**63, 2**63], np.uint64)
-    >>> sampled(np.array([3, 7]), Priority(tau=0.1), GivenCoins(half))
-    array([1])
+    >>> from dpsample.private.randomness import StreamCoins
+    >>> sampled(np.array([3, 7, 3, 7]), Priority(tau=0.1), StreamCoins(bytes(32)))  # a public key: for an example
+    array([1, 3])
     """
     if isinstance(sampling, KeepAll):
         return np.flatnonzero(frequencies >= sampling.at_least)
@@ -53,8 +54,8 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
     u = _uniform(words)
     q = sampling.q(frequencies)
     kept = u < q
-    for row in np.flatnonzero(_close(u, q)):
-        kept[row] = _below(int(words[row]), int(row), sampling, int(frequencies[row]), _FINE, coins)
+    for row in np.flatnonzero(_close(u, q)).tolist():
+        kept[row] = _below(int(words[row]), row, sampling, int(frequencies[row]), coins)
     return np.flatnonzero(kept)
 
 
@@ -76,15 +77,14 @@ def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
     words = coins.first(n)
     # in integers, so that an element costs one comparison
     scaled = float(sampling.q([1])[0]) * 2.0**64
-    surely_picked = max(int(scaled * (1 - _CLOSE)) - 4, 0)
-    never_picked = min(int(scaled * (1 + _CLOSE)) + 4, 2**64 - 1)
-    rows = np.flatnonzero(words < np.uint64(never_picked))
-    undecided = rows[words[rows] >= np.uint64(surely_picked)]
-    not_picked = []
-    for row in undecided.tolist():
-        if not _below(int(words[row]), row, sampling, 1, _FINE, coins):
-            not_picked.append(row)
-    return np.setdiff1d(rows, not_picked, assume_unique=True) if not_picked else rows
+    surely_picked = int(scaled * (1 - _CLOSE)) - _WORDS
+    never_picked = int(scaled * (1 + _CLOSE)) + _WORDS
+    rows = np.flatnonzero(words < np.uint64(min(never_picked, 2**64 - 1)))
+    undecided = rows[words[rows] >= np.uint64(max(surely_picked, 0))]
+    not_picked = [row for row in undecided.tolist() if not _below(int(words[row]), row, sampling, 1, coins)]
+    if not not_picked:
+        return rows
+    return np.setdiff1d(rows, not_picked, assume_unique=True)
 
 
 def picked_elements(elements: pa.RecordBatch, sampling: Sampling, coins: Coins, gate: CoinSource) -> Rows:
@@ -129,41 +129,44 @@ class Sanitizer:
         if isinstance(self._reporting, HeldReporting):
             return self._held(frequencies, self._reporting, coins)
         words = coins.first(len(frequencies))
-        u = _uniform(words)
+        q = self._sampling_probabilities(frequencies)
+        v = _uniform(words) * q  # end to end
         pi = self._reporting.probabilities(frequencies)
-        if isinstance(self.sampling, KeepAll):
-            q = np.ones(1)
-        else:
-            q = self.sampling.q(frequencies)
-            if not (q > 0).all():
-                raise _never_sampled()
-        v = u * q  # end to end
-        reported = v < pi
         close = _close(v, pi)
-        rows = np.flatnonzero(reported & ~close)
+        rows = np.flatnonzero((v < pi) & ~close)
         undecided = np.flatnonzero(close)
         cells = np.zeros(len(rows), np.int64)
         if not self.keys_only:
-            cells, unsure = self._tokens(frequencies[rows], v[rows], np.broadcast_to(q, v.shape)[rows])
+            cells, unsure = self._tokens(frequencies[rows], v[rows], q[rows])
             undecided = np.append(undecided, rows[unsure])
             rows, cells = rows[~unsure], cells[~unsure]
-        for row in undecided.tolist():
-            cell = self._exactly(int(frequencies[row]), int(words[row]), row, coins)
-            if cell:
-                rows, cells = np.append(rows, row), np.append(cells, cell)
+
+        exact = [self._exactly(int(frequencies[row]), int(words[row]), row, coins) for row in undecided.tolist()]
+        reported = np.array(exact, np.int64) > 0
+        rows = np.append(rows, undecided[reported])
+        cells = np.append(cells, np.array(exact, np.int64)[reported])
         return rows, np.zeros_like(cells) if self.keys_only else cells
+
+    def _sampling_probabilities(self, frequencies: Ints) -> Floats:
+        """Return q of each frequency; one that the scheme never samples is refused."""
+        if isinstance(self.sampling, KeepAll):
+            return np.ones(len(frequencies))
+        q = self.sampling.q(frequencies)
+        if not (q > 0).all():
+            raise _never_sampled()
+        return q
 
     def _held(self, counts: Ints, reporting: HeldReporting, coins: Coins) -> tuple[Rows, Ints]:
         """The same for keys that were held along a stream: a token is the count less a bounded noise."""
         words = coins.first(len(counts))
         u = _uniform(words)
-        cuts = np.array([0.0, *(cut / reporting.one for cut in reporting.noise_cuts)])
-        noise = np.searchsorted(cuts[1:], u, side="right")
-        next_cut = np.minimum(noise + 1, len(cuts) - 1)
+        upper = np.array([cut / reporting.one for cut in reporting.noise_cuts])
+        cuts = np.append(0.0, upper)
+        noise = np.searchsorted(upper, u, side="right")
+        next_cut = np.minimum(noise + 1, len(upper))
         close = _close(u, cuts[noise]) | _close(u, cuts[next_cut])
-        more = reporting.bits - 64
         for row in np.flatnonzero(close).tolist():
-            v = int(words[row]) << more | coins.more(row, more)
+            v = _extended(int(words[row]), row, reporting.bits, coins)
             noise[row] = bisect_right(reporting.noise_cuts, v)
         rows = np.flatnonzero(noise < counts)
         cells = (counts - noise)[rows]
@@ -186,7 +189,8 @@ class Sanitizer:
         added: Ints = np.zeros(len(frequencies), np.int64)
         if self._added is not None:
             added = self._added(batch)
-            check_grid(self.grid, int(frequencies.max(initial=0)) + max(int(added.max(initial=0)), 0))
+            largest = max(int(added.max(initial=0)), 0)
+            check_grid(self.grid, int(frequencies.max(initial=0)) + largest)
             if (frequencies + added < 1).any() and added.min() < 0:
                 raise _never_sampled()
         rows, cells = self(frequencies + added, coins)
@@ -201,43 +205,45 @@ class Sanitizer:
             bits = self._reporting.bits
             _, q_above = self.sampling.bounds(frequency, bits)
             cut = (self._reporting.pi(frequency) << bits) // max(q_above, 1)
-            u = word << (bits - 64) | coins.more(row, bits - 64)
-            return int(u < cut)
+            return int(_extended(word, row, bits, coins) < cut)
         law: IntegerLaw = self._law(frequency)
-        v = word << (law.bits - 64) | coins.more(row, law.bits - 64)
-        k = bisect_right(law.cuts, v)
+        k = bisect_right(law.cuts, _extended(word, row, law.bits, coins))
         return frequency * self.grid - k if k < len(law.cuts) else 0
 
-    def _tokens(self, frequencies: Ints, v: Floats, q: Floats) -> tuple[Ints, NDArray[np.bool_]]:
+    def _tokens(self, frequencies: Ints, v: Floats, q: Floats) -> tuple[Ints, Flags]:
         """The tokens of reported keys, and for which of them floats cannot tell."""
         cells = np.empty(len(v), np.int64)
-        above = np.empty_like(v)
-        upto = np.empty_like(v)
+        above, upto = np.empty_like(v), np.empty_like(v)  # the boundaries that enclose v
         if len(v) == 0:
             return cells, np.zeros(0, bool)
         # all steady rows are shifts of one another, so their keys share one row
-        row_of = np.minimum(frequencies, self._steady)
-        distinct, member, keys = np.unique(row_of, return_inverse=True, return_counts=True)
+        law_of = np.minimum(frequencies, self._steady)
+        distinct, member, keys = np.unique(law_of, return_inverse=True, return_counts=True)
         shared = (keys >= _SHARED) | (distinct == self._steady)
         alone = np.flatnonzero(~shared[member])
         located = locate(frequencies[alone], v[alone], self._reporting, self.grid)
         cells[alone], above[alone], upto[alone] = located
 
-        order = np.argsort(member, kind="stable")
+        by_law = np.argsort(member, kind="stable")
         ends = np.cumsum(keys)
+        starts = ends - keys
         for i, boundaries in self._reporting.boundaries(distinct[shared], self.grid):
             n = int(np.searchsorted(distinct, i))
-            at = order[ends[n] - keys[n] : ends[n]]
+            at = by_law[starts[n] : ends[n]]
             k = np.searchsorted(boundaries, v[at], side="right") - 1
             next_boundary = np.minimum(k + 1, len(boundaries) - 1)
             cells[at] = frequencies[at] * self.grid - k
             above[at] = boundaries[k]
             upto[at] = boundaries[next_boundary]
+        return cells, ~_clearly_between(v, above, upto, q)
 
-        clearly_below = (v < upto) & ~_close(v, upto, q)
-        clearly_above = (v > above) & ~_close(v, above, q)
-        clear = clearly_below & (clearly_above | (above == 0))
-        return cells, ~clear
+
+def _clearly_between(v: Floats, above: Floats, upto: Floats, q: Floats) -> Flags:
+    """Whether floats can tell that v lies between two boundaries; nothing lies below a boundary of 0."""
+    clearly_below = (v < upto) & ~_close(v, upto, q)
+    clearly_above = (v > above) & ~_close(v, above, q)
+    clear: Flags = clearly_below & (clearly_above | (above == 0))
+    return clear
 
 
 def _never_sampled() -> InvalidValue:
@@ -251,13 +257,17 @@ def _uniform(words: Words) -> Floats:
     return np.multiply(words, 2.0**-64, dtype=np.float64)
 
 
-def _close(u: Floats, cut: Floats, scale: Floats | float = 1.0) -> NDArray[np.bool_]:
+def _close(u: Floats, cut: Floats, scale: Floats | float = 1.0) -> Flags:
     """Whether floats, and 64 bits, are too few to tell on which side of a cut a number is."""
     return np.abs(u - cut) <= _CLOSE * cut + _WORD * scale
 
 
-def _below(word: int, row: int, sampling: Sampling, frequency: int, bits: int, coins: Coins) -> bool:
-    """Whether a uniform number that begins with `word` lies below q, to 2**-bits."""
-    u = word << (bits - 64) | coins.more(row, bits - 64)
-    q_below, _ = sampling.bounds(frequency, bits)
-    return u < q_below
+def _below(word: int, row: int, sampling: Sampling, frequency: int, coins: Coins) -> bool:
+    """Whether a uniform number that begins with `word` lies below q, to `_FINE` bits."""
+    q_below, _ = sampling.bounds(frequency, _FINE)
+    return _extended(word, row, _FINE, coins) < q_below
+
+
+def _extended(word: int, row: int, bits: int, coins: Coins) -> int:
+    """Return as many bits of a row's uniform number, which begins with `word`."""
+    return word << (bits - 64) | coins.more(row, bits - 64)

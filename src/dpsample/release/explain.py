@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsample.accounting.clipped import Beyond, Clipped
-from dpsample.accounting.discovery import Counts, Discovery, Look
+from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.filled import Filled, fuller
 from dpsample.accounting.parts import Part
@@ -19,6 +19,7 @@ from dpsample.exact import shown_number, text
 from dpsample.privacy import Privacy
 from dpsample.scheme.custom import CustomSampling
 from dpsample.scheme.holding import SampleAndHold
+from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.registered import RegisteredSampling
 from dpsample.scheme.reporting import frequency_reaching
@@ -30,45 +31,52 @@ if TYPE_CHECKING:
 
 _CLEAR = 2  # deviations of noise by which two filled capacities differ, so that the difference is told
 LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
-VOUCHED = "the stated terms are proved private; that the file was drawn on them is vouched for by dpsample"
+VOUCHED_BY = "that the file was drawn on them is vouched for by dpsample"
+VOUCHED = f"the stated terms are proved private; {VOUCHED_BY}"
 
 
-def explain_sampling(sampling: Sampling) -> str:
-    """State how keys were sampled.
+def explain_sampling(sampling: Sampling, planned: bool = False) -> str:
+    """State how keys were sampled, or how they are sampled by a plan.
 
     >>> print(explain_sampling(Ppswor(tau=1e-4)))
     a key of frequency i was sampled with probability 1 - exp(-0.0001 i) (threshold ppswor)
-    >>> print(explain_sampling(Priority(tau=1e-4, seed="2026 public")))
-    a key of frequency i was sampled with probability min(1, 0.0001 i) (priority), by its public hash with the seed
+    >>> print(explain_sampling(Priority(tau=1e-4, seed="2026 public"), planned=True))
+    a key of frequency i is sampled with probability min(1, 0.0001 i) (priority), by its public hash with the seed
     '2026 public': samples with this seed have the same keys
     """
-    if isinstance(sampling, KeepAll):
-        kept = f" of frequency {sampling.at_least:,} or more were kept, and no others"
-        return f"all keys{kept if sampling.at_least > 1 else ' were kept'}"
-    if isinstance(sampling, RegisteredSampling):
-        return f"a key was sampled with a probability that the function {sampling.function_name!r} states"
-    if isinstance(sampling, CustomSampling):
-        return "a key was sampled with a probability that its user defined for each frequency"
-    if isinstance(sampling, SoftCap):
-        share, rate = float(sampling.share), float(sampling.picks.tau)
-        return f"a key of frequency i was sampled with probability {share:g} (1 - exp(-{rate:g} i)) (soft cap)"
-    if isinstance(sampling, SampleAndHold):
-        return (
-            f"along a stream, an element of a key that was not held was picked with probability "
-            f"1 - exp(-{text(sampling.tau)}); from then on its key was held, and counted (sample and hold)"
-        )
-    assert isinstance(sampling, Ppswor | Priority)
-    weight = "i" if sampling.cap is None else f"min(i, {sampling.cap})"
-    if sampling.power != 1:
-        weight += f"^{text(sampling.power)}"
-    if isinstance(sampling, Ppswor):
-        q = f"1 - exp(-{text(sampling.tau)} {weight}) (threshold ppswor)"
-    else:
-        q = f"min(1, {text(sampling.tau)} {weight}) (priority)"
-    sampled = f"a key of frequency i was sampled with probability {q}"
+    was, were = ("is", "are") if planned else ("was", "were")
+    match sampling:
+        case KeepAll(at_least=1):
+            return f"all keys {were} kept"
+        case KeepAll():
+            return f"all keys of frequency {sampling.at_least:,} or more {were} kept, and no others"
+        case RegisteredSampling():
+            return f"a key {was} sampled with a probability that the function {sampling.function_name!r} states"
+        case CustomSampling():
+            return f"a key {was} sampled with a probability that its user defined for each frequency"
+        case SoftCap():
+            share, rate = float(sampling.share), float(sampling.picks.tau)
+            probability = f"{share:g} (1 - exp(-{rate:g} i)) (soft cap)"
+        case SampleAndHold():
+            picked = f"an element of a key that {was} not held {was} picked with probability"
+            then = f"from then on its key {was} held, and counted (sample and hold)"
+            return f"along a stream, {picked} 1 - exp(-{text(sampling.tau)}); {then}"
+        case Ppswor():
+            probability = f"1 - exp(-{text(sampling.tau)} {_weight(sampling)}) (threshold ppswor)"
+        case Priority():
+            probability = f"min(1, {text(sampling.tau)} {_weight(sampling)}) (priority)"
+        case _:
+            raise AssertionError(sampling)
+    words = f"a key of frequency i {was} sampled with probability {probability}"
     if sampling.seed is not None:
-        sampled += f", by its public hash with the seed {sampling.seed!r}: samples with this seed have the same keys"
-    return sampled
+        words += f", by its public hash with the seed {sampling.seed!r}: samples with this seed have the same keys"
+    return words
+
+
+def _weight(sampling: Ppswor | Priority) -> str:
+    """The weight of a key of frequency i."""
+    weight = "i" if sampling.cap is None else f"min(i, {sampling.cap})"
+    return weight if sampling.power == 1 else f"{weight}^{text(sampling.power)}"
 
 
 def explain_discovery(discovery: Discovery) -> str:
@@ -93,17 +101,6 @@ def explain_discovery(discovery: Discovery) -> str:
     if discovery.look is not None:
         found += f"; a look at how many keys users have came before, for epsilon {text(discovery.look.epsilon)}"
     return found
-
-
-def bought_words(discovery: Discovery) -> dict[str, Look | Filled]:
-    """What was bought before keys were discovered, by what it is about."""
-    look = {} if discovery.look is None else {"a look at how many keys users have": discovery.look}
-    filled = {f"the number of keys that {_given_words(way)} of each user could fill": way for way in discovery.filled}
-    return {**look, **filled}
-
-
-def _given_words(way: Filled) -> str:
-    return "one key" if way.keys == 1 else f"up to {way.keys:,} keys"
 
 
 def explain_choice(filled: Sequence[Filled], keys: int | None = None) -> str:
@@ -312,38 +309,54 @@ def visibility(sampling: Sampling, privacy: PerKey) -> list[tuple[Fraction, int 
     return [(level, frequency_reaching(float(level), sampling, privacy)) for level in LEVELS]
 
 
-def explain_visibility(sampling: Sampling, privacy: PerKey) -> str:
+def explain_visibility(sampling: Sampling, privacy: PerKey, key: str = "a key") -> str:
     """State the frequencies that are reported with probability 10, 50 and 99 %.
 
     >>> print(explain_visibility(KeepAll(), Privacy(1, 1e-6)))
     a key is reported with probability 10 % from frequency 13 on, 50 % from 14, 99 % from 18
     """
-    reached = [f"{float(100 * level):g} % from {i:,}" for level, i in visibility(sampling, privacy) if i is not None]
+    reached = [(f"{float(100 * level):g} %", f"{i:,}") for level, i in visibility(sampling, privacy) if i is not None]
     if not reached:
         return "no key is reported with a probability of 10 % or more"
-    reached[0] = reached[0].replace("from ", "from frequency ") + " on"
+    (lowest, first), *higher = reached
+    levels = [f"{lowest} from frequency {first} on", *(f"{level} from {i}" for level, i in higher)]
     seeds = "" if sampling.seed is None else ", over random seeds"
-    return "a key is reported with probability " + ", ".join(reached) + seeds
+    return f"{key} is reported with probability {', '.join(levels)}{seeds}"
 
 
-def frequency_words(terms: "Terms") -> str:
-    """Return what the frequency of a key is, on which its reporting probability depends."""
-    if terms.discovery is not None:
-        return "number of users who gave this key"
-    return "frequency" if terms.max_keys is None else "number of users who kept this key"
+def explain_tokens(grid: int) -> str:
+    """State which numbers tokens are.
+
+    >>> explain_tokens(8), explain_tokens(1)
+    ('in steps of 1/8', 'whole numbers')
+    """
+    return "whole numbers" if grid == 1 else f"in steps of 1/{grid}"
+
+
+def explain_mechanism(sampling: Sampling, per_key: PerKey) -> str:
+    """State when a key is reported.
+
+    >>> print(explain_mechanism(KeepAll(), Privacy(1, 1e-6)))
+    a key is reported with a probability that grows with its frequency
+    """
+    if isinstance(per_key, KeyNoise):
+        return "a key is reported if its frequency, less bounded noise, is at least 1"
+    if isinstance(sampling, SampleAndHold):
+        return "a key is reported if its count, less bounded noise, is at least 1"
+    return "a key is reported with a probability that grows with its frequency"
 
 
 def explain_reporting(terms: "Terms") -> str:
     """State which frequencies are reported with probability 10, 50 and 99 %, and what a frequency is."""
-    words = explain_visibility(terms.sampling, terms.per_key)
-    if terms.known is not None:
-        known = f"each of {terms.known.keys:,} known keys is reported, also with 0"
-        if terms.known.only:
-            return f"{known}, and no other key"
-        words = f"{known}; {words.replace('a key is', 'another key is', 1)}"
-    if terms.sampling.least > 1:
-        words += f"; no key of fewer than {terms.sampling.least:,} {terms.unit}s is reported"
-    return words if terms.unit == "element" else f"{words}; frequency here is the {frequency_words(terms)}"
+    sampling, known = terms.sampling, terms.known
+    if known is not None and known.only:
+        return f"each of {known.keys:,} known keys is reported, also with 0, and no other key"
+    words = explain_visibility(sampling, terms.per_key, "a key" if known is None else "another key")
+    if known is not None:
+        words = f"each of {known.keys:,} known keys is reported, also with 0; {words}"
+    if sampling.least > 1:
+        words += f"; no key of fewer than {sampling.least:,} {terms.unit}s is reported"
+    return words if terms.unit == "element" else f"{words}; frequency here is the {terms.kind.frequency}"
 
 
 @dataclass(frozen=True)

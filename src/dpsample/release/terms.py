@@ -1,6 +1,6 @@
 """Terms: the public parameters of a release, and the version of its file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,8 +14,19 @@ from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.metadata import canonical
 from dpsample.privacy import Privacy
 from dpsample.release.bought import NOTHING, Bought
+from dpsample.release.explain import (
+    explain_mechanism,
+    explain_part,
+    explain_privacy,
+    explain_reporting,
+    explain_size,
+    explain_spent,
+    explain_total,
+)
+from dpsample.release.facts import Fact, Facts, Topic, fact, joined
 from dpsample.release.kinds import KeysOnly, Kind, kind_from_json
 from dpsample.release.kinds.kind import AGAIN
+from dpsample.release.spending import Spending, spending_of
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Sampling
@@ -96,9 +107,35 @@ class Terms:
     @property
     def keys_privacy(self) -> Privacy:
         """The privacy that totals and a look leave: of all keys of one user together, or of the key of one element."""
-        totals = (self.size and self.size.weights, self.total, self.dropped)
-        stages = () if self.discovery is None else self.discovery.bought
-        return self.privacy.less(part.epsilon for part in (*totals, *stages) if part)
+        return self.privacy.less(spending.epsilon for spending in self.spent)
+
+    @property
+    def spent(self) -> tuple[Spending, ...]:
+        """What the release bought beside its keys, and what each cost."""
+        return tuple(spending_of(self.discovery, self.bought))
+
+    def facts(self, keys: int | None = None) -> Facts:
+        """Return what people are told about the release; some of it depends on the number of reported `keys`."""
+        return joined(self.kind.facts(self.bought, keys), self._own_facts())
+
+    def _own_facts(self) -> Iterator[Fact]:
+        """Yield the facts that do not depend on the kind."""
+        yield fact(Topic.REPORTED, explain_mechanism(self.sampling, self.per_key))
+        if self.known is not None:
+            yield fact(Topic.KNOWN, str(self.known))
+        if self.bought.size is not None:
+            yield fact(Topic.SIZE, explain_size(self.bought.size))
+        if self.bought.total is not None:
+            low, high = self.bought.total.interval()
+            brief = f"{self.bought.total.value:,} (95 %: {low:,} to {high:,})"
+            yield fact(Topic.TOTAL, explain_total(self.bought.total), brief)
+        spent = explain_privacy(self.privacy, self.max_keys, self.unit)
+        yield fact(Topic.PRIVACY, spent, f"{explain_spent(self.privacy)}, for each {self.protects}")
+        if self.part is not None:
+            yield fact(Topic.PART, explain_part(self.part, self.max_keys), str(self.part))
+        yield fact(Topic.SEEN, explain_reporting(self))
+        if self.ledger is not None:
+            yield fact(Topic.LEDGER, f"entered as {self.ledger}")
 
     @property
     def detection_threshold(self) -> int | None:
@@ -255,6 +292,6 @@ def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
     if taken:
         raise InvalidValue(
             f"a key column cannot be called {' or '.join(map(repr, taken))}, which dpsample uses itself",
-            "give it another name in the release, such as key_as='name'",
+            "give it another name in the release, such as `key_as='name'`",
         )
     return names

@@ -55,8 +55,8 @@ def certificate_lines(certificate: Certificate) -> Iterator[str]:
     sampling, privacy, grid = certificate.sampling, certificate.privacy, certificate.grid
     if sampling is None or grid is None or isinstance(sampling, SampleAndHold):
         raise InvalidValue(
-            "a certificate is written of the rows of a scheme that draws each key's token at once",
-            "a table" if sampling is None else "one of keys that are held along a stream",
+            "a certificate can be written of the rows of a scheme that draws each key's token at once, but not of "
+            + ("a table" if sampling is None else "a stream"),
             "use `dpsample verify` without it",
         )
     scheme = sampling.sanitized_as

@@ -224,18 +224,17 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
         try:
             law = [_probability(v) for v in _rows_of(row)]
         except (ValueError, TypeError, ArithmeticError):
-            raise InvalidValue("a row must hold numbers", f"something else in row {r}", "write decimals") from None
+            raise InvalidValue(f"row {r} must hold numbers alone", "write decimals") from None
         absent = 1 - sum(law, Fraction(0))
         if absent < 0 or any(p < 0 for p in law):
+            problem = f"a sum that exceeds 1 by {float(-absent):.3g}" if absent < 0 else "a negative number"
             raise InvalidValue(
-                "each row must hold probabilities that sum to at most 1",
-                f"row {r} with "
-                + (f"a sum that exceeds 1 by {float(-absent):.3g}" if absent < 0 else "a negative one"),
+                f"each row must hold probabilities that sum to at most 1, but row {r} has {problem}",
                 "scale it down, or leave the rounding error to the probability of not being reported",
             )
         table.append([absent, *law])
     if len(table) < 2:
-        raise InvalidValue("a table must have at least two rows", f"{len(table)}", "give rows for r = 0, 1, 2, ...")
+        raise InvalidValue(f"a table must have at least two rows, not {len(table)}", "give rows for r = 0, 1, 2, ...")
     worst, at = Fraction(0), 1
     for r in range(1, len(table)):
         width = max(len(table[r - 1]), len(table[r]))
@@ -330,7 +329,9 @@ def _renyi_proof(reporting: Law, steps: RenyiSteps) -> Callable[[int, int, int],
 
 def _rows_of(value: Any) -> Iterable[Any]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidValue("a table must be a sequence of rows", type(value).__name__, "give [[...], [...], ...]")
+        raise InvalidValue(
+            f"a table must be a sequence of rows, not {type(value).__name__}", "give [[...], [...], ...]"
+        )
     return value
 
 
@@ -375,8 +376,7 @@ def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
         if all(isinstance(s, range) and s.step == 1 and 1 <= s.start <= s.stop <= largest + 1 for s in spans):
             return spans
     raise InvalidValue(
-        f"frequencies must be ranges of step 1 within 1 to {largest}",
-        repr(frequencies),
+        f"frequencies must be ranges of step 1 within 1 to {largest}, not {frequencies!r}",
         "give, for example, range(1, 1001)",
     )
 

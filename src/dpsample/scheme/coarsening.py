@@ -57,8 +57,7 @@ class Strided(Sampling):
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         raise InvalidValue(
-            "a scheme that is written is one that keys are sampled by",
-            f"every {self.k}-th frequency of one, which is for predictions",
+            f"a scheme at every {self.k}-th frequency is for predictions, and cannot be written",
             "write the scheme itself",
         )
 

@@ -35,7 +35,7 @@ class CustomSampling(Sampling):
     >>> CustomSampling([0.5, 0.1])
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: q must not decrease as the frequency grows; found a smaller q at frequency 2 than \
+    dpsample.errors.InvalidValue: q must not decrease as the frequency grows, but it is smaller at frequency 2 than \
 at 1; state the probabilities with which the sample was drawn
     """
 
@@ -48,7 +48,7 @@ at 1; state the probabilities with which the sample was drawn
     def __init__(self, q: Iterable[Number] | Callable[[int], Number]) -> None:
         function = q if callable(q) else None
         if function is None and (isinstance(q, str | bytes) or not isinstance(q, Iterable)):
-            raise InvalidValue("q must be a sequence or a function", type(q).__name__, "give [q_1, q_2, ...]")
+            raise InvalidValue(f"q must be a sequence or a function, not {type(q).__name__}", "give [q_1, q_2, ...]")
         values = None if callable(q) else _values_of(q)
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "values", values)
@@ -56,12 +56,14 @@ at 1; state the probabilities with which the sample was drawn
         object.__setattr__(self, "_order", [])
         if values is not None:
             if not values:
-                raise InvalidValue("q must have at least one value", "none", "give [q_1, q_2, ...] or a function")
+                raise InvalidValue("q must have at least one value", "give [q_1, q_2, ...] or a function")
             if place := _misplaced(values):
-                i, v = place, values[place - 1]
-                if not 0 <= v <= 1:
-                    raise InvalidValue(_WITHIN, f"{text(v)} at frequency {i}", "state the probabilities of the sampler")
-                raise InvalidValue(_ASCENDING, f"a smaller q at frequency {i} than at {i - 1}", _AS_DRAWN)
+                value = values[place - 1]
+                if not 0 <= value <= 1:
+                    raise InvalidValue(f"{_WITHIN}, but it is {text(value)} at frequency {place}", _AS_DRAWN)
+                raise InvalidValue(
+                    f"{_ASCENDING}, but it is smaller at frequency {place} than at {place - 1}", _AS_DRAWN
+                )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CustomSampling):
@@ -90,8 +92,7 @@ at 1; state the probabilities with which the sample was drawn
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         if self.values is None:
             raise InvalidValue(
-                "a scheme that travels with a sample must be written as values",
-                "a function",
+                "a scheme of a function cannot be written beside a sample",
                 "name the function with dpsample.register_sampling, or give CustomSampling the list [q_1, q_2, ...]",
             )
         return {"scheme": self.name, "q": [text(v) for v in self.values]}
@@ -101,18 +102,17 @@ at 1; state the probabilities with which the sample was drawn
         if self.values is not None:
             if max(frequencies, default=0) > len(self.values):
                 raise InvalidValue(
-                    "every frequency must be within the sequence of q",
-                    f"one above its last, {len(self.values)}",
+                    f"every frequency must be within the sequence of q, which ends at {len(self.values)}",
                     "give a longer sequence or a function",
                 )
             return [self.values[i - 1] if i else Fraction(0) for i in frequencies]
         for i in sorted({i for i in frequencies if i and i not in self._seen}):
             q, at = self._call(i), bisect_left(self._order, i)
             if not 0 <= q <= 1:
-                raise InvalidValue(_WITHIN, "another value of the function", "state the probabilities of the sampler")
+                raise InvalidValue(f"{_WITHIN}, also if it is a function", _AS_DRAWN)
             lower, higher = self._order[max(at - 1, 0) : at], self._order[at : at + 1]  # its neighbours so far
             if _misplaced([*(self._seen[n] for n in lower), q, *(self._seen[n] for n in higher)]):
-                raise InvalidValue(_ASCENDING, "a function that does", _AS_DRAWN)
+                raise InvalidValue(f"{_ASCENDING}, also if it is a function", _AS_DRAWN)
             self._seen[i] = q
             self._order.insert(at, i)
         return [self._seen[i] if i else Fraction(0) for i in frequencies]
@@ -123,10 +123,12 @@ at 1; state the probabilities with which the sample was drawn
         try:
             return exact(self.function(frequency), "q")
         except InvalidValue:
-            problem = "a function that returns something else"
+            problem = "returns something else"
         except Exception as error:
-            problem = f"a function that raises {type(error).__name__}"
-        raise InvalidValue("q must be a number at every frequency", problem, "call the function for what may occur")
+            problem = f"raises {type(error).__name__}"
+        raise InvalidValue(
+            f"q must be a number at every frequency, but its function {problem}", "call the function for what may occur"
+        )
 
     def _floats(self, frequencies: ArrayLike, complement: bool) -> Floats:
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
@@ -149,7 +151,7 @@ def _values_of(q: Iterable[Number]) -> tuple[Fraction, ...]:
     values = tuple(islice(q, _MOST_VALUES + 1))
     if len(values) > _MOST_VALUES:
         raise InvalidValue(
-            f"a sequence of q has up to {_MOST_VALUES:,} values", "more", "register a function (register_sampling)"
+            f"a sequence of q must have at most {_MOST_VALUES:,} values", "register a function (register_sampling)"
         )
     return tuple(exact(value, "q") for value in values)
 

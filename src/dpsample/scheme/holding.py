@@ -44,8 +44,7 @@ class SampleAndHold(Sampling):
         tau = exact(tau, "tau")
         if not Fraction(1, 1 << 50) <= tau <= 32:
             raise InvalidValue(
-                "tau of a stream is from 2**-50 to 32",
-                text(tau),
+                f"tau of a stream must be from 2**-50 to 32, not {text(tau)}",
                 "choose about (wanted number of held keys) / (number of elements), such as 1e-4",
             )
         object.__setattr__(self, "tau", tau)

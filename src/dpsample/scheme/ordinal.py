@@ -101,7 +101,7 @@ def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gr
     """
     distinct, keys = np.unique(as_frequencies(frequencies), return_counts=True)
     if len(distinct) < 2:
-        raise InvalidValue("a rank correlation needs two different frequencies", f"{len(distinct)}", "add keys")
+        raise InvalidValue("a rank correlation needs two different frequencies", "add keys")
     grid = chosen_grid(grid, privacy, sampling=sampling)
     concordant = pairs = 0.0
     seen = absent = below = 0.0  # keys so far; of these, expected: not reported, with a token under the window's base

@@ -25,8 +25,7 @@ def per_key_from_json(form: dict[str, Any]) -> PerKey:
     }
     if form["method"] not in methods:
         raise InvalidValue(
-            f"keys are drawn with an epsilon and delta, or by one of {', '.join(methods)}",
-            repr(form["method"]),
+            f"keys are drawn with an epsilon and delta, or by one of {', '.join(methods)}, not by {form['method']!r}",
             "upgrade dpsample",
         )
     return methods[form["method"]].from_json(form)

@@ -85,13 +85,15 @@ def register_sampling(name: str, function: Callable[[int], Number]) -> Registere
     True
     """
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise InvalidValue("a sampling scheme is registered by a name", repr(name), "give one, such as 'org/my-scheme'")
+        raise InvalidValue(
+            f"a sampling scheme is registered by a name, not {name!r}", "give one, such as 'org/my-scheme'"
+        )
     if not callable(function):
-        raise InvalidValue("a sampling scheme is registered with a function", type(function).__name__, "give one")
+        raise InvalidValue(f"a sampling scheme is registered with a function, not {type(function).__name__}")
     made = RegisteredSampling(name, function)
     if _registered.setdefault(name, made).sha256 != made.sha256:
         raise InvalidValue(
-            "a name stands for one sampling scheme", "another function with this name", "choose another name"
+            f"another function has the name {name!r}: a name stands for one sampling scheme", "choose another name"
         )
     return _registered[name]
 
@@ -101,13 +103,14 @@ def registered(form: dict[str, Any]) -> RegisteredSampling:
     fields = {name: form.get(name) for name in form if name != "scheme"}
     if fields.keys() != {"function", "sha256"} or not isinstance(fields["function"], str):
         raise InvalidValue(
-            "the JSON form of a registered scheme has its function and sha256", "others", "write it with to_json"
+            "the JSON form of a registered scheme must have its function and sha256 alone", "write it with to_json"
         )
     made = _registered.get(fields["function"])
     if made is None or made.sha256 != fields["sha256"]:
+        name = fields["function"]
+        problem = "is unknown" if made is None else "has other values"
         raise InvalidValue(
-            "the sampling scheme of a file must be registered where it is read",
-            f"{fields['function']!r}, " + ("unknown here" if made is None else "with other values"),
+            f"the sampling scheme of a file must be registered where it is read, but {name!r} {problem} here",
             "call dpsample.register_sampling with that name and the function of the writer, in Python",
         )
     return made

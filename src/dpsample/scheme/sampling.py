@@ -151,19 +151,19 @@ class Sampling(ABC):
 
         known = (KeepAll, Ppswor, Priority, SoftCap, CustomSampling, SampleAndHold)
         schemes: dict[str, type[Sampling]] = {c.name: c for c in known}
-        if not isinstance(form, dict) or not isinstance(form.get("scheme"), str) or form["scheme"] not in schemes:
+        name = form.get("scheme") if isinstance(form, dict) else None
+        if not isinstance(name, str) or name not in schemes:
             raise InvalidValue(
-                f"a sampling scheme's JSON form names one of {', '.join(schemes)} as its scheme",
-                repr(form.get("scheme")) if isinstance(form, dict) else type(form).__name__,
+                f"the JSON form of a sampling scheme must name one of {', '.join(schemes)} as its scheme, not {name!r}",
                 "write it with the scheme's to_json",
             )
-        fields = {name: value for name, value in form.items() if name != "scheme"}
+        fields = {field: value for field, value in form.items() if field != "scheme"}
         try:
-            return schemes[form["scheme"]](**fields)
+            return schemes[name](**fields)
         except TypeError:
+            shown = ", ".join(sorted(fields)) or "none"
             raise InvalidValue(
-                f"the JSON form of {form['scheme']} has that scheme's own fields",
-                ", ".join(sorted(fields)) or "none",
+                f"the JSON form of {name} must have that scheme's own fields, not {shown}",
                 "write it with the scheme's to_json",
             ) from None
 
@@ -185,7 +185,7 @@ class KeepAll(Sampling):
         n = self.at_least
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_LEAST:
             raise InvalidValue(
-                "at_least is a whole number from 1 to 2**50", repr(n), "give the frequency from which on keys are kept"
+                f"`at_least` must be a whole number from 1 to 2**50, not {n!r}", "give the least frequency of the keys"
             )
 
     @property
@@ -228,29 +228,24 @@ class _ByWeight(Sampling):
         tau, power = exact(tau, "tau"), exact(power, "power")
         if tau <= 0:
             raise InvalidValue(
-                "tau must be above 0",
-                text(tau),
+                f"tau must be above 0, not {text(tau)}",
                 "choose about (wanted sample size) / (sum of weights), such as 1e-4",
             )
         if power < 0:
             raise InvalidValue(
-                "power must be at least 0",
-                text(power),
-                "choose 0 to sample keys uniformly, 1 by frequency, 2 by its square; a negative one favours rare keys",
+                f"power must be at least 0, not {text(power)}: a negative one favours rare keys",
+                "choose 0 to sample keys uniformly, 1 by frequency, 2 by its square",
             )
         if power > MAX_POWER:
             raise InvalidValue(
-                f"power must be at most {MAX_POWER}: with a larger one floats are too far from the certified integers",
-                text(power),
-                "choose a smaller one",
+                f"power must be at most {MAX_POWER}, not {text(power)}: floats are too far from certified integers"
             )
         if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= MAX_FREQUENCY):
-            raise InvalidValue("cap must be an integer from 1 to 2**63 - 1, or None", repr(cap), "leave it out")
+            raise InvalidValue(f"cap must be an integer from 1 to 2**63 - 1, or None, not {cap!r}", "leave it out")
         if seed is not None and (not isinstance(seed, str) or not 1 <= len(seed) <= MAX_SEED or not seed.isprintable()):
             raise InvalidValue(
-                f"a seed is public text of up to {MAX_SEED} characters, which the release states",
-                "something else",
-                'give one, such as seed="2026 public", or leave it out for secret coins',
+                f"seed must be public text of up to {MAX_SEED} characters, which the release states",
+                'give one, such as `seed="2026 public"`, or leave it out for secret coins',
             )
         object.__setattr__(self, "tau", tau)
         object.__setattr__(self, "power", power)

@@ -35,7 +35,7 @@ class SoftCap(Sampling):
     def __init__(self, tau: Number, cap: int) -> None:
         plain = Ppswor(tau, cap=cap)  # checks both
         if plain.cap is None:
-            raise InvalidValue("a soft cap has a cap, an integer from 1 to 2**63 - 1", "none", "use Ppswor without one")
+            raise InvalidValue("a soft cap must have a cap, an integer from 1 to 2**63 - 1", "use Ppswor without one")
         object.__setattr__(self, "tau", exact(tau, "tau"))
         object.__setattr__(self, "cap", cap)
 

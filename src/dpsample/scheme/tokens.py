@@ -67,16 +67,11 @@ def check_grid(grid: int, largest: int = 1) -> int:
     whole = isinstance(grid, int | np.integer) and not isinstance(grid, bool)
     if not whole or not 1 <= grid <= MAX_GRID or grid & (grid - 1):
         raise InvalidValue(
-            f"grid must be a power of two from 1 to {MAX_GRID}: a row of more tokens would cost more than the margin",
-            repr(grid),
+            f"grid must be a power of two from 1 to {MAX_GRID}, not {grid!r}: more tokens cost more than the margin",
             "leave it out for one that fits epsilon",
         )
     if largest > MAX_FREQUENCY // int(grid):
-        raise InvalidValue(
-            f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}",
-            "a larger one",
-            "use grid=1",
-        )
+        raise InvalidValue(f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}", "use `grid=1`")
     return int(grid)
 
 
@@ -84,7 +79,7 @@ def chosen_grid(grid: int | None, privacy: PerKey, largest: int = 1, sampling: S
     """Return the grid, checked; the default one if there is none. Bounded noise has whole tokens."""
     whole = isinstance(sampling, SampleAndHold) or not isinstance(privacy, Privacy)
     if grid not in (None, 1) and whole:
-        raise InvalidValue("bounded noise has whole tokens", f"grid {grid!r}", "leave the grid out")
+        raise InvalidValue(f"bounded noise has whole tokens, not those of grid {grid!r}", "leave the grid out")
     if grid is None:
         grid = 1 if whole else default_grid(privacy)
     return check_grid(grid, largest)
@@ -104,7 +99,7 @@ def token_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int = 1
     (array([1, 2, 3]), array([0.0739, 0.0272, 0.01  ]), 0.8889)
     """
     if np.ndim(frequency):
-        raise InvalidValue("token_law takes one frequency", "several", "use token_laws")
+        raise InvalidValue("token_law takes one frequency, not several", "use token_laws")
     return next(token_laws([frequency], sampling, privacy, grid))
 
 

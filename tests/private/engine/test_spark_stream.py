@@ -183,7 +183,7 @@ def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
     assert started(frame, tmp_path, drop_null=True).awaitTermination(120)
     assert read_stream(tmp_path / "s.private").elements == 1
 
-    with refused("a state goes on as it was started"):
+    with refused("the state was started with"):
         started(frame, tmp_path, tau="0.2")
     with refused("these data are no streaming DataFrame"):
         started(spark.createDataFrame([("a",)], "k string"), tmp_path)

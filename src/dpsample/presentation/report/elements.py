@@ -11,13 +11,6 @@ from dpsample.presentation.report.content import Content
 from dpsample.release.explain import sentence
 
 
-def frequency_name(content: Content) -> str:
-    """Return what is estimated of a key, in words."""
-    if content.counted:
-        return "number of users"
-    return "frequency" if content.terms.max_keys is None else "number of users who kept it"
-
-
 def column_name(content: Content) -> str:
     """Return the name of the column of what is estimated."""
     return "users" if content.counted else "frequency"
@@ -42,6 +35,23 @@ def numbers_of(estimate: Estimate) -> list[str]:
 def claims(notes: Iterable[str]) -> list[Markup]:
     """Show notes, without advice on arguments and options: a reader of the page has none to set."""
     return [tag("p", sentence(claim), class_="quiet") for claim in dict.fromkeys(map(claim_of, notes))]
+
+
+def key_cells(columns: Sequence[Sequence[str]], row: int) -> list[Markup]:
+    """Return the cells of one key, a text for each key column."""
+    return [tag("span", column[row], class_="key") for column in columns]
+
+
+def range_picture(*marks: Markup, width: int, height: int) -> Markup:
+    """Return a picture of a number and its interval in a row of a table; screen readers have the numbers."""
+    return tag("svg", *marks, width=width, height=height, aria_hidden="true", class_="range")
+
+
+def interval_mark(low: float, high: float, middle: int, half: int) -> Markup:
+    """Draw an interval as an error bar, around the height `middle`."""
+    top, bottom = middle - half, middle + half
+    path = f"M{low} {top}V{bottom}M{low} {middle}H{high}M{high} {top}V{bottom}"
+    return tag("path", d=path, stroke="var(--ink)", stroke_width="1.5", fill="none")
 
 
 def again(

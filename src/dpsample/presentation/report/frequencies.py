@@ -5,10 +5,7 @@ from dpsample.presentation.charts import Panel
 from dpsample.presentation.page_charts import page_chart
 from dpsample.presentation.pages import Markup, figure, join, table, tag
 from dpsample.presentation.report.content import FILE, SHARES, Content
-from dpsample.presentation.report.elements import again, claims, column_name, frequency_name, numbers_of, whole
-from dpsample.release.explain import (
-    frequency_words,
-)
+from dpsample.presentation.report.elements import again, claims, column_name, numbers_of, whole
 from dpsample.scheme.sampling import Floats, KeepAll
 
 
@@ -29,7 +26,7 @@ def frequencies_section(content: Content) -> Markup | None:
     )
     first, (last, _) = content.counts[0], content.counts[-1]
     described = (
-        f"Line chart: about {whole(first[1].value)} {keys} have {frequency_name(content)} {first[0]:,} or more. "
+        f"Line chart: about {whole(first[1].value)} {keys} have {content.terms.kind.estimated} {first[0]:,} or more. "
         f"The number falls up to {last:,}. The table below has all points."
     )
     calls = [f"for at_least in {[i for i, _ in content.counts]}:", "    print(release.count_keys(at_least=at_least))"]
@@ -47,7 +44,7 @@ def frequencies_section(content: Content) -> Markup | None:
         parts += [
             tag("h3", "Quantiles"),
             table(
-                f"{frequency_name(content).capitalize()} that this share of keys does not exceed",
+                f"{content.terms.kind.estimated.capitalize()} that this share of keys does not exceed",
                 ["share of keys", column_name(content), "95 % interval", ""],
                 rows,
                 [False, True, True, False],
@@ -89,7 +86,7 @@ def reporting_section(content: Content) -> Markup | None:
     rows = [[f"{curve.frequencies[n]:,}", *(f"{line[n]:.3g}" for line in lines.values())] for n in picks]
     compared = len(lines) > 1
     sampled = not isinstance(content.terms.sampling, KeepAll)
-    users, words_of = content.terms.unit == "user", frequency_words(content.terms)
+    users, words_of = content.terms.unit == "user", content.terms.kind.frequency
     more = "" if users else "No private scheme has a larger reporting probability at any frequency."
     if content.terms.sampling.least > 1:
         more = f"It is 0 below {content.terms.sampling.least:,}: the release leaves these keys out."
@@ -151,5 +148,5 @@ def reporting_chart(content: Content) -> dict[str, object]:
         for x, y in zip(i, line, strict=True)
     ]
     return page_chart(
-        rows, Panel("", frequency_words(content.terms), "probability", log_x=bool(i[-1] > 20 * i[0]), span_y=(0, 1))
+        rows, Panel("", content.terms.kind.frequency, "probability", log_x=bool(i[-1] > 20 * i[0]), span_y=(0, 1))
     )

@@ -8,15 +8,12 @@ from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content
 from dpsample.presentation.report.elements import again, claims, interval, numbers_of, whole
 from dpsample.release.explain import (
-    explain_amount,
-    explain_choice,
-    explain_counts,
-    explain_kept,
     explain_possible,
     explain_reporting,
     explain_total,
     sentence,
 )
+from dpsample.release.facts import Topic
 
 
 def limits_section(content: Content) -> Markup:
@@ -92,20 +89,12 @@ def _user_limits(content: Content) -> list[str]:
     terms = content.terms
     if terms.unit == "element":
         return []
-    possible = sentence(explain_possible(terms.privacy))
-    if terms.discovery is None:
-        kept = [] if terms.max_keys is None or terms.keys_only else [explain_kept(terms.max_keys, terms.kept)]
-        return [possible, *map(sentence, kept)]
-    given = [possible, "A key of many users may have been given by few of them, and then it is not reported."]
-    if terms.discovery.filled:
-        given.append(sentence(explain_choice(terms.discovery.filled, len(content.release))))
-    if terms.counts is None:
-        return given
-    return [
-        *given,
-        sentence(explain_counts(terms.counts)),
-        *(sentence(explain_amount(c)) for c in terms.counts.amounts),
-    ]
+    limits = [explain_possible(terms.privacy)]
+    if terms.discovery is not None:
+        limits.append("a key of many users may have been given by few of them, and then it is not reported")
+    facts = terms.facts(len(content.release))
+    limits += facts.words(Topic.KEPT, Topic.CHOSEN, Topic.COUNTED, Topic.SUMMED)
+    return [sentence(limit) for limit in limits]
 
 
 def _sums(content: Content) -> str:
@@ -131,7 +120,5 @@ def label_section(content: Content) -> Markup:
                 tabindex="0",
                 class_="again",
             ),
-            tag("p", "To write the entry for the public registry of deployments:"),
-            tag("pre", content.command("info", FILE, "--registry"), tabindex="0", class_="again"),
         ]
     )

@@ -1,8 +1,5 @@
 """The section of a report on its privacy: unit, strength, parts, and the proof."""
 
-from collections.abc import Sequence
-
-from dpsample.accounting.totals import Total
 from dpsample.definitions import Definition
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
@@ -11,18 +8,39 @@ from dpsample.presentation.report.content import FILE, Content
 from dpsample.privacy import Privacy
 from dpsample.release.explain import (
     VOUCHED,
-    bought_words,
     explain_protected,
     explain_strength,
-    frequency_words,
     sentence,
 )
+from dpsample.release.spending import Spending
 
 
 def privacy_section(content: Content) -> Markup:
     """Return what is protected, how strongly, and what was spent on which part."""
+    stated = content.terms
+    factor, guess, delta = map(sentence, explain_strength(stated.privacy, stated.unit))
+    terms = [
+        ("Unit of privacy", f"{explain_protected(stated.max_keys, stated.unit)}."),
+        ("Strength", f"{factor} {guess}"),
+        ("Beyond the factor", delta),
+        ("Composition", "every further release of the same data adds to what is spent."),
+    ]
+    words = [tag("p", tag("strong", f"{name}: "), clause) for name, clause in terms]
+    ledger = f"The ledger of the dataset has this release as entry {stated.ledger}."
+    return tag(
+        "div",
+        _key_facts(content),
+        *words,
+        _parts(content),
+        *_proof(content),
+        *([tag("p", ledger)] if stated.ledger else []),
+        class_="label",
+    )
+
+
+def _key_facts(content: Content) -> Markup:
+    """Return the numbers that a reader looks for first."""
     terms = content.terms
-    factor, guess, delta = map(sentence, explain_strength(terms.privacy, terms.unit))
     facts = {
         "keys reported": f"{len(content.release):,}",
         "epsilon": text(terms.privacy.epsilon),
@@ -30,39 +48,23 @@ def privacy_section(content: Content) -> Markup:
         "protects each": terms.unit,
     }
     if content.detection_threshold:
-        facts[f"detection threshold ({frequency_words(terms)})"] = f"{content.detection_threshold:,}"
-    words = [
-        tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
-        tag("p", tag("strong", "Strength: "), f"{factor} {guess}"),
-        tag("p", tag("strong", "Beyond the factor: "), delta),
-        tag("p", tag("strong", "Composition: "), "every further release of the same data adds to what is spent."),
-    ]
-    definition = terms.privacy.definition
+        facts[f"detection threshold ({terms.kind.frequency})"] = f"{content.detection_threshold:,}"
+    if terms.privacy.definition is not None:
+        facts["stated as"] = str(terms.privacy.definition)
+    items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()]
+    return tag("dl", *items, class_="facts")
+
+
+def _parts(content: Content) -> Markup:
+    """Return a table of what was spent on which part: in epsilon, or in rho or mu."""
+    terms, definition = content.terms, content.terms.privacy.definition
     amount, caption = ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
-    numbers = "numbers of users" if content.counted else "frequencies"
-    parts: list[Sequence[object]] = [
-        ["keys" if terms.keys_only else f"keys and their {numbers}", *_spent(terms.keys_privacy)]
-    ]
-    bought = {} if terms.discovery is None else bought_words(terms.discovery)
-    parts += [[what, text(part.epsilon), "0"] for what, part in bought.items()]
-    if terms.size is not None:
-        parts.append(["the sample size", _noise_spent(terms.size.weights, definition), "0"])
-    if terms.total is not None:
-        parts.append(["the total", _noise_spent(terms.total, definition), "0"])
-    if terms.dropped is not None:
-        parts.append(["the total of dropped keys", _noise_spent(terms.dropped, definition), "0"])
-    parts.append(["all", *_spent(terms.privacy)])
-    if definition is not None:
-        facts["stated as"] = str(definition)
-    return tag(
-        "div",
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()), class_="facts"),
-        *words,
-        table(f"{caption} and delta, by part", ["part", amount, "delta"], parts, [False, True, True]),
-        *_proof(content),
-        *([tag("p", f"The ledger of the dataset has this release as entry {terms.ledger}.")] if terms.ledger else []),
-        class_="label",
-    )
+    keys = "keys"
+    if not terms.keys_only:
+        keys += " and their numbers of users" if content.counted else " and their frequencies"
+    bought = [[spending.words, _cost(spending, definition), "0"] for spending in terms.spent]
+    rows = [[keys, *_spent(terms.keys_privacy)], *bought, ["all", *_spent(terms.privacy)]]
+    return table(f"{caption} and delta, by part", ["part", amount, "delta"], rows, [False, True, True])
 
 
 def _spent(privacy: Privacy) -> list[str]:
@@ -71,9 +73,11 @@ def _spent(privacy: Privacy) -> list[str]:
     return [text(privacy.epsilon), text(privacy.delta)]
 
 
-def _noise_spent(noise: Total, definition: Definition | None) -> str:
-    """What the noise of a total cost: mu, as others do, by its square."""
-    return text(noise.epsilon) if definition is None else f"{float(definition.implied([noise.epsilon]).value):.6g}"
+def _cost(spending: Spending, definition: Definition | None) -> str:
+    """The cost of a noisy number, in rho or in mu where the privacy is stated so: mu adds up by its square."""
+    if definition is None:
+        return text(spending.epsilon)
+    return f"{float(definition.implied([spending.epsilon]).value):.6g}"
 
 
 def _proof(content: Content) -> list[Markup]:

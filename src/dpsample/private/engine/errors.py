@@ -47,7 +47,7 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
     if code == "nobody":
         return InvalidValue(
             f"the user column {column!r} must have no NULL, but at least one row has one",
-            "leave such rows out with drop_null=True (--drop-null), or fill in the user",
+            "leave such rows out with `drop_null=True`, or fill in the user",
         )
     if code.startswith("nested"):
         return type_refusal(column, "an object or array", "nested values", "user" if code == "nested_user" else "key")
@@ -66,7 +66,7 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
 
 def nobody_refusal() -> DpsampleError:
     """Return the refusal of a source that has no user column."""
-    return InvalidValue("the source has no user column, so users cannot be bounded", "name it: user='...'")
+    return InvalidValue("the source has no user column, so users cannot be bounded", "name it: `user='...'`")
 
 
 def amount_refusal(name: str, kind: str) -> DpsampleError:

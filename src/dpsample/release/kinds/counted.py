@@ -1,6 +1,6 @@
 """Releases of counted users: keys of users without a contribution bound, and how many users each has."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -10,7 +10,16 @@ from dpsample.accounting.known import Known
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
-from dpsample.release.kinds.kind import AGAIN, Drawn, check_not_sampled, drawn_from_json
+from dpsample.release.explain import explain_amount, explain_counts
+from dpsample.release.facts import Fact, Topic, fact
+from dpsample.release.kinds.kind import (
+    AGAIN,
+    GIVEN_FREQUENCY,
+    Drawn,
+    check_not_sampled,
+    drawn_from_json,
+    found_facts,
+)
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
@@ -55,6 +64,24 @@ class Counted(Drawn):
         check_not_sampled(self.sampling)
         if known.added is not None:
             raise InvalidValue("known keys are counted as they are: nothing is added to their frequencies", AGAIN)
+
+    @property
+    def frequency(self) -> str:  # noqa: D102
+        return GIVEN_FREQUENCY
+
+    @property
+    def estimated(self) -> str:  # noqa: D102
+        return "number of users"
+
+    @property
+    def contents(self) -> str:  # noqa: D102
+        return "with numbers of users"
+
+    def facts(self, bought: Bought, keys: int | None) -> Iterator[Fact]:  # noqa: D102
+        yield from found_facts(self.discovery, keys)
+        yield fact(Topic.COUNTED, explain_counts(self.counts))
+        for clipped in self.counts.amounts:
+            yield fact(Topic.SUMMED, explain_amount(clipped))
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         stages = {"discovery": self.discovery.to_json(), "counts": self.counts.to_json()}

@@ -1,13 +1,14 @@
 """Releases of streams: keys that were sampled, held and counted in one pass."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
-from dpsample.release.kinds.kind import AGAIN, Drawn, check_adds_up, drawn_from_json
+from dpsample.release.facts import Fact
+from dpsample.release.kinds.kind import AGAIN, Drawn, check_adds_up, drawn_from_json, sampled_fact, tokens_fact
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS, check_dropped
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
@@ -39,6 +40,14 @@ class Held(Drawn):
     def check(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
         check_adds_up(self.per_key, None, left, keys_only=False)
         check_dropped(bought, None)
+
+    @property
+    def contents(self) -> str:  # noqa: D102
+        return "with estimates of their frequencies"
+
+    def facts(self, bought: Bought, keys: int | None) -> Iterator[Fact]:  # noqa: D102
+        yield sampled_fact(self.sampling)
+        yield tokens_fact(self.grid)
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         return self._drawn_to_json(self.grid, keys_only=False)

@@ -1,6 +1,6 @@
 """Releases of keys only: of elements, of users with a contribution bound, or of users without one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,9 +8,20 @@ from dpsample.accounting.discovery import Counts, Discovery
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
+from dpsample.release.facts import Fact
 from dpsample.release.kinds.counted import Counted, check_discovery
 from dpsample.release.kinds.held import check_held
-from dpsample.release.kinds.kind import AGAIN, Drawn, check_adds_up, check_bound, drawn_from_json
+from dpsample.release.kinds.kind import (
+    AGAIN,
+    GIVEN_FREQUENCY,
+    KEPT_FREQUENCY,
+    Drawn,
+    check_adds_up,
+    check_bound,
+    drawn_from_json,
+    found_facts,
+    sampled_fact,
+)
 from dpsample.release.kinds.tokens import check_dropped
 from dpsample.scheme.holding import SampleAndHold
 
@@ -53,6 +64,22 @@ class KeysOnly(Drawn):
             check_adds_up(self.per_key, self.max_keys, left, keys_only=True)
         elif bought.size is not None:
             raise InvalidValue("discovered keys are not sampled, so they have no sample size", AGAIN)
+
+    @property
+    def frequency(self) -> str:  # noqa: D102
+        if self.discovery is not None:
+            return GIVEN_FREQUENCY
+        return "frequency" if self.max_keys is None else KEPT_FREQUENCY
+
+    @property
+    def contents(self) -> str:  # noqa: D102
+        return "keys only"
+
+    def facts(self, bought: Bought, keys: int | None) -> Iterator[Fact]:  # noqa: D102
+        if self.discovery is None:
+            yield sampled_fact(self.sampling)
+        else:
+            yield from found_facts(self.discovery, keys)
 
     def counted(self, counts: Counts) -> Counted:
         """Return the kind of the release once the users of its discovered keys are counted."""

@@ -1,17 +1,20 @@
 """What all kinds of a release have: a sampling scheme and the privacy of each key. Checks that several kinds share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dpsample.accounting.composition import check_keys_per_user
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.gaussian import delta_within, may_be_gaussian, variance_of
 from dpsample.accounting.known import Known
 from dpsample.accounting.many_keys import may_hold
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
+from dpsample.release.explain import explain_choice, explain_discovery, explain_sampling, explain_tokens
+from dpsample.release.facts import Fact, Topic, fact
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey, per_key_from_json
@@ -19,6 +22,8 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 AGAIN: Final = "get the release again from where it was written"
+KEPT_FREQUENCY: Final = "number of users who kept this key"
+GIVEN_FREQUENCY: Final = "number of users who gave this key"
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,25 @@ class Drawn(ABC):
         """Refuse known keys if this kind cannot have them."""
         raise InvalidValue("known keys must have tokens or counts, and this release has neither", AGAIN)
 
+    @property
+    def frequency(self) -> str:
+        """What the frequency of a key is, on which its reporting probability depends, in words."""
+        return "frequency"
+
+    @property
+    def estimated(self) -> str:
+        """What is estimated of a key, in words."""
+        return "frequency"
+
+    @property
+    @abstractmethod
+    def contents(self) -> str:
+        """What a release of this kind has, in words."""
+
+    @abstractmethod
+    def facts(self, bought: Bought, keys: int | None) -> Iterator[Fact]:
+        """Yield what people are told about this kind; some of it depends on the number of reported `keys`."""
+
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return the part of the metadata that depends on the kind."""
@@ -67,6 +91,23 @@ class Drawn(ABC):
     def _drawn_to_json(self, grid: int | None, keys_only: bool) -> dict[str, Any]:
         sampling, per_key = self.sampling.to_json(), self.per_key.to_json()
         return {"sampling": sampling, "per_key": per_key, "grid": grid, "keys_only": keys_only}
+
+
+def sampled_fact(sampling: Sampling) -> Fact:
+    """Return how keys were sampled."""
+    return fact(Topic.SAMPLED, explain_sampling(sampling), repr(sampling))
+
+
+def tokens_fact(grid: int) -> Fact:
+    """Return which numbers tokens are."""
+    return fact(Topic.TOKENS, f"tokens are {explain_tokens(grid)}", explain_tokens(grid))
+
+
+def found_facts(discovery: Discovery, keys: int | None) -> Iterator[Fact]:
+    """Yield how keys of users without a contribution bound were found, and why so."""
+    yield fact(Topic.FOUND, explain_discovery(discovery), str(discovery))
+    if discovery.filled:
+        yield fact(Topic.CHOSEN, explain_choice(discovery.filled, keys))
 
 
 def drawn_from_json(form: Mapping[str, Any]) -> tuple[Sampling, PerKey]:

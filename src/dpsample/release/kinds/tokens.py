@@ -1,6 +1,6 @@
 """Releases with tokens: of elements, or of users with a contribution bound."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -8,13 +8,18 @@ from dpsample.accounting.known import Known
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
+from dpsample.release.explain import explain_kept
+from dpsample.release.facts import Fact, Topic, fact
 from dpsample.release.kinds.kind import (
     AGAIN,
+    KEPT_FREQUENCY,
     Drawn,
     check_adds_up,
     check_bound,
     check_not_sampled,
     drawn_from_json,
+    sampled_fact,
+    tokens_fact,
 )
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.tokens import check_grid
@@ -57,6 +62,25 @@ class Tokens(Drawn):
         check_not_sampled(self.sampling)
         if known.added is None:
             raise InvalidValue("known keys with tokens state how many elements were added to their frequencies", AGAIN)
+
+    @property
+    def frequency(self) -> str:  # noqa: D102
+        return "frequency" if self.max_keys is None else KEPT_FREQUENCY
+
+    @property
+    def estimated(self) -> str:  # noqa: D102
+        return "frequency" if self.max_keys is None else "number of users who kept it"
+
+    @property
+    def contents(self) -> str:  # noqa: D102
+        return "with estimates of their frequencies"
+
+    def facts(self, bought: Bought, keys: int | None) -> Iterator[Fact]:  # noqa: D102
+        yield sampled_fact(self.sampling)
+        yield tokens_fact(self.grid)
+        if self.max_keys is not None:
+            brief = f"of the keys that users kept: {bought.kept or 'too low where users have more keys'}"
+            yield fact(Topic.KEPT, explain_kept(self.max_keys, bought.kept), f"numbers are {brief}")
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         return {**self._drawn_to_json(self.grid, keys_only=False), "max_keys_per_user": self.max_keys}

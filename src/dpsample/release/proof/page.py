@@ -13,7 +13,7 @@ from dpsample.accounting.discovery import UsersCertificate
 from dpsample.accounting.parts import Part
 from dpsample.definitions import Definition
 from dpsample.exact import text
-from dpsample.release.explain import VOUCHED, explain_protected, explain_sampling, explain_strength, sentence
+from dpsample.release.explain import VOUCHED_BY, explain_protected, explain_sampling, explain_strength, sentence
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.renyi_steps import RenyiSteps
 
@@ -100,7 +100,8 @@ def _amount(proof: "Proof") -> str:
 
 def _vouched(proof: "Proof") -> str:
     """What the verdict is about: terms, and not how a file came to be."""
-    return sentence(VOUCHED if proof.complete else VOUCHED.replace("proved private", "proved private in part"))
+    proved = "proved private" if proof.complete else "proved private in part"
+    return sentence(f"the stated terms are {proved}; {VOUCHED_BY}")
 
 
 def _for_people(proof: "Proof") -> list[str]:
@@ -114,7 +115,7 @@ def _for_people(proof: "Proof") -> list[str]:
     if proof.scheme is None or proof.scheme.sampling is None:
         lines.append("Scheme:    tau is found when the release is made; `dpsample verify` then proves its scheme")
     else:
-        words = explain_sampling(proof.scheme.sampling).replace(" was ", " is ").replace(" were ", " are ")
+        words = explain_sampling(proof.scheme.sampling, planned=True)
         lines.append(_hanging("Scheme:    ", words))
     if proof.known is not None:
         lines.append(f"Known:     {_known(proof)}")
@@ -131,10 +132,10 @@ def _spent(proof: "Proof") -> list[str]:
         spent = str(proof.privacy)
         keys = f"{proof.keys.definition}, outside of delta {text(proof.keys.aside)}"
     lines = [f"Spent:     {spent}", f"  keys: {keys}"]
-    for what, epsilon, _ in proof.totals:
-        cost = "" if definition is None else f", {definition.cost_in_words(epsilon)}"
-        lines.append(f"  {what}: epsilon {text(epsilon)}, delta 0{cost}")
-    if proof.totals:
+    for spending in proof.bought:
+        cost = "" if definition is None else f", {definition.cost_in_words(spending.epsilon)}"
+        lines.append(f"  {spending.name}: epsilon {text(spending.epsilon)}, delta 0{cost}")
+    if proof.bought:
         lines.append(f"  these add up to {_sum_in_words(definition)}")
     return lines
 
@@ -157,9 +158,9 @@ def _for_statisticians(proof: "Proof") -> list[str]:
     drawn = not isinstance(proof.composition, UsersCertificate) or proof.composition.discovery.method != "none"
     if proof.scheme is not None and drawn:
         lines.append(_in_words(str(proof.scheme).replace(str(proof.scheme.sampling), "this scheme")))
-    for what, _, scale in proof.totals:
-        if scale is not None:
-            lines.append(f"{what}: discrete Laplace noise of scale {text(scale)}")
+    for spending in proof.bought:
+        if spending.scale is not None:
+            lines.append(f"{spending.name}: discrete Laplace noise of scale {text(spending.scale)}")
     if proof.composition is not None:
         whose = "Keys of one user together" if proof.unit == "user" else "The key of one element"
         lines += [f"{whose}:", _in_words(str(proof.composition))]

@@ -158,7 +158,7 @@ class Database:
             if present[2 * i + 1]:
                 raise InvalidValue(
                     f"the {self._role(name)} column {name!r} must have only {_STORED[kind][1]}, as it is declared",
-                    f"write query='SELECT CAST({name} AS TEXT) AS {name} ...' instead, or hex({name}) for bytes",
+                    f"write `query='SELECT CAST({name} AS TEXT) AS {name} ...'` instead, or hex({name}) for bytes",
                 )
 
     def _declared(self, column: pa.Field, role: str | None = None) -> tuple[pa.DataType, str]:

@@ -72,11 +72,11 @@ class DuckDB(Statements):
         self.memory_limit = None if memory_limit is None else _bytes(memory_limit)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise InvalidValue(
-                f"threads must be a whole number from 1, not {threads!r}", "leave it out to use every core"
+                f"`threads` must be a whole number from 1, not {threads!r}", "leave it out to use every core"
             )
         if temp_dir is not None and not (os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK)):
             raise InvalidValue(
-                f"temp_dir must be a folder that can be written to, and {os.fspath(temp_dir)!r} is none",
+                f"`temp_dir` must be a folder that can be written to, and {os.fspath(temp_dir)!r} is none",
                 "make it, or choose another",
             )
         self.in_order = in_order
@@ -430,11 +430,11 @@ def _bytes(limit: str | int) -> int:
     powers = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", str(limit).strip().lower())
     if match is None or isinstance(limit, bool):
-        raise InvalidValue(f"memory_limit must be a number of bytes, not {limit!r}", "write one such as '1GB'")
+        raise InvalidValue(f"`memory_limit` must be a number of bytes, not {limit!r}", "write one such as '1GB'")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** powers[match[2]])
     if size < _LEAST:
         raise InvalidValue(
-            f"memory_limit must be at least {_LEAST // 10**6}MB, not {limit!r}", "choose a larger one, or none"
+            f"`memory_limit` must be at least {_LEAST // 10**6}MB, not {limit!r}", "choose a larger one, or none"
         )
     return size
 

@@ -56,10 +56,10 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
     if isinstance(error, duckdb.InterruptException):
         return KeyboardInterrupt()
     if _is_out_of_space(error):
-        return SystemFailure("the disk has no room left for temporary files", "free some, or choose another temp_dir")
+        return SystemFailure("the disk has no room left for temporary files", "free some, or choose another `temp_dir`")
     if is_out_of_memory(error) or isinstance(error, MemoryError):
         return SystemFailure(
-            "the work does not fit into the memory limit", "raise or set memory_limit, or use fewer threads"
+            "the work does not fit into the memory limit", "raise or set `memory_limit`, or use fewer `threads`"
         )
     if isinstance(error, duckdb.FatalException):  # DuckDB does nothing more after an error inside itself
         return SystemFailure(
@@ -70,7 +70,7 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
         near = f" near line {line[1]}" if line[1] else ""
         return InvalidValue(
             f"{location} has a broken row of CSV{near}",
-            "check its quotes and line ends, and state its delimiter=... or encoding=... if they are not as usual",
+            "check its quotes and line ends, and state its `delimiter=...` or `encoding=...` if they are not as usual",
         )
     if line := _BROKEN_JSON.match(message):
         return InvalidValue(

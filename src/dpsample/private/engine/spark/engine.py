@@ -60,7 +60,7 @@ class Spark:
             isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1
         ):
             raise InvalidValue(
-                f"partitions must be a whole number from 1, not {partitions!r}", "leave it out to let Spark choose"
+                f"`partitions` must be a whole number from 1, not {partitions!r}", "leave it out to let Spark choose"
             )
         self._session, self._partitions, self._open = session, partitions, True
         self._frames: dict[int, tuple[Source, Frame]] = {}

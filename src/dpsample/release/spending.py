@@ -1,0 +1,49 @@
+"""Spending: what a release bought beside its keys, and what each cost. Its keys have the rest of its privacy."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsample.accounting.discovery import Discovery
+from dpsample.release.bought import Bought
+
+
+@dataclass(frozen=True)
+class Spending:
+    """A noisy number that a release buys: its name, the same in words, its epsilon, and the scale of its noise.
+
+    The scale is None for a plan.
+    """
+
+    name: str
+    words: str
+    epsilon: Fraction
+    scale: Fraction | None
+
+
+def spending_of(discovery: Discovery | None, bought: Bought) -> Iterator[Spending]:
+    """Yield what was bought, in the order in which it was bought."""
+    if discovery is not None:
+        yield from _before_discovery(discovery)
+    if bought.size is not None:
+        weights = bought.size.weights
+        yield Spending("sample size", "the sample size", weights.epsilon, weights.scale)
+    if bought.total is not None:
+        yield Spending("total", "the total", bought.total.epsilon, bought.total.scale)
+    if bought.dropped is not None:
+        yield Spending("dropped keys", "the total of dropped keys", bought.dropped.epsilon, bought.dropped.scale)
+
+
+def _before_discovery(discovery: Discovery) -> Iterator[Spending]:
+    """Yield what chose the method of discovery, and the number of keys of each user.
+
+    A user changes one number of the look by one.
+    """
+    if discovery.look is not None:
+        epsilon = discovery.look.epsilon
+        yield Spending("look", "a look at how many keys users have", epsilon, 1 / epsilon)
+    for way in discovery.filled:
+        keys = "one key" if way.keys == 1 else f"{way.keys:,} keys"
+        given = keys if way.keys == 1 else f"up to {keys}"
+        words = f"the number of keys that {given} of each user could fill"
+        yield Spending(f"filled by {keys} of each user", words, way.epsilon, way.scale)
