@@ -237,7 +237,8 @@ def test_json_round_trips_exactly(sampling: Sampling) -> None:
 )
 def test_json_of_an_unknown_scheme_is_refused(form: Any) -> None:
     with refused(
-        "the JSON form of a sampling scheme must name one of keep all, ppswor, priority, soft cap, custom, sample and hold"
+        "the JSON form of a sampling scheme must name one of keep all, ppswor, priority, soft cap, custom, sample and "
+        "hold"
     ):
         Sampling.from_json(form)
 

@@ -33,13 +33,15 @@ def locate(frequencies: Ints, v: Floats, reporting: Law, grid: int) -> tuple[Int
 
 def locate_by_tail_map(frequencies: Ints, v: Floats, reporting: "Reporting", grid: int) -> tuple[Ints, Floats, Floats]:
     """As `locate`, for tokens that follow from pi."""
-    cells = np.empty(frequencies.shape, np.int64)
-    above, upto = np.empty_like(v), np.empty_like(v)
     window = support_length(reporting.privacy) + 32
     size = max(_LEAST, _BLOCK // window)
+    cells = np.empty(frequencies.shape, np.int64)
+    above = np.empty_like(v)
+    upto = np.empty_like(v)
     for start in range(0, len(frequencies), size):
         part = slice(start, start + size)
-        cells[part], above[part], upto[part] = _locate(frequencies[part], v[part], reporting, grid, window)
+        located = _locate(frequencies[part], v[part], reporting, grid, window)
+        cells[part], above[part], upto[part] = located
     return cells, above, upto
 
 
@@ -48,12 +50,16 @@ def _locate(i: Ints, v: Floats, reporting: "Reporting", grid: int, window: int) 
     rows_before = np.arange(window, -1, -1, dtype=np.int64)
     rows = np.maximum(i - rows_before[:, None], 0)
     pi, a, c, d = reporting.slacks(rows)
+
+    # back to the row at which the boundary at v was new: it is between two tokens of that row
     back, share = _origin(v, reporting, pi, a, c, d)
-    token_of_row = (share * grid).astype(np.int64)
-    k = np.minimum(token_of_row, grid - 1)
+    place_in_row = (share * grid).astype(np.int64)
+    k = np.minimum(place_in_row, grid - 1)
+    token = (i - back) * grid - k
+
+    # forward again, from the boundaries of that token
     shares = np.array([k, k + 1]) / grid
     above, upto = _advance(back, shares, pi, d, reporting)
-    token = (i - back) * grid - k
     return token, above, upto
 
 
