@@ -294,15 +294,10 @@ class KeyCertificate:
         }
 
     def __str__(self) -> str:
-        if isinstance(self.per_key, KeyNoise):
-            least, offset = self.sampling.least, self.per_key.offset
-            below = f"{least - offset}{f', with a token of at least {least}' if offset else ''}"
-            what = f"{self.per_key}: at every frequency the same symmetric table, shifted, and cut off below {below}"
-        elif isinstance(self.per_key, RenyiSteps):
-            what = f"{self.per_key}, outside of a probability of {float(self.per_key.delta):.3g}, for {self.sampling}"
-        else:
-            what = f"one key of each user: {self.per_key}"
-        lines = [what, f"  checked exactly: {self.comparisons:,} steps from one reporting probability to another"]
+        lines = [
+            self.per_key.claim(self.sampling),
+            f"  checked exactly: {self.comparisons:,} steps from one reporting probability to another",
+        ]
         if self.sampling.seed is not None:
             lines.append(f"  {COUNTED_FROM}")
         return "\n".join([*lines, _coverage_in_words(self.complete)])

@@ -92,6 +92,9 @@ class RenyiSteps(PerKeyMethod):
     def __reduce__(self) -> tuple[type["RenyiSteps"], tuple[Fraction, Fraction, Fraction]]:
         return RenyiSteps, (self.order, self.divergence, self.delta)  # balls, which are computed, cannot be sent
 
+    def claim(self, sampling: Sampling) -> str:  # noqa: D102
+        return f"{self}, outside of a probability of {float(self.delta):.3g}, for {sampling}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         return {
