@@ -144,20 +144,19 @@ def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, g
     from dpsample.accounting.amounts import amounts_of
     from dpsample.planning.grid import Grid
 
-    stated = _stated(arguments)
+    stated: Any = _stated(arguments) or "epsilon"
+    values = _listed(arguments[stated]) or epsilons
     if goal is not None:
-        values: Sequence[str] = ["1"]  # stands for the epsilon that the goal finds
-    else:
-        values = epsilons if stated is None else _listed(arguments[stated])
+        values = ["1"]  # stands for the epsilon that the goal finds
     return Grid(
         values,
         _listed(arguments["delta"]) or _deltas_of_release(arguments),
         _samplings(arguments),
         _bounds(arguments) or [None],
-        read_total(arguments),
+        total=read_total(arguments),
         discover="ask" if unbounded else None,
         amounts=amounts_of(arguments["rows"], read_sums(arguments)),
-        stated=stated or "epsilon",
+        stated=stated,
     )
 
 
@@ -222,13 +221,8 @@ def _described(arguments: dict[str, Any]) -> str:
 
 def check_input(arguments: dict[str, Any]) -> None:
     """Check that frequencies come from one place, and that all options belong to it."""
-    places = {
-        "SOURCE": bool(arguments["source"]),
-        "--zipf": arguments["zipf"] is not None,
-        "--histogram": arguments["histogram"] is not None,
-        "--release": arguments["release"] is not None,
-    }
-    named = [name for name, present in places.items() if present]
+    places = {"SOURCE": "source", "--zipf": "zipf", "--histogram": "histogram", "--release": "release"}
+    named = [place for place, name in places.items() if arguments[name] not in (None, ())]
     if len(named) != 1:
         given = " and ".join(named) or "none of them"
         raise click.UsageError(
@@ -310,10 +304,15 @@ def _samplings(arguments: dict[str, Any]) -> list[Any]:
     """Return the sampling schemes: one for each tau, then one for each sample size."""
     sizes = [_integer(size, "--sample-size") for size in _listed(arguments["sample_size"])]
     taus: Sequence[str | None] = _listed(arguments["tau"]) or ([] if sizes else [None])
-    samplings: list[Any] = [read_sampling({**arguments, "tau": tau}) for tau in taus]
-    samplings += [read_size({**arguments, "tau": None, "sample_size": size}) for size in sizes]
+    samplings: list[Any] = []
+    for tau in taus:
+        samplings.append(read_sampling({**arguments, "tau": tau}))
+    for size in sizes:
+        samplings.append(read_size({**arguments, "tau": None, "sample_size": size}))
     least = arguments["at_least"]
-    return samplings if least is None else [released.kept_from(least, sampling) for sampling in samplings]
+    if least is None:
+        return samplings
+    return [released.kept_from(least, sampling) for sampling in samplings]
 
 
 def with_one_thread() -> None:
