@@ -34,13 +34,13 @@ from dpsample.accounting.discovery import (
 )
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.answers.amounts import Sum, fieller
+from dpsample.answers.example import release as example
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.users.counts import count_users
 from dpsample.private.users.parts import Measured
 from dpsample.private.users.put_back import Lost, ShareLost
 from dpsample.private.users.sums import Parts, estimated_amount
-from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
 from pairings import Pairing, assigned
 from pairings import pairing as pairing
