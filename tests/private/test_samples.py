@@ -146,7 +146,7 @@ def test_what_a_sample_cannot_be(tmp_path: Path) -> None:
     no_sample("no others", table(day=[1, 2]), SCHEME, "query")
     no_sample("cannot be called 'frequency'", table(), SCHEME, "frequency")
     no_sample("at least one key column", table(), SCHEME, [])
-    no_sample("found double in column 'query'", table(query=[1.5, 2.5]), SCHEME, "query")
+    no_sample("'query' cannot hold double", table(query=[1.5, 2.5]), SCHEME, "query")
     no_sample("the scheme by which it was drawn, not an object of type NoneType", table(), None, "query")
     with pytest.raises(InvalidValue, match="cannot be written beside a sample"):
         Sample(table(), CustomSampling(lambda i: 1), "query").write(tmp_path / "x.parquet")
