@@ -31,7 +31,6 @@ from dpsample.accounting.filled import fuller
 from dpsample.accounting.many_keys import largest_steps
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.ledger.ledger import new_ledger, read_ledger
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.request import Request, prior_keys
 from dpsample.private.users import look as stage
 from dpsample.release.proof import prove_release
@@ -40,6 +39,7 @@ from dpsample.release.terms import Terms
 from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.renyi_steps import RenyiSteps
+from given_coins import GivenCoins
 from stated_terms import restated, stated_terms
 from support import refused, run
 
@@ -254,7 +254,7 @@ def test_rows_of_counts_are_checked() -> None:
     assert release.table["high"].to_pylist() == [7, 45]
     for name, value in (("standard_error", 0.0), ("low", 0.5), ("high", 2.0), ("measured", float("nan"))):
         place = table.schema.get_field_index(name)
-        with refused("counts are finite, with a positive error, and lie between their bounds"):
+        with refused("is not finite, has no positive error, or is not between its bounds"):
             dpsample.Release(table.set_column(place, name, pa.array([1.0, value])), terms())
 
 

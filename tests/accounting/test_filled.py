@@ -21,12 +21,12 @@ from dpsample.private.assignment import Assignment
 from dpsample.private.count import CountedUsers
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.pairs import kept_rows
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.users import choose
 from dpsample.release.explain import explain_choice
 from dpsample.release.proof import prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.per_key import PerKey
+from given_coins import GivenCoins
 from stated_terms import stated_terms
 from support import refused
 

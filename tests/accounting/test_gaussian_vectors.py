@@ -15,8 +15,8 @@ from dpsample.accounting.gaussian import gaussian_law
 from dpsample.accounting.vectors import VectorNoise, certify_vector_noise
 from dpsample.balls import precision
 from dpsample.private.noise import from_table
-from dpsample.private.randomness import GivenCoins
 from dpsample.scheme.noise import BITS, KeyNoise
+from given_coins import GivenCoins
 from support import refused
 
 mpmath.mp.dps = 50

@@ -30,7 +30,6 @@ from dpsample.accounting.renyi import ORDERS
 from dpsample.estimators.calibrated import estimate_sum
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.release.proof import prove_release
 from dpsample.scheme import integer_law, likeliest_frequencies, reporting_probabilities, token_law, token_laws
@@ -41,6 +40,7 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import exceedances, supports
+from given_coins import GivenCoins
 from noise_laws import exact_delta, law_of
 from stated_terms import stated_terms
 from support import refused

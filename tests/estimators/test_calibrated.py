@@ -29,13 +29,13 @@ from dpsample.estimators.functional import Functional
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.spectrum import spectrum
 from dpsample.estimators.tuning import TUNING
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.scheme import default_grid, frequency_reaching, reporting_probabilities, token_laws
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
+from given_coins import GivenCoins
 from places import ROOT
 from stated_terms import stated_terms
 

@@ -39,7 +39,8 @@ from dpsample.cli import cli
 from dpsample.private import bounding, randomness
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.duckdb import users
-from dpsample.private.randomness import GivenCoins, SecretCoins
+from dpsample.private.randomness import SecretCoins
+from given_coins import GivenCoins
 
 Row = tuple[Any, ...]
 

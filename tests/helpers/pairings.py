@@ -16,9 +16,9 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.engine import Engine
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.pairs import Kernel
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
 from dpsample.scheme.sampling import Ints
+from given_coins import GivenCoins
 
 CLASSES = 40  # a vector of a kernel has a number for each number of keys below
 

@@ -20,8 +20,8 @@ from dpsample.private import assignment
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.duckdb import DuckDB, numbering
 from dpsample.private.engine.duckdb.numbering import HashedCodes
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
+from given_coins import GivenCoins
 from support import refused
 
 SALTS = GivenCoins(np.array([3**40, 5**27], np.uint64))

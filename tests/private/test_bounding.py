@@ -18,8 +18,9 @@ from scipy import stats
 from dpsample import InvalidValue
 from dpsample.private.bounding import choose
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.randomness import GivenCoins, SecretCoins
+from dpsample.private.randomness import SecretCoins
 from dpsample.private.sources.source import Source
+from given_coins import GivenCoins
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: how many keys users keep does not depend on which")

@@ -21,7 +21,6 @@ from dpsample.accounting.vectors import VectorNoise
 from dpsample.errors import PrivacyViolation
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.known import KnownKeys
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.sources.source import Source
 from dpsample.release.proof import prove_release
@@ -32,6 +31,7 @@ from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.tokens import token_law
+from given_coins import GivenCoins
 from stated_terms import restated, stated_terms
 from support import refused, run
 

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from dpsample.private.noise import _below, _exponential_coin, discrete_laplace
-from dpsample.private.randomness import Coins, GivenCoins, SecretCoins, Words
+from dpsample.private.randomness import Coins, SecretCoins, Words
+from given_coins import GivenCoins
 
 pytestmark = pytest.mark.chance("odds 1e-9: some 25 counts, each refused if a binomial tail is below 1e-11")
 

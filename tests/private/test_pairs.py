@@ -16,8 +16,8 @@ import pytest
 import dpsample
 from dpsample import InvalidValue, Privacy
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
+from given_coins import GivenCoins
 from pairings import CLASSES, Pairing, assigned, held, keys_of_users, users_of_keys
 from pairings import pairing as pairing
 from pairings import sorted_once as sorted_once

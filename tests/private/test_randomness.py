@@ -7,7 +7,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from dpsample.private.randomness import GivenCoins, SecretCoins
+from dpsample.private.randomness import SecretCoins
+from given_coins import GivenCoins
 
 pytestmark = pytest.mark.chance("odds 4e-8: two of 2**20 uniform words of 64 bits coincide; all else is far rarer")
 

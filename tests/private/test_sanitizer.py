@@ -9,9 +9,10 @@ from scipy import stats
 
 import dpsample.private.sanitizer
 from dpsample import CustomSampling, InvalidValue, KeepAll, Ppswor, Priority, Privacy, Sampling
-from dpsample.private.randomness import GivenCoins, SecretCoins
+from dpsample.private.randomness import SecretCoins
 from dpsample.private.sanitizer import Sanitizer, picked, sampled
 from dpsample.scheme import integer_law, reporting_probabilities, token_law
+from given_coins import GivenCoins
 
 pytestmark = pytest.mark.chance("odds 6e-8: some 3,000 counts, each refused if a binomial tail is below 1e-11")
 

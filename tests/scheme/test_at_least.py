@@ -15,7 +15,6 @@ from dpsample import KeepAll, Ppswor, Privacy, read_release
 from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, promising_keys
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled
 from dpsample.release.proof import prove_release
 from dpsample.scheme.composed_steps import ComposedSteps
@@ -27,6 +26,7 @@ from dpsample.scheme.reporting import Reporting, frequency_reaching, reporting_p
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import token_law
+from given_coins import GivenCoins
 from references import true_pi
 from support import refused, run
 

@@ -9,7 +9,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution  # type: ignore[import-untyped]
 
 from dpsample import KeepAll, Ppswor, Privacy, PrivacyViolation
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.scheme import reporting_probabilities
 from dpsample.scheme.certify import certify_keys
@@ -17,6 +16,7 @@ from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.per_key import PerKey, per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import Reporting
+from given_coins import GivenCoins
 from support import refused
 
 SETTINGS = [("1", "1e-6", "0.01"), ("0.5", "1e-4", "0.01"), ("3", "1e-8", "0.2"), ("0.1", "1e-6", "0.0002")]

@@ -22,7 +22,6 @@ from dpsample.estimators.estimate import estimate, least_frequency
 from dpsample.estimators.layers import Layers, token_weights
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tally
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer, sampled_batch
 from dpsample.release.key_hash import first_frequencies, key_hashes
 from dpsample.release.proof import prove_release
@@ -34,6 +33,7 @@ from dpsample.scheme.reporting import Reporting, frequency_reaching
 from dpsample.scheme.sampling import Ints, Sampling
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
+from given_coins import GivenCoins
 from references import true_pi, true_q
 from stated_terms import stated_terms
 from support import refused, run

@@ -8,11 +8,11 @@ import pytest
 from scipy.optimize import linprog
 
 from dpsample import InvalidValue, Privacy, PrivacyViolation, SampleAndHold, Sampling
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.scheme import certify, certify_table, integer_law, reporting_probabilities, token_law
 from dpsample.scheme.held import HeldLaw, HeldReporting
 from dpsample.scheme.likelihood import likely_frequencies
+from given_coins import GivenCoins
 from oracles import exponential
 from support import refused
 

@@ -14,12 +14,12 @@ import pytest
 import dpsample
 from dpsample import Ppswor, Privacy, Source, read_release, read_sample
 from dpsample.private.derived_coins import Secret
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.request import strategy_of
 from dpsample.private.sanitizer import picked_elements
 from dpsample.scheme import certify
 from dpsample.scheme.sampling import Sampling
 from dpsample.scheme.soft_cap import SoftCap
+from given_coins import GivenCoins
 from references import PRECISE, decimal
 from support import refused, run
 

@@ -105,7 +105,7 @@ class UserBudget:
             raise InvalidValue(
                 "keys without a contribution bound are found with an epsilon and a delta",
                 f"{self.privacy}",
-                "state Privacy(epsilon, delta), or max_keys_per_user",
+                "state Privacy(epsilon, delta), or set `max_keys_per_user`",
             )
         before = self.look + self.filled + self.total
         if not (before < 1 and 0 <= self.counts < 1 + (not self.discovers)):
@@ -118,19 +118,19 @@ class UserBudget:
             raise InvalidValue(
                 "counts of users need a larger epsilon",
                 f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
-                "release keys only (keys_only, --keys-only), or choose a larger one",
+                "release keys only with `keys_only=True`, or choose a larger one",
             )
         if self.counts and self.aside < _LEAST_ASIDE:
             raise InvalidValue(
                 "counts of users need a larger delta, for their noise is drawn from tables of 128 bits",
                 f"delta {text(self.left.delta)}",
-                "release keys only (keys_only, --keys-only), or choose a larger one, such as 1e-18",
+                "release keys only with `keys_only=True`, or choose a larger one, such as 1e-18",
             )
         if self.counts and self.square * max(self.parts.values()) > MOST_SQUARE:
             raise InvalidValue(
                 "the Gaussian noise of counts needs a smaller epsilon",
                 f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
-                "choose a smaller epsilon, or count_share",
+                "choose a smaller epsilon, or `count_share`",
             )
 
     @property

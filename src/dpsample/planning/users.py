@@ -113,7 +113,8 @@ def _expected(numbers: UserNumbers, setting: Setting, option: _Option, filled: F
     reported = reporting_probabilities(option.given.values, sampling, option.per_key)
     keys = float(option.given.counts @ reported)
     stage = "counted" if counted else "keys only"
-    name = f"{stage}, {'one key each' if option.method == 'one-key' else 'up to k keys each'}"
+    each = "one key each" if option.method == "one-key" else "up to k keys each"
+    name = f"{stage}, {each}"
     return Expected(name, keys, keys / users.total, _share_of_largest(users, keys), threshold, way=way)
 
 

@@ -24,9 +24,9 @@ from dpsample.scheme.sampling import Ints
 def from_table(noise: KeyNoise, n: int, coins: Coins) -> Ints:
     """Draw n values around 0 from a symmetric table; `cells` is odd.
 
-    >>> from dpsample.private.randomness import GivenCoins
-    >>> from_table(KeyNoise.of([1, 2, 1]), 3, GivenCoins(np.array([0, 2**62, 2**64 - 1], np.uint64)))
-    array([-1,  0,  1])
+    >>> from dpsample.private.randomness import StreamCoins
+    >>> from_table(KeyNoise.of([1, 2, 1]), 8, StreamCoins(bytes(32)))  # a key that everybody knows: for an example
+    array([ 0,  0,  0,  0,  0, -1,  0,  0])
     """
     words = coins.first(n)
     more = BITS - 64

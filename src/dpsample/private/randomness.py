@@ -3,8 +3,8 @@
 Each decision compares a uniform number, written in binary, with a cut point. The first 64 bits settle nearly every
 one; `Coins.more` gives as many further bits of the same number as an undecided comparison needs, so that
 probabilities are exact. There is no seed: the bits are those of a secret key that the operating system draws for each
-run and that dies with it. Tests hand in bits as data (`GivenCoins`). Where work may be done twice, as on a cluster, the
-bits are those of `derived_coins.Secret`, which decides the same about a key each time.
+run and that dies with it. Where work may be done twice, as on a cluster, the bits are those of `derived_coins.Secret`,
+which decides the same about a key each time.
 
 A release draws all of its coins from one `CoinSource`.
 """
@@ -106,20 +106,3 @@ class SecretCoins(StreamCoins):
 
     def __reduce__(self) -> tuple[type["SecretCoins"], tuple[()]]:
         return SecretCoins, ()  # a copy elsewhere has a secret of its own
-
-
-class GivenCoins(Coins):
-    """Bits handed in as data, for tests: `words` in order, then the bits of `rest` for what they leave undecided."""
-
-    def __init__(self, words: Words, rest: int = 0) -> None:
-        self._words, self._at, self._rest = np.asarray(words, np.uint64), 0, rest
-
-    def first(self, n: int) -> Words:  # noqa: D102
-        taken = self._words[self._at : self._at + n]
-        if len(taken) < n:
-            raise IndexError("the given words are used up")
-        self._at += n
-        return taken
-
-    def more(self, row: int, bits: int) -> int:  # noqa: D102
-        return self._rest & ((1 << bits) - 1)

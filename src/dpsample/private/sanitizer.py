@@ -43,10 +43,9 @@ def sampled(frequencies: Ints, sampling: Sampling, coins: Coins) -> Rows:
 
     >>> import numpy as np
     >>> from dpsample import Priority
-    >>> from dpsample.private.randomness import GivenCoins
-    >>> half = np.array([2**63, 2**63], np.uint64)
-    >>> sampled(np.array([3, 7]), Priority(tau=0.1), GivenCoins(half))
-    array([1])
+    >>> from dpsample.private.randomness import StreamCoins
+    >>> sampled(np.array([3, 7, 3, 7]), Priority(tau=0.1), StreamCoins(bytes(32)))  # a public key: for an example
+    array([1, 3])
     """
     if isinstance(sampling, KeepAll):
         return np.flatnonzero(frequencies >= sampling.at_least)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
+from given_coins import GivenCoins
 from written_sources import ELEMENTS, KEYS, KINDS, MAX, WEIRD, Rows, counted, write_csv, write_json, write_parquet
 from written_sources import engine as engine
 

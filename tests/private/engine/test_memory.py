@@ -146,9 +146,9 @@ class TestMemory:
     @pytest.mark.parametrize(
         ("arguments", "rule"),
         [
-            ({"memory_limit": "lots"}, "memory_limit is a number of bytes"),
-            ({"memory_limit": "299MB"}, "memory_limit is at least 300MB"),
-            ({"memory_limit": -5}, "memory_limit is a number of bytes"),
+            ({"memory_limit": "lots"}, "memory_limit must be a number and a unit"),
+            ({"memory_limit": "299MB"}, "memory_limit must be at least 300MB"),
+            ({"memory_limit": -5}, "memory_limit must be a number and a unit"),
             ({"threads": 0}, "threads is a whole number from 1"),
             ({"threads": 1.5}, "threads is a whole number from 1"),
             ({"temp_dir": "/nowhere/at/all"}, "temp_dir is a folder that can be written to"),

@@ -17,8 +17,8 @@ import pyarrow.feather
 import pytest
 
 from dpsample.private.engine.duckdb import DuckDB
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.sources.source import Source
+from given_coins import GivenCoins
 from written_sources import engine as engine
 from written_sources import refused, run
 

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsample import SampleAndHold, Stream, read_stream
-from dpsample.private.randomness import GivenCoins
 from dpsample.private.stream import elements, held, stream
 from dpsample.private.stream.batches import held_counts
 from dpsample.private.stream.held import HeldKeys, words_of
 from dpsample.private.stream.queries import QueryStream
+from given_coins import GivenCoins
 from streams import PRIVACY, held_by, slow
 from support import refused
 

@@ -48,7 +48,7 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
         return InvalidValue(
             f"the user column {column!r} must have no NULL",
             "at least one row with NULL",
-            "leave such rows out with drop_null=True (--drop-null), or say whose they are",
+            "leave such rows out with `drop_null=True`, or say whose they are",
         )
     if code.startswith("nested"):
         return type_refusal(column, "an object or array", "nested values", "user" if code == "nested_user" else "key")
@@ -69,7 +69,7 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
 
 def nobody_refusal() -> DpsampleError:
     """Return the refusal of a source that has no user column."""
-    return InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: user='...'")
+    return InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: `user='...'`")
 
 
 def amount_refusal(name: str, kind: str) -> DpsampleError:

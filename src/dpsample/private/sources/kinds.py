@@ -124,7 +124,7 @@ def key_names(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
         return ("key",)
     names = (key,) if isinstance(key, str) else tuple(key or ())
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidValue("key must be the name of a column, or of several", "write key='name'")
+        raise InvalidValue("key must be the name of a column, or of several", "write `key='name'`")
     seen = set[str]()
     for name in names:
         if name.lower() in seen:  # databases do not tell upper from lower case

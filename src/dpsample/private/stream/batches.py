@@ -22,10 +22,9 @@ _NEVER = 2.0**62  # no batch has as many elements
 def held_counts(frequencies: Ints, sampling: SampleAndHold, coins: Coins) -> Ints:
     """Return how many elements of keys that are not held count, from the picked one on; 0 if none is picked.
 
-    >>> from dpsample.private.randomness import GivenCoins
-    >>> words = np.array([0, 2**63, 2**64 - 1], np.uint64)
-    >>> held_counts(np.array([10, 10, 10]), SampleAndHold("0.1"), GivenCoins(words))
-    array([10,  4,  0])
+    >>> from dpsample.private.randomness import StreamCoins
+    >>> held_counts(np.array([10, 10, 10]), SampleAndHold("0.1"), StreamCoins(bytes(32)))  # a public key: an example
+    array([3, 3, 0])
     """
     words = coins.first(len(frequencies))
     low, high = _passed(words, sampling)

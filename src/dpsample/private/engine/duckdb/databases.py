@@ -151,7 +151,7 @@ class Database:
                 raise InvalidValue(
                     f"the {self._role(name)} column {name!r} must have {_STORED[kind][1]}, as it is declared",
                     "at least one other value",
-                    f"write query='SELECT CAST({name} AS TEXT) AS {name} ...' instead, or hex({name}) for bytes",
+                    f"write `query='SELECT CAST({name} AS TEXT) AS {name} ...'` instead, or hex({name}) for bytes",
                 )
 
     def _declared(self, column: pa.Field, role: str | None = None) -> tuple[pa.DataType, str]:

@@ -73,7 +73,9 @@ class DuckDB(Statements):
             raise InvalidValue("threads is a whole number from 1", f"{threads!r}", "leave it out to use every core")
         if temp_dir is not None and not (os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK)):
             raise InvalidValue(
-                "temp_dir is a folder that can be written to", f"{os.fspath(temp_dir)!r}", "make it, or choose another"
+                "`temp_dir` is a folder that can be written to",
+                f"{os.fspath(temp_dir)!r}",
+                "make it, or choose another",
             )
         self.in_order = in_order
         config: dict[str, Any] = {
@@ -428,10 +430,10 @@ def _bytes(limit: str | int) -> int:
     powers = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", str(limit).strip().lower())
     if match is None or isinstance(limit, bool):
-        raise InvalidValue("memory_limit is a number of bytes, such as '1GB'", repr(limit), "write a number and a unit")
+        raise InvalidValue(f"`memory_limit` must be a number and a unit, such as 1GB, not {limit!r}")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** powers[match[2]])
     if size < _LEAST:
-        raise InvalidValue(f"memory_limit is at least {_LEAST // 10**6}MB", repr(limit), "choose a larger one, or none")
+        raise InvalidValue(f"`memory_limit` must be at least {_LEAST // 10**6}MB, not {limit!r}", "choose a larger one")
     return size
 
 

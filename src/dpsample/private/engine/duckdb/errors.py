@@ -57,11 +57,13 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
         return KeyboardInterrupt()
     if _is_out_of_space(error):
         return SystemFailure(
-            "temporary files need room on the disk", "none left", "free some, or choose another temp_dir"
+            "temporary files need room on the disk", "none left", "free some, or choose another `temp_dir`"
         )
     if is_out_of_memory(error) or isinstance(error, MemoryError):
         return SystemFailure(
-            "the work must fit into the memory limit", "too little", "raise or set memory_limit, or use fewer threads"
+            "the work must fit into the memory limit",
+            "too little",
+            "raise or set `memory_limit`, or use fewer `threads`",
         )
     if isinstance(error, duckdb.FatalException):  # DuckDB does nothing more after an error inside itself
         return SystemFailure(
@@ -75,7 +77,7 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
         return InvalidValue(
             rule,
             f"a broken row of CSV{near}",
-            "check its quotes and line ends, and state its delimiter=... or encoding=... if they are not as usual",
+            "check its quotes and line ends, and state its `delimiter=...` or `encoding=...` if they are not as usual",
         )
     if line := _BROKEN_JSON.match(message):
         return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
