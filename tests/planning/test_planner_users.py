@@ -218,7 +218,7 @@ def test_a_plan_with_a_bound_says_what_was_possible(tmp_path: Path) -> None:
         (["--max-keys-per-user", "2", "--rows", "3"], "--rows and --sum go with users without a contribution bound"),
         (["--sum", "price"], "write --sum price:100"),
         (["--keys", "list.csv"], "--keys of a plan is the number of keys of --zipf, not 'list.csv'; leave"),
-        (["--at-least", "0"], "--at-least is a whole number"),
+        (["--at-least", "0"], "must be a whole number from 1"),
     ],
     ids=str,
 )
