@@ -316,7 +316,7 @@ def test_the_remainder_needs_a_total(few: Release) -> None:
     assert answer.value == 700
     assert (answer.low, answer.high) == pytest.approx((low - 300 - z(0.95) * 5, high - 300 + z(0.95) * 5))
     assert answer.share == pytest.approx(0.7)
-    assert "each user with up to 16 keys" in answer.notes[0]
+    assert "each user with at most 16 keys" in answer.notes[0]
     assert not answer.guaranteed
     assert "other() estimates them" in release.sum().notes[0]
 

@@ -17,7 +17,7 @@ LAYERS = (  # from the lowest to the highest; those on one line may import each 
     ("accounting",),
     ("ledger", "estimators"),
     ("release",),
-    ("answers", "questions", "periods"),
+    ("answers", "periods"),
     ("presentation",),
     ("comparison", "planning"),
     ("private",),
@@ -31,7 +31,6 @@ UPWARD = {  # a lower package, and the higher one that it imports
     ("answers", "presentation"),
     ("periods", "presentation"),
     ("presentation", "comparison"),
-    ("release", "answers"),
 }
 LATE = {  # a module, and how often it imports another package inside a function, at most; 20 in all would be right
     "answers.release": 4,

@@ -94,13 +94,15 @@ class Summed:
 
         A key of negative weight makes a sum lower by what it has above the clip.
         """
-        users, values = (table[name].to_numpy() for name in ("measured", self.record.amount.measured))
+        users = table["measured"].to_numpy()
+        values = table[self.record.amount.measured].to_numpy()
         below, above = self.record.beyond_keys(users, values)
+        rows = keys.rows
         positive = np.maximum(keys.weights, 0)
         negative = np.maximum(-keys.weights, 0)
 
-        down = below.of(keys.rows, positive).with_other_end(above.of(keys.rows, negative))
-        up = above.of(keys.rows, positive).with_other_end(below.of(keys.rows, negative))
+        down = below.of(rows, positive).with_other_end(above.of(rows, negative))
+        up = above.of(rows, positive).with_other_end(below.of(rows, negative))
         return down.longer_sum(), up.longer_sum()
 
 
@@ -144,11 +146,14 @@ class Ratio:
     def over(self, keys: CountedKeys, table: pa.Table, level: float) -> tuple[Bounded, list[str]]:
         """Return the ratio over some keys, and notes."""
         a, b = (_sum(summed, keys, table) for summed in (self.above, self.below))
-        corners = [fieller(x, y, level) for x, y in product(a.ends(), b.ends())]
-        low, high = min(low for low, _ in corners), max(high for _, high in corners)
-        value = a.value / b.value if b.value else math.nan
-        error = math.hypot(a.error, value * b.error) / abs(b.value) if b.value else math.nan
-        notes = list(dict.fromkeys(summed.note for summed in (self.above, self.below) if summed is not None))
+        lows, highs = zip(*(fieller(x, y, level) for x, y in product(a.ends(), b.ends())), strict=True)
+        low, high = min(lows), max(highs)
+        value = error = math.nan
+        if b.value:
+            value = a.value / b.value
+            error = math.hypot(a.error, value * b.error) / abs(b.value)
+        amounts = (summed for summed in (self.above, self.below) if summed is not None)
+        notes = list(dict.fromkeys(amount.note for amount in amounts))
         if not math.isfinite(high - low):
             notes.append(f"{self.per} cannot be distinguished from 0: nothing is known of the ratio")
         elif b.least >= 0:  # the ratio has the sign of the first sum, whose possible range ends at 0, or nowhere
@@ -167,7 +172,8 @@ def fieller(a: Sum, b: Sum, level: float) -> tuple[float, float]:
     if steep <= 0:
         return -math.inf, math.inf
     middle = a.value * b.value
-    root = math.sqrt(max(middle**2 - steep * (a.value**2 - square * a.error**2), 0.0))
+    at_zero = a.value**2 - square * a.error**2
+    root = math.sqrt(max(middle**2 - steep * at_zero, 0.0))
     return (middle - root) / steep, (middle + root) / steep
 
 

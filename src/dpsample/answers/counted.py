@@ -173,16 +173,19 @@ class CountedEvidence(Evidence):
         `at_least` leaves out keys of fewer users. Then half of the probability that an interval misses goes to the
         number of keys that are left.
         """
-        keys, least = self.keys(question), question.at_least or 1
-        over = "over all reported keys" if least == 1 else f"over reported keys of {least:,} users or more"
-        about = f"{over}; keys that were not reported are not in it"
-        level = question.level if least == 1 else (1 + question.level) / 2
+        keys, least, level = self.keys(question), question.at_least or 1, question.level
+        about = "over all reported keys"
         reached = Reached(keys, level)
-        fewest, most = (len(keys), len(keys)) if least == 1 else (reached.fewest(least), reached.most(least))
+        fewest = most = len(keys)
+        if least > 1:
+            about = f"over reported keys of {least:,} users or more"
+            reached = Reached(keys, (1 + level) / 2)
+            fewest, most = reached.fewest(least), reached.most(least)
+        about += "; keys that were not reported are not in it"
         if not most:
             note = f"no reported key has {least:,} users or more" if len(keys) else "no reported key is selected"
-            unknown = KeyEstimates(*(np.full(len(shares), number) for number in (math.nan, math.nan, 0.0, math.inf)))
-            return Quantiles(unknown, len(keys), guaranteed=False, notes=(about, note))
+            unknown, zero, infinity = (np.full(len(shares), number) for number in (math.nan, 0.0, math.inf))
+            return Quantiles(KeyEstimates(unknown, unknown, zero, infinity), len(keys), False, (about, note))
         # the more keys there are, the more of them are above a quantile
         lows = np.maximum([reached.low(place) for place in _from_the_top(shares, most)], least)
         highs = np.maximum([reached.high(place) for place in _from_the_top(shares, fewest)], least)
@@ -190,8 +193,8 @@ class CountedEvidence(Evidence):
         descending = np.sort(keys.possible)[::-1]
         likely = int((descending >= least).sum())
         value = descending[_from_the_top(shares, likely)].clip(low, high)
-        estimates = KeyEstimates(value, (high - low) / (2 * margin(question.level)), low, high)
-        return Quantiles(estimates, len(keys), guaranteed=True, notes=(about, _CONSERVATIVE))
+        error = (high - low) / (2 * margin(level))
+        return Quantiles(KeyEstimates(value, error, low, high), len(keys), True, (about, _CONSERVATIVE))
 
     def unreported(self, level: float, key: Any = None) -> Estimate:
         return Silence.of(self.terms).unreported(level)

@@ -47,7 +47,8 @@ class CountedKeys(NormalKeys):
     @classmethod
     def of(cls, table: pa.Table, terms: Terms, rows: Ints, weights: Floats) -> "CountedKeys":
         """Look up the numbers of some rows of a release."""
-        measured, errors = (table[name].to_numpy()[rows] for name in ("measured", "standard_error"))
+        measured = table["measured"].to_numpy()[rows]
+        errors = table["standard_error"].to_numpy()[rows]
         shared = terms.counts.groups if terms.counts and terms.counts.groups else ((0.0, 0.0),)
         least, relative = (np.array(column) for column in zip(*shared, strict=True))
         groups = np.maximum(np.searchsorted(least, measured, side="right") - 1, 0)
@@ -60,9 +61,11 @@ class CountedKeys(NormalKeys):
     def of_amount(self, table: pa.Table, clipped: Clipped) -> "CountedKeys":
         """Return the same keys with what was measured of an amount, instead of their users."""
         amount = clipped.amount
-        values, errors = (table[name].to_numpy()[self.rows] for name in (amount.measured, amount.error))
+        values = table[amount.measured].to_numpy()[self.rows]
+        errors = table[amount.error].to_numpy()[self.rows]
         relative = np.array(clipped.groups or (0.0,))
-        return replace(self, values=values, errors=errors, common=np.abs(values) * relative[self.groups])
+        common = np.abs(values) * relative[self.groups]
+        return replace(self, values=values, errors=errors, common=common)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,16 +83,23 @@ class CountedKeys(NormalKeys):
 
     def intervals(self, level: float, keys: int = 1) -> tuple[Floats, Floats]:
         """Return the interval of each key, in whole users; with the number of `keys`, those of all keys at once."""
-        reach = margin(level, max(keys, 1)) * self.errors
-        low, high = np.floor(self.values - reach), np.ceil(self.values + reach)
+        return self.whole(margin(level, max(keys, 1)))
+
+    def whole(self, reach: float) -> tuple[Floats, Floats]:
+        """Return the ends of intervals that extend by this number of errors, in whole users."""
+        low = np.floor(self.values - reach * self.errors)
+        high = np.ceil(self.values + reach * self.errors)
         return np.maximum(low, self.least), np.maximum(high, self.least)
 
     def larger(self, place: int, level: float) -> tuple[int, int]:
         """By intervals of the differences from all other keys at once."""
-        differences = np.delete(self.values - self.values[place], place)
-        errors = np.delete(np.hypot(self.errors, self.errors[place]), place)
+        differences = self.values - self.values[place]
+        errors = np.hypot(self.errors, self.errors[place])
         reach = margin(level, max(len(self) - 1, 1)) * errors
-        return int((differences > reach).sum()), int((differences > -reach).sum())
+        others = np.arange(len(self)) != place
+        surely = others & (differences > reach)
+        possibly = others & (differences > -reach)
+        return int(surely.sum()), int(possibly.sum())
 
     def fewest(self, frequency: int, level: float) -> float:
         return float(Reached(self, level).fewest(frequency))
@@ -101,17 +111,21 @@ class CountedKeys(NormalKeys):
 
         By the normal law around what was measured, cut off below the least number of users.
         """
-        many = normal_probability((self.values - frequency + 0.5) / self.errors)
-        some = normal_probability((self.values - self.least + 0.5) / self.errors)
+        many = self._probability_reaching(frequency)
+        some = self._probability_reaching(self.least)
         cut_off = np.clip(many / np.maximum(some, 1e-300), 0, 1)
         return np.where(frequency > self.least, cut_off, 1.0)
 
+    def _probability_reaching(self, frequency: Ints | int) -> Floats:
+        """The probability of reaching a whole number, by the normal law."""
+        return normal_probability((self.values - frequency + 0.5) / self.errors)
+
     def error_of_sum(self, chosen: Any = slice(None)) -> float:
         """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
-        own = self.weights[chosen] * self.errors[chosen]
-        shared = self.weights[chosen] * self.common[chosen]
-        common = np.bincount(self.groups[chosen], shared)
-        return math.hypot(float(np.linalg.norm(own)), float(np.linalg.norm(common)))
+        weights = self.weights[chosen]
+        own = np.linalg.norm(weights * self.errors[chosen])
+        of_groups = np.bincount(self.groups[chosen], weights * self.common[chosen])
+        return math.hypot(float(own), float(np.linalg.norm(of_groups)))
 
     @property
     def least_sum(self) -> float:
@@ -166,9 +180,9 @@ class _Bound:
     @staticmethod
     def of(keys: CountedKeys, reach: float, false: Ints) -> "_Bound":
         """Return the bound by this number of errors."""
-        lows = np.maximum(np.floor(keys.values - reach * keys.errors), keys.least)
-        highs = np.maximum(np.ceil(keys.values + reach * keys.errors), keys.least)
-        return _Bound(np.sort(lows), np.sort(highs), false, float(keys.least.min(initial=MAX_FREQUENCY)))
+        lows, highs = keys.whole(reach)
+        least = float(keys.least.min(initial=MAX_FREQUENCY))
+        return _Bound(np.sort(lows), np.sort(highs), false, least)
 
     def fewest(self, users: int) -> int:
         return self._least(len(self.lows) - int(np.searchsorted(self.lows, users)))
@@ -217,5 +231,6 @@ def _log_binomial(n: int, b: int, p: float) -> float:
     """The logarithm of the binomial probability of b out of n."""
     if b > n:
         return -math.inf
-    chosen = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(n - b + 1)
-    return chosen + b * math.log(p) + (n - b) * math.log1p(-p)
+    rest = n - b
+    chosen = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(rest + 1)
+    return chosen + b * math.log(p) + rest * math.log1p(-p)

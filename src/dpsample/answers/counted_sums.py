@@ -52,9 +52,8 @@ def _not_below(least: float, value: float, error: float, level: float) -> Bounde
 
 def _sum_of_one(keys: CountedKeys, level: float) -> Bounded:
     weight = float(keys.weights[0])
-    (low,), (high,) = keys.intervals(level)
-    low, high = sorted((weight * float(low), weight * float(high)))
-    return Bounded(weight * float(keys.possible[0]), abs(weight) * float(keys.errors[0]), low, high)
+    value, error, low, high = (weight * float(column[0]) for column in keys.estimates(np.zeros(1, int), level))
+    return Bounded(value, abs(error), min(low, high), max(low, high))
 
 
 def number_reaching(keys: CountedKeys, least: int, level: float) -> Bounded | None:
@@ -102,11 +101,12 @@ def mean_from(keys: CountedKeys, least: int, level: float) -> Bounded | None:
     if not keys.weights[found.any].sum() > 0:
         return None
     reach = margin(part) * keys.error_of_sum(found.any)
-    low = max(_smallest_mean(keys.weights, keys.values, found, -reach), float(least))
-    high = max(-_smallest_mean(keys.weights, -keys.values, found, -reach), float(least))
+    smallest = _smallest_mean(keys.weights, keys.values, found, -reach)
+    largest = -_smallest_mean(keys.weights, -keys.values, found, -reach)
+    low, high = max(smallest, float(least)), max(largest, float(least))
     likely = keys.weights * keys.reaching(least)
-    value = float(likely @ np.maximum(keys.values, least)) / max(float(likely.sum()), 1e-300)
-    return _between(value, low, high, level)
+    sums = float(likely @ np.maximum(keys.values, least))
+    return _between(sums / max(float(likely.sum()), 1e-300), low, high, level)
 
 
 def _between(value: float, low: float, high: float, level: float) -> Bounded:
@@ -140,9 +140,12 @@ def _smallest_mean(weights: Floats, values: Floats, keys: _Reaching, shift: floa
 
     It takes in the possible keys in the order of their values.
     """
-    order = np.argsort(values[keys.possible], kind="stable")
-    w, v = weights[keys.possible][order], values[keys.possible][order]
-    weight = weights[keys.certain].sum() + np.append(0.0, np.cumsum(w))
-    sums = float(weights[keys.certain] @ values[keys.certain]) + shift + np.append(0.0, np.cumsum(w * v))
+    certain, possible = keys.certain, np.flatnonzero(keys.possible)
+    possible = possible[np.argsort(values[possible], kind="stable")]
+    added_weight = np.cumsum(weights[possible])
+    added_sum = np.cumsum(weights[possible] * values[possible])
+    weight = weights[certain].sum() + np.append(0.0, added_weight)
+    sums = float(weights[certain] @ values[certain]) + shift + np.append(0.0, added_sum)
     some = weight > 0
-    return float((sums[some] / weight[some]).min()) if some.any() else -math.inf
+    means = sums[some] / weight[some]
+    return float(means.min(initial=math.inf)) if some.any() else -math.inf

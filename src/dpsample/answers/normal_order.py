@@ -119,6 +119,7 @@ def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
     generator = np.random.default_rng(0)
     draws = int(np.clip(WORK // len(near), *DRAWS))
     at_once = max(1, _AT_ONCE // len(near))
+    own_values, own_errors = values[ours], errors[ours]
     probability = np.zeros(len(places))
     for start in range(0, draws, at_once):
         number = min(at_once, draws - start)
@@ -126,7 +127,7 @@ def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
         largest = np.partition(drawn, [-k, -k - 1], axis=1)
         kth, following = largest[:, -k, None], largest[:, -k - 1, None]
         needed = np.where(drawn[:, ours] >= kth, following, kth)
-        probability += normal_probability((values[ours] - needed) / errors[ours]).sum(0)
+        probability += normal_probability((own_values - needed) / own_errors).sum(0)
     return probability / draws
 
 

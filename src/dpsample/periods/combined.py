@@ -30,7 +30,7 @@ def combine(*releases: Release) -> "Release | Combined":
     Releases have tokens, the same key columns, and the same unit of privacy. No release is there twice. If they state
     parts, these do not overlap. One release is returned as it is.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> from dpsample import Release
     >>> later = Release(release.table.slice(0, 4), release.terms)
     >>> week = combine(release, later)
