@@ -80,13 +80,13 @@ def test_terms_that_do_not_add_up_are_refused() -> None:
     good = stated_terms(whole, KeepAll(), ("query",), per_key=scheme_within(whole, 1))
     assert Terms.from_json(good.to_json(0)) == good
     for each in (whole, Privacy(whole.epsilon, whole.delta), Privacy("0.46", "5e-7"), Privacy("0.45", "6e-7")):
-        with pytest.raises(InvalidValue, match="adds up"):
+        with pytest.raises(InvalidValue, match="add up"):
             restated(good, per_key=each)
     noise = noise_within(Privacy.zcdp("0.11", "1e-6"), 1)
     assert noise is not None
     with pytest.raises(PrivacyViolation):
         prove_release(restated(good, per_key=noise, grid=1))
-    with pytest.raises(InvalidValue, match="adds up"):  # the noise is for users, or for zCDP and GDP
+    with pytest.raises(InvalidValue, match="add up"):  # the noise is for users, or for zCDP and GDP
         stated_terms(Privacy(1, "1e-6"), KeepAll(), ("query",), per_key=noise, grid=1)
 
 

@@ -49,7 +49,7 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
             raise InvalidValue(
                 "delta must be above 0: with delta = 0 a release of keys would be empty, since no key may be reported "
                 "that might be in the data because of one element",
-                "choose one well below 1 / (number of elements), such as 1e-8; known keys alone (only_known) lose "
+                "choose one well below 1 / (number of elements), such as 1e-8; known keys alone (`only_known`) lose "
                 "nothing with 1e-200",
             )
         if not 0 < delta < 1:

@@ -254,7 +254,7 @@ def test_rows_of_counts_are_checked() -> None:
     assert release.table["high"].to_pylist() == [7, 45]
     for name, value in (("standard_error", 0.0), ("low", 0.5), ("high", 2.0), ("measured", float("nan"))):
         place = table.schema.get_field_index(name)
-        with refused("counts are finite, with a positive error, and lie between their bounds"):
+        with refused("is not finite, has no positive error, or is not between its bounds"):
             dpsample.Release(table.set_column(place, name, pa.array([1.0, value])), terms())
 
 

@@ -314,7 +314,7 @@ def test_the_remainder_needs_a_total(few: Release) -> None:
     assert answer.value == 700
     assert (answer.low, answer.high) == pytest.approx((low - 300 - z(0.95) * 5, high - 300 + z(0.95) * 5))
     assert answer.share == pytest.approx(0.7)
-    assert "each user with up to 16 keys" in answer.notes[0]
+    assert "each user with at most 16 keys" in answer.notes[0]
     assert not answer.guaranteed
     assert "other() estimates them" in release.sum().notes[0]
 
@@ -334,7 +334,7 @@ def test_bad_questions_are_refused(few: Release) -> None:
         few.each_key(level=1)
     with refused("k must be an integer"):
         few.top(0)
-    with refused("at_least must be a frequency"):
+    with refused("at_least must be a whole number from 1 on"):
         few.mean(at_least=0)
     with refused("the shares of quantiles"):
         few.quantiles([2.0])

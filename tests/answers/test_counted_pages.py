@@ -137,7 +137,7 @@ def test_a_total_and_the_remainder_are_on_the_page() -> None:
     text = seen(make_report(release, prove=False).html)
     assert "keys of users, each user once in a key, with up to 16 keys" in text
     assert "700" in text
-    assert "the total has each user with up to 16 keys" in text
+    assert "the total counts each user with at most 16 keys" in text
 
 
 def test_commands(clipped: Release, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from dpsample.cli.ledger import ledger_commands
 from dpsample.files.metadata import release_sha256
 from dpsample.ledger.charges import Charge
 from dpsample.ledger.ledger import reserve_budget
+from dpsample.release.proof import Proof
 from places import ROOT
 from stated_terms import stated_terms
 from support import run
@@ -137,7 +138,7 @@ def test_an_incomplete_proof_can_be_required_to_fail(tmp_path: Path, monkeypatch
         (False, [], 0),
         (False, ["--require-complete"], 3),
     ):
-        monkeypatch.setattr("dpsample.release.proof.proof.Proof.complete", complete)
+        monkeypatch.setattr(Proof, "complete", complete)
         done = CliRunner().invoke(cli, ["verify", str(tmp_path / "r.parquet"), *flags])
         assert done.exit_code == code
         assert "Reviewed:" in done.stdout

@@ -141,8 +141,8 @@ def test_what_fails_leaves_nothing(tmp_path: Path, form: str, error: type[BaseEx
 
 
 def test_every_row_is_checked_and_copied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsample.answers.example import release
     from dpsample.answers.release import write_release
-    from dpsample.release.example import release
 
     checked = []
     check = dpsample.files.tables.check_batch

@@ -17,7 +17,7 @@ from dpsample.planning import Grid, Plan, Setting, explore, forecast
 from dpsample.planning.charts import charts
 from dpsample.planning.content import content
 from dpsample.planning.page import check_page
-from dpsample.planning.text import HISTOGRAM, PRIVATE
+from dpsample.planning.plan import HISTOGRAM, PRIVATE
 from explorers import ZIPF, forecasts, number, one_key_each
 from support import refused
 

@@ -124,25 +124,30 @@ def test_it_shows_scheme_and_size_only() -> None:
 
 def test_what_a_sample_cannot_be(tmp_path: Path) -> None:
     twice = [CANARY, "b", CANARY, CANARY]
-    once = "each key once; found at least one key in several rows"
+    once = "each key once; found is in several rows"
     no_sample(once, table(query=twice, frequency=[1, 2, 3, NUMBER]), SCHEME, "query")
     no_sample(once, table(query=[CANARY] * 2), SCHEME, "query")
-    no_sample("are positive; found one that is not", table(frequency=[NUMBER, 0]), SCHEME, "query")
-    no_sample("are positive; found one that is not", table(frequency=[-NUMBER, 1]), SCHEME, "query")
-    no_sample("at most 3, the last .* found a larger one", table(), CustomSampling([0.1, 0.2, 0.3]), "query")
+    no_sample("must be positive", table(frequency=[NUMBER, 0]), SCHEME, "query")
+    no_sample("must be positive", table(frequency=[-NUMBER, 1]), SCHEME, "query")
+    no_sample("at most 3, the last", table(), CustomSampling([0.1, 0.2, 0.3]), "query")
     no_sample(
         "no column may hold NULL; found at least one in column 'query'", table(query=[None, CANARY]), SCHEME, "query"
     )
     no_sample(
         "no column may hold NULL; found at least one in column 'freq", table(frequency=[None, NUMBER]), SCHEME, "query"
     )
-    no_sample("frequencies are int64; found double", table(frequency=[1.5, NUMBER]), SCHEME, "query")
-    no_sample("its key columns and 'frequency', no others; found 'query', 'fr", table(), SCHEME, ["query", "day"])
+    no_sample("frequencies must be int64, not double", table(frequency=[1.5, NUMBER]), SCHEME, "query")
+    no_sample(
+        "its key columns and 'frequency', and no others, but this table has 'query', 'fr",
+        table(),
+        SCHEME,
+        ["query", "day"],
+    )
     no_sample("no others", table(day=[1, 2]), SCHEME, "query")
-    no_sample("cannot be called frequency", table(), SCHEME, "frequency")
+    no_sample("cannot be called 'frequency'", table(), SCHEME, "frequency")
     no_sample("at least one key column", table(), SCHEME, [])
-    no_sample("found double in column 'query'", table(query=[1.5, 2.5]), SCHEME, "query")
-    no_sample("the scheme by which it was drawn; found NoneType", table(), None, "query")
+    no_sample("'query' cannot hold double", table(query=[1.5, 2.5]), SCHEME, "query")
+    no_sample("the scheme by which it was drawn, not an object of type NoneType", table(), None, "query")
     with pytest.raises(InvalidValue, match="cannot be written beside a sample"):
         Sample(table(), CustomSampling(lambda i: 1), "query").write(tmp_path / "x.parquet")
     assert list(tmp_path.iterdir()) == []
@@ -164,7 +169,7 @@ def test_keys_of_every_type_are_told_apart(column: pa.Array) -> None:
     assert len(Sample(good, KeepAll(), "k")) == 2
     both = pa.table({"j": [1, 1, 2], "k": column, "frequency": [1, 2, 3]})
     assert len(Sample(both, KeepAll(), ["j", "k"])) == 3
-    no_sample("at least one key in several rows", both.drop_columns(["j"]), KeepAll(), "k")
+    no_sample("is in several rows", both.drop_columns(["j"]), KeepAll(), "k")
 
 
 def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
@@ -175,7 +180,7 @@ def test_a_release_is_not_a_sample(tmp_path: Path) -> None:
         with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):
             read_sample(tmp_path / f"x.{form}")
         no_sample(
-            "found a dpsample release; leave it as it is: it is private already",
+            "cannot be a dpsample release; leave it as it is: it is private already",
             tmp_path / f"x.{form}",
             key="query",
             frequency="token",
@@ -220,30 +225,30 @@ def test_foreign_samples_that_are_no_sample(tmp_path: Path) -> None:
         no_sample(message, source, **({"key": "word", "frequency": "n", "sampling": SCHEME} | changes))
 
     rows = foreign()
-    wrong("'nope' missing or repeated; name some of 'day', 'word', 'n'", rows, key="nope")
-    wrong("'nope' missing", rows, frequency="nope")
-    wrong("'n' missing or repeated", pa.table([[1], [2], ["a"]], ["n", "n", "word"]))
+    wrong("'nope' is missing or repeated; name some of 'day', 'word', 'n'", rows, key="nope")
+    wrong("'nope' is missing", rows, frequency="nope")
+    wrong("'n' is missing or repeated", pa.table([[1], [2], ["a"]], ["n", "n", "word"]))
     wrong("key and frequency are different columns", rows, key="n")
     wrong("each key once", pa.concat_tables([rows, rows]))
-    wrong("frequencies are integers; found double", pa.table({"word": [CANARY], "n": [1.0]}))
-    wrong("frequencies are integers; found string", pa.table({"word": [CANARY], "n": [str(NUMBER)]}))
+    wrong("frequencies must be integers, not double", pa.table({"word": [CANARY], "n": [1.0]}))
+    wrong("frequencies must be integers, not string", pa.table({"word": [CANARY], "n": [str(NUMBER)]}))
     wrong("at most 2\\*\\*63 - 1", pa.table({"word": [CANARY], "n": pa.array([2**63], pa.uint64())}))
     wrong(
         "NULL; found at least one in column 'frequency'",
         pa.table({"word": [CANARY], "n": pa.array([None], pa.int64())}),
     )
     wrong("NULL; found at least one in column 'word'", pa.table({"word": pa.array([None], pa.string()), "n": [1]}))
-    wrong("exports Arrow; found int", 5)
+    wrong("exports Arrow, not an object of type int", 5)
     for name, text in (("x.csv", f"word,n\n{CANARY},{CANARY}\n"), ("y.csv", f"word,n\n{CANARY},1.5\n")):
         (tmp_path / name).write_text(text)
-        wrong("must be readable, with whole frequencies", tmp_path / name)
+        wrong("must be a readable .csv file with whole frequencies", tmp_path / name)
     for name in ("x.parquet", "x.arrow"):
-        wrong("missing or is not", tmp_path / name)
+        wrong("must be a readable", tmp_path / name)
         (tmp_path / name).write_text(CANARY)
-        wrong("missing or is not", tmp_path / name)
-    wrong("a .parquet, .arrow or .csv file; found '.txt'", tmp_path / "x.txt")
+        wrong("must be a readable", tmp_path / name)
+    wrong("a .parquet, .arrow or .csv file, not '.txt'", tmp_path / "x.txt")
     Sample(table(), SCHEME, "query").write(tmp_path / "ours.csv")
-    wrong("found a dpsample sample; use dpsample.read_sample", tmp_path / "ours.csv", key="query")
+    wrong("cannot be a dpsample sample; use dpsample.read_sample", tmp_path / "ours.csv", key="query")
 
 
 @given(st.sampled_from(["sampling", "keys"]), st.sampled_from([None, 3, [], {}, [1], {"scheme": []}, "x"]))
@@ -318,7 +323,7 @@ class TestOnce:
         one = dpsample.read_sample(path)
         self.drawn().write(path, force=True)
         before = path.read_bytes()
-        with refused("a sample is marked as used in the file that it was read from"):
+        with refused("the file that the sample was read from has another sample now"):
             dpsample.sanitize(one, privacy=Privacy(1, "1e-9"))
         assert path.read_bytes() == before
         path.unlink()

@@ -59,7 +59,7 @@ def test_every_type_of_key_comes_back(tmp_path: Path, name: str, form: str) -> N
         assert found.table.select(table.column_names).equals(table)
         assert found.table.schema.names == ["query", *([] if keys_only else ["estimate", "low", "high", "token"])]
         assert found.metadata == release.metadata
-        with pytest.raises(InvalidValue, match="row 2 not above"):
+        with pytest.raises(InvalidValue, match="row 2 is not above"):
             Release(rows({"query": pa.array([values[1], values[0]], type)}, keys_only=keys_only), terms)
 
 
@@ -169,7 +169,7 @@ def test_a_folder_of_parts_is_a_release(tmp_path: Path) -> None:
     assert read_release(tmp_path) == release
     (tmp_path / "_dpsample.json").unlink()
     commit_parts(tmp_path, dict(reversed(parts.items())), release.table.schema, release.metadata)
-    with pytest.raises(InvalidValue, match="row 2 not above the row before"):
+    with pytest.raises(InvalidValue, match="row 2 is not above the row before"):
         read_release(tmp_path)
     (tmp_path / "_dpsample.json").unlink()
     commit_parts(tmp_path, parts, release.table.schema, release.metadata | {"rows": 4})
@@ -213,9 +213,9 @@ def test_a_stream_that_is_wrong_leaves_nothing(tmp_path: Path) -> None:
     good = Release(rows({"query": ["a", "b"]}), TERMS).table.to_batches()[0]
     nothing = good.slice(0, 0)
     for batches, message in (
-        ([good, good], "row 3 not above"),
-        ([good, nothing, good.slice(1)], "row 3 not above"),
-        ([good.slice(1), nothing, good.slice(0, 1)], "row 2 not above"),
+        ([good, good], "row 3 is not above"),
+        ([good, nothing, good.slice(1)], "row 3 is not above"),
+        ([good.slice(1), nothing, good.slice(0, 1)], "row 2 is not above"),
         ([good.select(["query", "token"])], "every batch has the columns"),
     ):
         with pytest.raises(InvalidValue, match=message):
@@ -259,7 +259,7 @@ def test_rows_must_ascend_from_batch_to_batch() -> None:
 @pytest.mark.parametrize("token", [0.0, -1.0, 0.1, 1.0625, float("nan"), float("inf"), -0.0, 1e308])
 def test_tokens_are_positive_multiples(token: float) -> None:
     table = rows({"query": ["a", "b", "c"]}).set_column(1, "token", pa.array([1.0, token, 1.0]))
-    with pytest.raises(InvalidValue, match="positive multiples of 1/8; found another one in row 2"):
+    with pytest.raises(InvalidValue, match="the token in row 2 is no positive multiple of 1/8"):
         Release(table, TERMS)
     if token == 1.0625:
         assert len(Release(table, stated_terms(PRIVACY, KeepAll(), ("query",), grid=16))) == 3
@@ -276,13 +276,16 @@ def test_what_a_release_cannot_be() -> None:
         numbers = whole[name].to_pylist()
         numbers[at] += by
         changed = whole.set_column(whole.column_names.index(name), name, pa.array(numbers))
-        no_release(changed, f"low, high follow from the tokens; found another {name} in row {at + 1}")
+        no_release(changed, f"the {name} in row {at + 1} does not follow from its token")
         no_release(whole.drop_columns([name]), "a release has the columns")
     no_release(table.drop_columns(["token"]), "a release has the columns")
     no_release(table.append_column("frequency", pa.array([1, 2])), "a release has the columns")
-    no_release(table, "has the columns 'query'; found", stated_terms(PRIVACY, KeepAll(), ("query",), keys_only=True))
-    no_release(table.set_column(1, "token", pa.array([1, 2])), "'token' is float64; found int64")
-    no_release(rows({"query": [1.5, 2.5]}), "found double in column 'query'; cast it to string or decimal")
+    no_release(table, "has the columns 'query', not", stated_terms(PRIVACY, KeepAll(), ("query",), keys_only=True))
+    no_release(table.set_column(1, "token", pa.array([1, 2])), "'token' must be float64, not int64")
+    no_release(
+        rows({"query": [1.5, 2.5]}),
+        "'query' cannot hold double, since keys are compared exactly; cast it to string or decimal",
+    )
     no_release(rows({"query": pa.array([CANARY]).dictionary_encode()}), "found dictionary.* in column 'query'")
     no_release(rows({"query": [None, f"a{CANARY}"]}), "no column may hold NULL; found at least one in column 'query'")
     no_release(rows({"query": [f"a{CANARY}", None]}), "no column may hold NULL; found at least one in column 'query'")

@@ -161,19 +161,19 @@ def amounts_of(rows: int | None, sums: Mapping[str, Clip] | None) -> tuple[Amoun
             raise InvalidValue(
                 f"rows of a user and a key are clipped at a whole number from 1 to {_MOST_ROWS:,}",
                 f"{rows!r}",
-                "write one, such as rows=5 (--rows 5)",
+                "write one, such as `rows=5`",
             )
         amounts.append(Amount(None, Fraction(0), Fraction(rows)))
     if sums is not None and not isinstance(sums, Mapping):
         raise InvalidValue(
             "sums are columns with their clips",
             type(sums).__name__,
-            "write a mapping such as {'price': (0, 100)} (--sum price:0:100)",
+            "write a mapping such as {'price': (0, 100)}, or `sums=price:0:100`",
         )
     for column, clip in (sums or {}).items():
         if not isinstance(column, str) or not column:
             raise InvalidValue(
-                "a sum is of a column", type(column).__name__, "name one, as in {'price': 100} (--sum price:100)"
+                "a sum is of a column", type(column).__name__, "name one, as in {'price': 100}, or `sums=price:100`"
             )
         amounts.append(Amount(column, *clip_ends(clip)))
     return check_amounts(amounts)

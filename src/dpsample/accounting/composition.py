@@ -152,7 +152,7 @@ def check_keys_per_user(keys: Any) -> int:
     """Check the number of keys per user."""
     if isinstance(keys, bool) or not isinstance(keys, int | np.integer) or not 1 <= keys <= MOST_KEYS:
         raise InvalidValue(
-            f"max_keys_per_user is a whole number from 1 to {MOST_KEYS:,}",
+            f"`max_keys_per_user` is a whole number from 1 to {MOST_KEYS:,}",
             repr(keys),
             "choose, without looking at the data, about how many keys a typical user has",
         )

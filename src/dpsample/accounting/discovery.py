@@ -105,7 +105,7 @@ class UserBudget:
             raise InvalidValue(
                 "keys without a contribution bound are found with an epsilon and a delta",
                 f"{self.privacy}",
-                "state Privacy(epsilon, delta), or max_keys_per_user",
+                "state Privacy(epsilon, delta), or set `max_keys_per_user`",
             )
         before = self.look + self.filled + self.total
         if not (before < 1 and 0 <= self.counts < 1 + (not self.discovers)):
@@ -118,19 +118,19 @@ class UserBudget:
             raise InvalidValue(
                 "counts of users need a larger epsilon",
                 f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
-                "release keys only (keys_only, --keys-only), or choose a larger one",
+                "release keys only with `keys_only=True`, or choose a larger one",
             )
         if self.counts and self.aside < _LEAST_ASIDE:
             raise InvalidValue(
                 "counts of users need a larger delta, for their noise is drawn from tables of 128 bits",
                 f"delta {text(self.left.delta)}",
-                "release keys only (keys_only, --keys-only), or choose a larger one, such as 1e-18",
+                "release keys only with `keys_only=True`, or choose a larger one, such as 1e-18",
             )
         if self.counts and self.square * max(self.parts.values()) > MOST_SQUARE:
             raise InvalidValue(
                 "the Gaussian noise of counts needs a smaller epsilon",
                 f"epsilon {text(self.left.epsilon)}, of which {text(self.counts)} of mu**2 is for counts",
-                "choose a smaller epsilon, or count_share",
+                "choose a smaller epsilon, or `count_share`",
             )
 
     @property
@@ -202,18 +202,12 @@ def capacity_cap(each: PerKey, sampling: Sampling = ALL) -> int:
 
 
 @dataclass(frozen=True)
-class Look:
-    """A noisy histogram of users by their number of keys: up to 1, 4, 16, ..., 1024, and more.
-
-    Adding or removing a user changes one number by one.
-    """
+class UsersByKeys:
+    """A histogram of users by their number of keys: up to 1, 4, 16, ..., 1024, and more; it costs an epsilon."""
 
     users: tuple[int, ...]
     epsilon: Fraction
     EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(7))
-
-    def __post_init__(self) -> None:
-        _check_look(self)
 
     def kept(self, most: int) -> float:
         """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
@@ -228,6 +222,21 @@ class Look:
         """How many keys a user of each range keeps, about, if each keeps up to `most`."""
         lowest = (1, *(edge + 1 for edge in self.EDGES[:-1]))
         return [min(float(most), (low + high) / 2) for low, high in zip(lowest, self.EDGES, strict=True)]
+
+
+class TrueLook(UsersByKeys):
+    """The histogram without noise, as if it had cost its epsilon: for a forecast. NOT private; no release has one."""
+
+    def __repr__(self) -> str:
+        return "TrueLook()"
+
+
+@dataclass(frozen=True)
+class Look(UsersByKeys):
+    """The histogram with noise, as a release states it. Adding or removing a user changes one number by one."""
+
+    def __post_init__(self) -> None:
+        _check_look(self)
 
     @property
     def most(self) -> int:
@@ -280,7 +289,7 @@ def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[floa
     return [max(float(n), 0.0) for n in numbers[: last + 1]]
 
 
-def promising_keys(budget: UserBudget, look: Look, sampling: Sampling = ALL) -> int:
+def promising_keys(budget: UserBudget, look: UsersByKeys, sampling: Sampling = ALL) -> int:
     """Choose with how many keys of each user the most could be found, one key apart, from the look alone.
 
     The capacity of k keys is what users give, in all, over the users that a key needs for an even chance. Users give

@@ -34,7 +34,7 @@ class Part:
             raise InvalidValue(
                 "a part is the name of a column and a value, both as text",
                 "something else",
-                "write part=('day', '2026-11-14') (--part day=2026-11-14)",
+                "write `part=('day', '2026-11-14')`",
             )
 
     @classmethod

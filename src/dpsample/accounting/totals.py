@@ -183,7 +183,7 @@ class SampleSize:
             raise InvalidValue(
                 "a sample size needs weights that one element changes by a bounded amount",
                 f"power {text(self.power)} without a cap",
-                "set a cap, such as cap=1000 (--cap 1000), or choose tau yourself",
+                "set a cap, such as `cap=1000`, or choose `tau` yourself",
             )
         if self.sensitivity > _MOST_CHANGED:
             raise InvalidValue(

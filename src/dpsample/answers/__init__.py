@@ -1,22 +1,39 @@
-"""Questions to a release, answered from the release alone.
+"""What can be asked of a release, and what is answered from it alone.
 
-arguments      the checks of what questions are given
-selection      the keys of a question, their weights and their groups
-expressions    which SQL expressions are allowed, and how much memory they may take
-tokens         where questions to releases with tokens, or of keys only, are answered
-reported       what the reported keys of a question have: the first line of every total
-sums           sums, numbers of keys and means
-quantiles      quantiles of the frequencies
-ranking        top k, ranks and comparisons
-single_keys    the frequencies of single keys, and the scheme of each
-coordinated    what changed between two coordinated releases, and which keys both have
-unreported     what is known of a key that was not reported
-remainder      the elements of keys that were not reported
-held           questions to releases of streams
-known          questions to releases with tokens and known keys
-counted        questions to releases of counted users
-amounts        sums of rows and columns of counted users, and ratios
-counted_order  their order: quantiles, top k, ranks and comparisons
-counted_keys   the keys of such a question, and what is known of each
-result         an answer of several rows
+**Question, evidence, answer**
+
+question         what is asked, checked once for every kind of release
+evidence         what all answers follow from: one class of evidence for each kind of release
+answers          each question, written once over evidence
+release          `Release`: the only publishable object, with its answers and its file
+by_kind          which evidence a release has
+estimates        an answer of several rows
+example          a release for examples
+
+**The keys of a question**
+
+selection        the keys that a question selects, their weights and their groups
+expressions      which SQL expressions are allowed, and how much memory they may take
+
+**Evidence, by kind**
+
+tokens           tokens as questions see them, and the law by which they were drawn
+token_sums       releases with tokens: sums, numbers of keys and means
+token_order      their single keys: top k, ranks and comparisons
+token_quantiles  their quantiles
+reported         what their reported keys have together: the first line of every total
+held             releases of streams
+known            releases with tokens and known keys
+keys_only        releases of keys only
+counted          releases of counted users
+counted_keys     the keys of such a question, and what is known of each
+counted_sums     sums, numbers and means over these keys
+amounts          sums of rows and columns of counted users, and ratios
+normal_order     the order of keys whose estimates have normal errors
+unreported       what it says of a key that it was not reported
+remainder        the elements of keys that were not reported
+
+**Two releases**
+
+coordinated      what changed between two coordinated releases, and which keys both have
 """

@@ -151,7 +151,7 @@ class Ratio:
         if same or of not in names or per not in names:
             raise InvalidValue(
                 f"{of!r} per {per!r} is not a ratio of two sums of this release, which are {', '.join(names)}",
-                "rows and sums are counted with rows=... and sums=... (--rows, --sum)",
+                "rows and sums are counted with `rows=...` and `sums=...`",
             )
         return Ratio(above, below, per)
 

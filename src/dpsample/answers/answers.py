@@ -98,7 +98,7 @@ class Answers:
         Over several releases, each counts the keys that it reports, and in all keys those that have frequency
         `at_least` or more in it; `of` is then "frequency", "keys" or "at-least:100".
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> cats = release.sum("word LIKE 'cat%'")
         >>> cats.keys, cats.reported
         (2, 5,329 (5,325 to 5,333))
@@ -199,7 +199,7 @@ class Answers:
         weights of these keys. Over several releases, a key counts once if it has this frequency in one of them. The
         other arguments are those of `sum`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> round(release.count_keys("length(word) = 3", at_least=100).value)
         3
         """
@@ -251,7 +251,7 @@ class Answers:
         `at_least` is as for `count_keys`: the number of rarer keys is unknown. With a `weight`, the
         mean is weighted. The other arguments are those of `sum`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> 2600 < release.mean(["cat", "cow", "dog"]).value < 2680
         True
         """
@@ -273,7 +273,7 @@ class Answers:
         The quantile of a share p is the smallest frequency that at least a share p of these keys do not exceed.
         `at_least` is as for `count_keys`; `where`, `level` and `attributes` are as for `sum`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> 790 < release.quantiles([0.6, 0.9])[0.6].value < 815
         True
         """
@@ -295,7 +295,7 @@ class Answers:
         the nominal coverage on average; of counted users and known keys, intervals have that level. `where`, `level`
         and `attributes` are as for `sum`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> release.top(2).groups["word"].to_pylist()
         ['cat', 'dog']
         """
@@ -320,15 +320,17 @@ class Answers:
 
         `where`, `level` and `attributes` are as for `sum`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> cat = release.each_key()["cat"]
         >>> cat.low < 5005 < cat.high
         True
         """
         question = Question(where=where, level=level, attributes=attributes)
         keys = self.evidence.keys(question)
-        estimates = keys.estimates(np.arange(len(keys)), question.level)
-        return self._listing(keys.rows, estimates, question.level, about_each(len(keys), keys.called))
+        everything = np.arange(len(keys))
+        estimates = keys.estimates(everything, question.level)
+        note = about_each(len(keys), keys.called)
+        return self._listing(keys.rows, estimates, question.level, note)
 
     def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
         """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent.
@@ -336,7 +338,7 @@ class Answers:
         `key` is a tuple if there are several key columns. If it was not reported, the answer is a lower bound.
         `where`, `level` and `attributes` are as for `sum`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> release.rank("cow").value
         3.0
         """
@@ -353,7 +355,7 @@ class Answers:
 
         Of counted users, all users of an unreported key count as having given it.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> 0.5 < release.compare("dogma", "eel") < 1
         True
         """
@@ -368,7 +370,7 @@ class Answers:
 
         `level` is the nominal coverage of the interval.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> other = release.other()
         >>> 500 < other.low < other.value < other.high < 700
         True
@@ -390,7 +392,7 @@ class Answers:
     def __getitem__(self, key: Any) -> Estimate:
         """Estimate the frequency of a key, which need not be reported; a tuple if there are several key columns.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> release["cat"].low < 5005 < release["cat"].high, "unicorn" in release
         (True, False)
         """

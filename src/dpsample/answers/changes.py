@@ -108,7 +108,7 @@ def changes(
     beyond_chance  list only changes beyond the variation of independent events that are as likely before and after
                 (Poisson). Where one person or machine makes many elements of a key, counts vary more than that
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> tokens = release.table["token"].to_numpy() + [0, 0, 0, 3000, 0, 0]  # of dog
     >>> later = Release(pa.table({"word": list(release), "token": tokens}).slice(0, 5), release.terms)
     >>> changes(release, later).table.select(["word", "change", "direction"]).to_pylist()

@@ -5,9 +5,9 @@ that a key whose frequency hardly changed adds hardly anything, to the value or 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dpsample.estimators.calibrated import functionals_of
 from dpsample.estimators.estimate import Estimate, least_frequency
 from dpsample.estimators.intervals import student_quantile
 from dpsample.estimators.layers import Layers, TokenWeights, token_weights
-from dpsample.estimators.measures import Form, Measure
+from dpsample.estimators.measures import KEYS, Form, Measure
 from dpsample.estimators.notes import FEW
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
@@ -83,7 +83,7 @@ def difference(
     least = question.at_least or lowest
     if least < lowest:
         raise InvalidValue(
-            f"at_least must be {lowest} or more, where sampled keys are reported, not {least}",
+            f"`at_least` must be {lowest} or more, where sampled keys are reported, not {least}",
             "leave it out",
         )
     layers = Layers(measure, [side.visible for side in asked.sides], least, asked.largest)
@@ -117,9 +117,9 @@ def in_both(
     asked = _Asked.of(before, after, question)
     own = [least_frequency(side.scheme, each_key_alike=True) for side in asked.sides]
     least = question.at_least or max(own)
-    measure = Measure.of("keys").from_frequency(least)
-    values, seen = zip(*(s.counted(r, measure) for s, r in zip(asked.sides, asked.rows, strict=True)), strict=True)
-    each = values[0] * values[1] * np.maximum(*seen)
+    measure = KEYS.from_frequency(least)
+    one, two = (side.counted(rows, measure) for side, rows in zip(asked.sides, asked.rows, strict=True))
+    each = one.values * two.values * np.maximum(one.reported, two.reported)
     both = int(np.count_nonzero((asked.rows[0] >= 0) & (asked.rows[1] >= 0)))
     return asked.answer(each, each**2 - each, least, level, both)  # what is estimated is its own square
 
@@ -177,19 +177,29 @@ class _Side:
         row, start = rows[here], first[here, None]
         offset = first_kept(self.hashes[row], self.scheme.sampling) - 1
         relative = self.cells[row] - offset * self.scheme.grid
+
+        def value(layer: Ints) -> Floats:
+            return layers.value(layer + offset[:, None], start)
+
         values = np.zeros(len(rows))
-        values[here] = self.token_weights.values(relative, lambda k: layers.value(k + offset[:, None], start))
+        values[here] = self.token_weights.values(relative, value)
         return values
 
-    def counted(self, rows: Ints, measure: Measure) -> tuple[Floats, Floats]:
+    def counted(self, rows: Ints, measure: Measure) -> "_Counted":
         """The values of keys in a number of keys, and their probabilities of being reported; 0 for others."""
-        values, seen = np.zeros((2, len(rows)))
-        if len(self.places):
-            here = np.flatnonzero(rows >= 0)
-            functionals = functionals_of(Tallies.of([Tally.of(self.cells)]), self.scheme, measure)
-            values[here] = functionals.total.values(self.cells)[rows[here]]
-            seen[here] = reporting_probabilities(self.frequencies, *self.scheme[:2])[rows[here]]
-        return values, seen
+        if not len(self.places):
+            return _Counted(*np.zeros((2, len(rows))))
+        tallies, scheme = Tallies.of([Tally.of(self.cells)]), self.scheme
+        values = functionals_of(tallies, scheme, measure).total.values(self.cells)
+        reported = reporting_probabilities(self.frequencies, scheme.sampling, scheme.per_key)
+        return _Counted(np.append(values, 0.0)[rows], np.append(reported, 0.0)[rows])
+
+
+class _Counted(NamedTuple):
+    """The value of each key in a number of keys, and its probability of being reported."""
+
+    values: Floats
+    reported: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +218,7 @@ class _Asked:
         if not are_coordinated(before, after):
             raise InvalidValue(
                 "the samples of these releases were not chosen by one public seed",
-                'release each with the same seed, such as Ppswor(tau, seed="2026 public") (--seed)',
+                'release each with the same `seed`, such as Ppswor(tau, seed="2026 public")',
             )
         sides = _Side.of(before, question), _Side.of(after, question)
         hashes, back = np.unique(np.concatenate([side.hashes for side in sides]), axis=0, return_inverse=True)
@@ -243,10 +253,11 @@ class _Asked:
         """The sum over keys, with what each stands for of its variance."""
         variances = self.weights**2 * variances
         total = max(float(variances.sum()), 0.0)
-        effective = total**2 / max(float((variances**2).sum()), 1e-300)
-        empty = not all(len(side.places) for side in self.sides)
-        notes = (_EMPTY,) if empty else (FEW,) if effective < TUNING.least_effective_keys else ()
+        squares = float((variances**2).sum())
+        effective_keys = total**2 / max(squares, 1e-300)
         value, error = float(self.weights @ values), math.sqrt(total)
-        reach = float(student_quantile(0.5 + level / 2, np.array(2 * effective))) * error
-        ends = value - reach, value + reach
-        return Estimate(value, error, *ends, level, keys=keys, guaranteed=not empty, notes=notes, at_least=least)
+        reach = float(student_quantile(0.5 + level / 2, np.array(2 * effective_keys))) * error
+        found = Estimate(value, error, value - reach, value + reach, level, keys=keys, at_least=least)
+        if not all(len(side.places) for side in self.sides):
+            return replace(found, guaranteed=False, notes=(_EMPTY,))
+        return replace(found, notes=(FEW,) if effective_keys < TUNING.least_effective_keys else ())

@@ -94,7 +94,7 @@ class MeasuredEvidence(Evidence):
         if question.extrapolate:
             raise InvalidValue(
                 f"{self.kind} cannot be extrapolated to keys that were not reported (extrapolate, --extrapolate)",
-                "a release with total=True (--with-total) estimates what these have: other()",
+                "a release with `total=True` estimates what these have: other()",
             )
         of_keys = self._sum_of(question)
 

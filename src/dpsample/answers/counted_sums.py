@@ -125,7 +125,7 @@ class _Reaching:
     def of(keys: CountedKeys, least: int, level: float, weighted: bool = False) -> "_Reaching":
         """Decide by intervals of all keys at once; sums that are `weighted` need weights from 0 on."""
         if weighted and (keys.weights < 0).any():
-            raise InvalidValue("a sum or mean with at_least must have weights from 0 on", "leave at_least out")
+            raise InvalidValue("a sum or mean with `at_least` must have weights from 0 on", "leave `at_least` out")
         lows, highs = keys.intervals(level, keys=max(len(keys), 1))
         return _Reaching(lows >= least, (highs >= least) & (lows < least))
 

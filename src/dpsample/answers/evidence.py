@@ -140,7 +140,7 @@ class Evidence(ABC):
         """Estimate the sum of one amount over that of another."""
         raise InvalidValue(
             "only a release of counted users has sums to divide",
-            "release with user=..., rows=... and sums=..., without max_keys_per_user",
+            "release with `user=...`, `rows=...` and `sums=...`, without `max_keys_per_user`",
         )
 
     @abstractmethod

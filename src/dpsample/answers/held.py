@@ -155,8 +155,9 @@ class HeldKeys(TokenKeys):
 
     def rank(self, place: int, level: float) -> Estimate:
         """Estimate a key's rank; it is guaranteed if the key is surely above the detection threshold."""
-        found, own = super().rank(place, level), self.estimates(np.array([place]), level)
         threshold = self.view.elements.detection_threshold
-        below = threshold is None or bool(own.low[0] < threshold)
-        notes = (*found.notes, RARE) if below and found.guaranteed else found.notes
-        return replace(found, detection_threshold=threshold, guaranteed=found.guaranteed and not below, notes=notes)
+        found = replace(super().rank(place, level), detection_threshold=threshold)
+        [lowest] = self.estimates(np.array([place]), level).low
+        if not found.guaranteed or (threshold is not None and lowest >= threshold):
+            return found
+        return replace(found, guaranteed=False, notes=(*found.notes, RARE))

@@ -49,7 +49,7 @@ class Hypothesis:
     def of(sides: Sides, of: Any, beyond_chance: Any) -> "Hypothesis":
         """Check what is asked, and look up the totals of shares."""
         if not isinstance(beyond_chance, bool):
-            raise InvalidValue("beyond_chance is True or False", repr(beyond_chance), "leave it out")
+            raise InvalidValue("`beyond_chance` is True or False", repr(beyond_chance), "leave it out")
         if of not in ("frequency", "share"):
             raise InvalidValue("changes are of the frequency or of the share", repr(of), "choose one of them")
         if of == "frequency":
@@ -59,7 +59,7 @@ class Hypothesis:
             raise InvalidValue(
                 "shares are of private totals, which each release has",
                 "a release without one",
-                "release with total=True (--with-total), or compare frequencies",
+                "release with `total=True`, or compare frequencies",
             )
         estimates = [[total.estimate() for total in side if total is not None] for side in found]
         values = [math.fsum(one.value for one in side) for side in estimates]

@@ -3,6 +3,8 @@
 import math
 from typing import Any, NoReturn
 
+import pyarrow as pa
+
 from dpsample.accounting.totals import Total
 from dpsample.answers.evidence import Evidence, Groups, answered
 from dpsample.answers.question import Question
@@ -13,6 +15,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.reported import Reported
 from dpsample.exact import MAX_FREQUENCY
+from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 
 _NOTE = "this counts the reported keys; how many others there are is unknown"
@@ -23,6 +26,11 @@ class KeysOnlyEvidence(Evidence):
 
     def __init__(self, rows: Rows, silence: Silence, total: Total | None) -> None:
         self.rows, self.silence, self.total = rows, silence, total
+
+    @staticmethod
+    def of(table: pa.Table, terms: Terms) -> "KeysOnlyEvidence":
+        """Return the evidence of a release."""
+        return KeysOnlyEvidence(Rows.of(table, terms), Silence.of(terms), terms.total)
 
     @property
     def detection_threshold(self) -> int | None:

@@ -31,6 +31,7 @@ from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.release.terms import Terms
+from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import token_law
 
@@ -87,12 +88,13 @@ class KnownKeys:
         """
         if not tally.total:
             return _nothing(level)
-        squares = float(tally.squares.sum())
-        frequencies = tally.cells / self.view.scheme.grid - self.added + self.noise.mean
+        noise = self.noise
+        frequencies = tally.cells / self.view.scheme.grid - self.added + noise.mean
         value = float(tally.weights @ frequencies)
-        error = math.sqrt(self.noise.variance * squares)
+        squares = float(tally.squares.sum())
+        error = math.sqrt(noise.variance * squares)
         fourths = float((tally.squares**2 / np.maximum(tally.keys, 1)).sum())
-        kurtosis = self.noise.kurtosis * fourths / max(squares, 1e-300) ** 2  # of the sum
+        kurtosis = noise.kurtosis * fourths / max(squares, 1e-300) ** 2  # of the sum
         z = NormalDist().inv_cdf(0.5 + level / 2)
         reach = (z + (z**3 - 3 * z) * kurtosis / 24) * error
         low, high = value - reach, value + reach
@@ -103,11 +105,11 @@ class KnownKeys:
     def sum_of_one(self, tally: Tally, level: float) -> Estimate:
         """Estimate the frequency of one key, with its own interval, as `each_key` has it."""
         weight = float(tally.weights[0])
-        place = np.flatnonzero(self.view.cells == tally.cells[0])[:1]  # equal tokens have equal estimates
-        raised = [float(ends[0]) for ends in self.view.frequencies(place, level)]
-        value, low, high = (weight * max(end - self.added, 0.0) for end in raised)
+        raised = likely_frequencies(tally.cells, *self.view.scheme, level)
+        value, low, high = (weight * max(float(end[0]) - self.added, 0.0) for end in raised)
+        low, high = min(low, high), max(low, high)
         error = abs(weight) * math.sqrt(self.noise.variance)
-        return Estimate(value, error, min(low, high), max(low, high), level, keys=1, detection_threshold=0)
+        return Estimate(value, error, low, high, level, keys=1, detection_threshold=0)
 
     def sum_from(self, tally: Tally, least: int, level: float) -> Estimate:
         """Estimate the sum of the frequencies of the keys of a frequency or more."""
@@ -149,12 +151,12 @@ class KnownEvidence(Evidence):
         """Return the evidence of a release."""
         assert terms.known is not None
         assert terms.known.added is not None
-        every, silence, listed = TokenView.of(table, terms), Silence.of(terms), table["known"].to_numpy()
-        known, unlisted = np.flatnonzero(listed), np.flatnonzero(~listed)
-        raised = every.cells[known] + terms.known.added * every.scheme.grid
-        keys = KnownKeys(TokenView(every.rows.take(known, raised), every.scheme), known, terms.known.added)
-        others = TokenView(every.rows.take(unlisted, every.cells[unlisted]), every.scheme)
-        return KnownEvidence(every.rows, keys, TokenEvidence(others, silence), silence, terms.total)
+        every, silence, added = TokenView.of(table, terms), Silence.of(terms), terms.known.added
+        listed = table["known"].to_numpy()
+        places = np.flatnonzero(listed)
+        known = KnownKeys(every.take(places, added), places, added)
+        others = TokenEvidence(every.take(np.flatnonzero(~listed)), silence)
+        return KnownEvidence(every.rows, known, others, silence, terms.total)
 
     @property
     def detection_threshold(self) -> int | None:
@@ -198,7 +200,7 @@ class KnownEvidence(Evidence):
         return replace(summed, **ends)
 
     def quantiles(self, question: Question, shares: Floats) -> NoReturn:
-        raise _refused("a quantile", "each_key, or count_keys with at_least")
+        raise _refused("a quantile", "each_key, or count_keys with `at_least`")
 
     def remainder(self, level: float) -> NoReturn:
         raise _refused("the remainder", "total and sum")
@@ -223,9 +225,9 @@ class ListedKeys(NormalKeys):
         is_known = np.isin(rows, known.places)
         self.rows, self._is_known = rows, is_known
         self.detection_threshold = evidence.detection_threshold
-        unlisted = np.setdiff1d(np.arange(len(evidence.rows.keys)), known.places)
-        self._known = TokenKeys(known.view, np.searchsorted(known.places, rows[is_known]))
-        self._others = TokenKeys(evidence.others.view, np.searchsorted(unlisted, rows[~is_known]))
+        listed_before = np.searchsorted(known.places, rows)
+        self._known = TokenKeys(known.view, listed_before[is_known])
+        self._others = TokenKeys(evidence.others.view, (rows - listed_before)[~is_known])
         each = self._each(level)
         self.values, self.errors = each.value, each.standard_error
 

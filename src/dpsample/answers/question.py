@@ -108,7 +108,7 @@ class Question:
         if self.at_least is None or self.of == "frequency":
             return self
         if self.of != "keys":
-            raise InvalidValue("at_least can only be used with sums of frequency and keys", "leave it out")
+            raise InvalidValue("`at_least` can only be used with sums of frequency and keys", "leave it out")
         return replace(self, of=Measure.at_least(self.at_least), at_least=None)
 
     def require_default_estimator(self, what: str) -> None:
@@ -128,7 +128,7 @@ def check_options(options: Mapping[str, Any], allowed: type) -> None:
 def check_frequency(value: Any) -> int:
     """Check the least frequency of the keys that count."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_FREQUENCY:
-        raise InvalidValue(f"at_least must be a frequency, an integer from 1 on, not {value!r}", "give one, such as 20")
+        raise InvalidValue(f"`at_least` must be a whole number from 1 on, not {value!r}", "give one, such as 20")
     return int(value)
 
 

@@ -186,7 +186,7 @@ class Release(Answers):
         prove   run the proof of its privacy, or do not
         before  an earlier release: the page shows which keys rose or fell since
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> release.report(title="Words", about="Words of a story.", date="2026-11-16", top=3)
         Report: a page of ... MB; write(path) puts it into a file
         """
@@ -213,7 +213,7 @@ class Release(Answers):
 
         `title` is the title of the chart. The other arguments are those of `top`.
 
-        >>> from dpsample.release.example import release
+        >>> from dpsample.answers.example import release
         >>> type(release.plot(3)).__name__
         'LayerChart'
         """

@@ -28,7 +28,7 @@ def needs_total(total: Total | None, tokens: bool = False) -> InvalidValue:
         problem = "this release has no total, from which the remainder follows"
     else:
         problem = "this release has no tokens, from which the remainder follows"
-    return InvalidValue(problem, "release with total=True (--with-total)" + ("" if tokens else ", and not keys only"))
+    return InvalidValue(problem, "release with `total=True`" + ("" if tokens else ", and not keys only"))
 
 
 def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) -> Estimate:
@@ -75,18 +75,21 @@ class _Covered:
         likeliest = likeliest_frequencies(cells, *scheme)
         tokens = _TokenEstimates(np.unique(likeliest), scheme)
         distances = tokens.distances()
-        left = np.interp(likeliest, tokens.at, tokens.biases(distances))
-        value = float((cells / scheme.grid + np.interp(likeliest, tokens.at, distances)).sum())
-        variance = float(np.interp(likeliest, tokens.at, tokens.variances(distances)).sum())
-        return _Covered(value, float(left.sum()), float(np.abs(left).sum()), variance**0.5)
+        distance, bias, variance = (
+            np.interp(likeliest, tokens.at, column)
+            for column in (distances, tokens.biases(distances), tokens.variances(distances))
+        )
+        value = float((cells / scheme.grid + distance).sum())
+        error = float(variance.sum()) ** 0.5
+        return _Covered(value, float(bias.sum()), float(np.abs(bias).sum()), error)
 
 
 class _TokenEstimates:
     """Estimates of frequencies by tokens plus distances, at some of the likeliest frequencies of the tokens."""
 
     def __init__(self, likeliest: Ints, scheme: Scheme) -> None:
-        spread = np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int)
-        self.at = likeliest[np.unique(spread)]
+        places = np.linspace(0, len(likeliest) - 1, _LAWS).round()
+        self.at = likeliest[np.unique(places.astype(int))]
         laws = [token_law(i, *scheme) for i in self.at.tolist()]
         cells = np.unique(np.concatenate([law.cells for law in laws]))
         self._tokens = cells / scheme.grid
@@ -103,16 +106,20 @@ class _TokenEstimates:
 
     def biases(self, distances: Floats) -> Floats:
         """Return the bias of the estimate of a reported key of each frequency."""
-        estimates = self._estimates(distances)
-        means = [share @ estimates[places] for share, places in zip(self._shares, self._places, strict=True)]
-        return np.asarray(np.array(means) - self.at)
+        return np.asarray(self._means(self._estimates(distances)) - self.at)
 
     def variances(self, distances: Floats) -> Floats:
         """Return the variance of the estimate of a reported key of each frequency."""
         estimates = self._estimates(distances)
-        laws = zip(self.at.tolist(), self._shares, self._places, strict=True)
-        squares = np.array([share @ (estimates[places] - i) ** 2 for i, share, places in laws])
-        return np.asarray(squares - self.biases(distances) ** 2)
+        squares = []
+        for frequency, share, places in zip(self.at.tolist(), self._shares, self._places, strict=True):
+            squares.append(share @ (estimates[places] - frequency) ** 2)
+        return np.asarray(np.array(squares) - self.biases(distances) ** 2)
+
+    def _means(self, estimates: Floats) -> Floats:
+        """The means of numbers of each token, over the reported keys of each frequency."""
+        laws = zip(self._shares, self._places, strict=True)
+        return np.array([share @ estimates[places] for share, places in laws])
 
     def _estimates(self, distances: Floats) -> Floats:
         return np.asarray(self._tokens + np.interp(self._likeliest, self.at, distances))

@@ -40,9 +40,10 @@ def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bool
 def added_reported(parts: Sequence[Reported]) -> Reported:
     """Return the sum of independent sums: distances of ends from values add up by their squares."""
     value = sum(part.value for part in parts)
-    down = math.hypot(*(part.low - part.value for part in parts))
+    error = math.hypot(*(part.standard_error for part in parts))
+    down = math.hypot(*(part.value - part.low for part in parts))
     up = math.hypot(*(part.high - part.value for part in parts))
-    return Reported(value, math.hypot(*(part.standard_error for part in parts)), value - down, value + up)
+    return Reported(value, error, value - down, value + up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,8 @@ class ReportedSums:
             return independent(weights, *map(self._of, frequencies))
         together = self._together(Selected.of(raised / scheme.grid, weights, np.ones(len(cells))))
         before = float(weights @ added)
-        return replace(together, value=together.value - before, low=together.low - before, high=together.high - before)
+        low, high = together.low - before, together.high - before
+        return replace(together, value=together.value - before, low=low, high=high)
 
     def _by_token(self, tally: Tally) -> Selected:
         """The keys of a tally without weights."""
@@ -132,7 +134,8 @@ class ReportedSums:
 
 def independent(weights: Floats, value: Floats, low: Floats, high: Floats) -> Reported:
     """Return a weighted sum of numbers whose errors are independent: these add up by their squares."""
-    below = np.where(weights >= 0, weights * (value - low), -weights * (high - value))
-    above = np.where(weights >= 0, weights * (high - value), -weights * (value - low))
+    one_end, other_end = weights * (low - value), weights * (high - value)
+    below, above = np.minimum(one_end, other_end), np.maximum(one_end, other_end)
+    down, up = float(np.linalg.norm(below)), float(np.linalg.norm(above))
     centre = float(weights @ value)
-    return Reported(centre, math.nan, centre - float(np.linalg.norm(below)), centre + float(np.linalg.norm(above)))
+    return Reported(centre, math.nan, centre - down, centre + up)

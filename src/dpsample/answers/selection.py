@@ -80,10 +80,6 @@ class Rows:
         cells = None if terms.grid is None else token_cells(table["token"], terms.grid)
         return Rows(table.select(list(terms.keys)), cells, terms.numbers or TOKEN_COLUMNS)
 
-    def take(self, places: Ints, cells: Ints | None = None) -> "Rows":
-        """Return some of these rows, with these tokens."""
-        return Rows(self.keys.take(pa.array(places)), cells, self.taken)
-
 
 class Selection:
     """Keys of a release, each with a weight, in groups.

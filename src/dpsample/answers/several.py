@@ -34,7 +34,7 @@ def combine(*releases: Release) -> "Release | Combined":
     may be of different kinds, but keys only go with keys only. No release is there twice. If they state parts, these
     do not overlap. One release is returned as it is.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> from dpsample import Release
     >>> later = Release(release.table.slice(0, 4), release.terms)
     >>> week = combine(release, later)

@@ -18,7 +18,7 @@ def keys_of(releases: "Sequence[Release]") -> tuple[pa.Table, Ints]:
     """Return the keys that any of the releases reports, ascending, and the row of each in each release, or -1: [key,
     release].
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> keys, rows = keys_of([release, release])
     >>> keys["word"].to_pylist()[:2], rows[:2]
     (['cat', 'catfish'], array([[0, 0],

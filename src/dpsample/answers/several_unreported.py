@@ -40,7 +40,7 @@ def largest_unreported(releases: Sequence[Drawn], probabilities: Floats) -> Floa
     With l(i) = -ln(1 - pi_i), this is the largest sum of frequencies whose l add up to at most the logarithm of one
     over the probability. Logarithms are in steps, rounded so that the bound is no lower. Of one release it is exact.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> largest_unreported([release] * 2, np.array([0.05, 0.01]))
     array([30., 31.])
     """

@@ -69,13 +69,18 @@ class TokenKeys(Keys):
         Keys of equal tokens have equal estimates, so that many keys cost no more than their distinct tokens.
         """
         distinct, back = np.unique(self.cells[places], return_inverse=True)
-        deviations = np.zeros(len(distinct))
-        at_once = max(1, WORK // (support_length(self.view.scheme.per_key) + TUNING.ranking_margin))
-        for start in range(0, len(distinct), at_once):
-            part = slice(start, start + at_once)
-            deviations[part] = KeyLaws(*self.spectrum.posterior(distinct[part])).deviation
         value, low, high = self.view.frequencies(self.rows[places], level)
-        return KeyEstimates(value, deviations[back], low, high)
+        return KeyEstimates(value, self._deviations(distinct)[back], low, high)
+
+    def _deviations(self, cells: Ints) -> Floats:
+        """The deviations of the laws of some tokens; those of a block of tokens are in memory at once."""
+        frequencies = support_length(self.view.scheme.per_key) + TUNING.ranking_margin
+        at_once = max(1, WORK // frequencies)
+        deviations = np.zeros(len(cells))
+        for start in range(0, len(cells), at_once):
+            block = slice(start, start + at_once)
+            deviations[block] = KeyLaws(*self.spectrum.posterior(cells[block])).deviation
+        return deviations
 
     def ordered(self) -> Ints:
         """Return the places of all keys in the order of their tokens: as estimates, and finer."""
@@ -90,16 +95,19 @@ class TokenKeys(Keys):
         def reach(token: int) -> int:
             return int(self.spectrum.interval([token], level)[1][0])
 
-        low, _ = self.spectrum.interval(self.cells[listed], level)
-        least_listed = int(np.searchsorted(self.tally.cells, self.cells[listed].min()))
-        first = bisect_left(self.tally.cells, low.min(), hi=least_listed, key=reach)
+        cells, tokens = self.cells[listed], self.tally.cells
+        low, _ = self.spectrum.interval(cells, level)
+        least_listed = int(np.searchsorted(tokens, cells.min()))
+        first = bisect_left(tokens, low.min(), hi=least_listed, key=reach)
         return int(self.tally.keys[first:].sum())
 
     def in_the_top(self, k: int, listed: Ints) -> Floats:
         # k keys reach the first frequency of the k-th largest token, so that no key below it matters
-        kth = self.cells[listed].min()
-        competitors = self._competitors(first_frequency(int(kth), self.view.scheme.grid), None)
-        tokens, back = np.unique(np.searchsorted(competitors.cells, self.cells[listed]), return_inverse=True)
+        cells = self.cells[listed]
+        lowest = first_frequency(int(cells.min()), self.view.scheme.grid)
+        competitors = self._competitors(lowest, None)
+        places = np.searchsorted(competitors.cells, cells)
+        tokens, back = np.unique(places, return_inverse=True)
         return competitors.in_the_top(k, tokens)[back]
 
     def rank(self, place: int, level: float) -> Estimate:
@@ -137,19 +145,22 @@ class TokenKeys(Keys):
     def _ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
         """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
         low, high = (int(end[0]) for end in self.spectrum.interval([cell], level))
-        return 1 + self._number_reaching(high + 1, level).low, 1 + self._number_reaching(low + 1, level).high
+        fewest = self._number_reaching(high + 1, level)
+        most = self._number_reaching(low + 1, level)
+        return 1 + fewest.low, 1 + most.high
 
     def _competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
-        first = first_frequency(self.tally.cells, self.view.scheme.grid)
-        last = first + support_length(self.view.scheme.per_key) + TUNING.ranking_margin
+        scheme, tokens = self.view.scheme, self.tally.cells
+        first = first_frequency(tokens, scheme.grid)
+        last = first + support_length(scheme.per_key) + TUNING.ranking_margin
         certainly_above = np.zeros(len(first), bool) if high is None else first > high
-        counts = self.tally.keys - (self.tally.cells == without)
-        near = (last >= low) & ~certainly_above & (counts > 0)
+        counts = self.tally.keys - (tokens == without)
         above = int(counts[certainly_above].sum())
-        missed = _Missed.of(self.spectrum, self.view.scheme, low, high)
-        laws = KeyLaws(*self.spectrum.posterior(self.tally.cells[near]))
-        return _Competitors(self.tally.cells[near], counts[near], laws, missed, above)
+        near = (last >= low) & ~certainly_above & (counts > 0)
+        laws = KeyLaws(*self.spectrum.posterior(tokens[near]))
+        missed = _Missed.of(self.spectrum, scheme, low, high)
+        return _Competitors(tokens[near], counts[near], laws, missed, above)
 
 
 class KeyLaws:
@@ -161,6 +172,19 @@ class KeyLaws:
         p = np.take_along_axis(probabilities, order, 1)
         self.p = p / p.sum(1, keepdims=True)
         self.upto = np.cumsum(self.p, axis=1)
+
+    @cached_property
+    def _ends(self) -> Floats:
+        """The distribution functions one after the other: that of token t goes from t to t + 1."""
+        tokens = np.arange(len(self.upto))
+        return np.asarray((self.upto / self.upto[:, -1:] + tokens[:, None]).ravel())
+
+    def draw(self, tokens: Ints, generator: np.random.Generator) -> Ints:
+        """Draw a frequency for a key of each of these tokens."""
+        place = np.searchsorted(self._ends, tokens + generator.random(len(tokens)), side="right")
+        first = tokens * self.upto.shape[1]
+        last = first + self.upto.shape[1] - 1
+        return np.asarray(self.frequencies.ravel()[np.clip(place, first, last)])
 
     @property
     def deviation(self) -> Floats:
@@ -250,24 +274,21 @@ class _Competitors(NamedTuple):
         Keys of a token are drawn one by one if they are fewer than its frequencies; otherwise the numbers of keys by
         frequency are drawn.
         """
-        generator = np.random.default_rng(0)
-        tokens, support = self.laws.p.shape
+        generator, frequencies = np.random.default_rng(0), self.laws.frequencies
+        support = frequencies.shape[1]
         few = self.counts <= support
-        owner = np.repeat(np.flatnonzero(few), self.counts[few])
-        many = np.flatnonzero(~few)
-        # the laws one after the other: that of token t has the numbers from t to t + 1
-        ends = (self.laws.upto / self.laws.upto[:, -1:] + np.arange(tokens)[:, None]).ravel()
-        work = len(owner) + len(many) * support + len(self.missed.pi)
-        place = np.concatenate([owner, np.repeat(many, support), np.full(len(self.missed.pi), -1)])
-        ones, shared = np.ones(len(owner), np.int64), np.zeros(0, np.int64)
+        alone, many = np.repeat(np.flatnonzero(few), self.counts[few]), np.flatnonzero(~few)
+        missed = self.missed.frequencies
+        values_of_many = frequencies[many].ravel()
+        place = np.concatenate([alone, np.repeat(many, support), np.full(len(missed), -1)])
+        ones, shared = np.ones(len(alone), np.int64), np.zeros(0, np.int64)
+        work = len(alone) + len(values_of_many) + len(missed)
         for _ in range(int(np.clip(WORK // max(work, 1), *DRAWS))):
-            at = np.searchsorted(ends, owner + generator.random(len(owner)), side="right")
-            single = self.laws.frequencies.ravel()[np.clip(at, owner * support, owner * support + support - 1)]
+            single = self.laws.draw(alone, generator)
             if len(many):
                 shared = generator.multinomial(self.counts[many], self.laws.p[many]).ravel()
-            missed = self.missed.draw(generator)
-            values = np.concatenate([single, self.laws.frequencies[many].ravel(), self.missed.frequencies])
-            yield values, np.concatenate([ones, shared, missed]), place
+            counts = np.concatenate([ones, shared, self.missed.draw(generator)])
+            yield np.concatenate([single, values_of_many, missed]), counts, place
 
     def ranks(self, frequencies: Ints, probabilities: Floats) -> _DrawnRanks:
         """Return draws of the rank of one more key, at each of its frequencies with their probabilities."""

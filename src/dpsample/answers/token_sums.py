@@ -93,8 +93,9 @@ class TokenEvidence(Evidence):
         groups = selection.weighted_rows()[1]
         rows = np.concatenate([places for places, _ in groups])
         weights = np.concatenate([w for _, w in groups]) if weighted else np.ones(len(rows))
-        ends = [weights * question.measure(i) for i in self.view.frequencies(rows, question.level)]
-        return estimates_of_named_keys(ends, question.level, self.detection_threshold)
+        measure, level = question.measure, question.level
+        ends = [weights * measure(frequency) for frequency in self.view.frequencies(rows, level)]
+        return estimates_of_named_keys(ends, level, self.detection_threshold)
 
     def _with_total(self, question: Question, selection: Selection, found: Estimate) -> Estimate:
         """The same number of elements as a share of the private total, and what the total says of rarer keys."""
@@ -273,10 +274,11 @@ def names_reported_keys(question: Question, selection: Selection, tallies: Seque
 
 def estimates_of_named_keys(ends: Sequence[Floats], level: float, threshold: int | None) -> list[Estimate]:
     """Return the estimates of single keys: from values, and the ends of intervals in any order."""
-    value, one_end, other_end = ends
-    low, high = np.minimum(one_end, other_end), np.maximum(one_end, other_end)
-    rows = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=threshold) for v, a, b in rows]
+    estimates = []
+    for value, *interval in np.transpose(ends).tolist():
+        low, high = min(interval), max(interval)
+        estimates.append(Estimate(value, math.nan, low, high, level, keys=1, detection_threshold=threshold))
+    return estimates
 
 
 def least_summed(scheme: Scheme, question: Question) -> int:
@@ -296,6 +298,6 @@ def least_of_keys(view: TokenView, at_least: int | None) -> tuple[int, bool]:
     if threshold is None:
         raise InvalidValue(
             "no frequency in this release is reported with probability 0.5",
-            "give at_least; the interval is then not guaranteed",
+            "give `at_least`; the interval is then not guaranteed",
         )
     return least_frequency(view.scheme, each_key_alike=True), True

@@ -35,6 +35,11 @@ class TokenView:
         assert terms.grid is not None
         return TokenView(Rows.of(table, terms), Scheme(terms.sampling, terms.per_key, terms.grid))
 
+    def take(self, places: Ints, added: int = 0) -> "TokenView":
+        """Return some of these keys, with elements added to their tokens."""
+        cells = self.cells[places] + added * self.scheme.grid
+        return TokenView(Rows(self.rows.keys.take(pa.array(places)), cells, self.rows.taken), self.scheme)
+
     @property
     def cells(self) -> Ints:
         """The tokens, in units of 1/grid."""

@@ -16,6 +16,7 @@ from dpsample.scheme.reporting import frequency_reaching, reporting_probabilitie
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
 
 _POINTS = 4096  # frequencies at which the law is computed; each stands for those up to the next one
+_LARGEST = 1 << 50  # frequencies that are looked at, if no frequency is reported with certainty
 _CERTAIN = 1 - 1e-9  # keys that are reported with this probability are taken to be reported
 
 
@@ -23,7 +24,7 @@ _CERTAIN = 1 - 1e-9  # keys that are reported with this probability are taken to
 class Silence:
     """What it says of a key that a release does not report it.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> Silence.of(release.terms).unreported(0.95)
     unknown (95 %: 0 to 16)
       not reported: probably below 17
@@ -79,9 +80,11 @@ class Silence:
 
     def law(self) -> tuple[Ints, Floats]:
         """Return frequencies from 0 on, and their probabilities for the key, all equally likely before."""
-        last = frequency_reaching(_CERTAIN, self.sampling, self.per_key) or min(self.sampling.largest, 1 << 50)
-        frequencies = np.append(0, np.unique(np.geomspace(1, last, _POINTS).astype(np.int64)))
-        reported = reporting_probabilities(frequencies[1:], self.sampling, self.per_key)
+        certain = frequency_reaching(_CERTAIN, self.sampling, self.per_key)
+        last = certain or min(self.sampling.largest, _LARGEST)
+        positive = np.unique(np.geomspace(1, last, _POINTS).astype(np.int64))
+        reported = reporting_probabilities(positive, self.sampling, self.per_key)
+        frequencies = np.append(0, positive)
         missed = 1 - np.append(0.0, reported)
         mass = missed * np.diff(frequencies, append=last + 1)
         return frequencies, mass / mass.sum()

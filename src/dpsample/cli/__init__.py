@@ -41,6 +41,7 @@ from dpsample.cli.report import plot, report
 from dpsample.cli.run import run
 from dpsample.cli.stream import stream
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
+from dpsample.files import written_outputs
 
 __all__ = ["cli", "main"]
 
@@ -116,39 +117,50 @@ def main(command: click.Command = cli) -> None:
     """Run a command. An error becomes one line without private values, and an exit code."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _interrupt)
-    show = warnings.showwarning
-    warnings.showwarning = lambda message, category, *where, **more: (
-        click.echo(f"dpsample: warning: {message}", err=True)
-        if issubclass(category, PrivacyWarning)
-        else show(message, category, *where, **more)
-    )
+    _show_warnings_plainly()
     if sys.argv[1:2] in (["explore"], ["plan"]):
         with_one_thread()
+    code = _run(command)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warnings_plainly() -> None:
+    """Show a warning about privacy as one line, and others as usual."""
+    usual = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, PrivacyWarning):
+            click.echo(f"dpsample: warning: {message}", err=True)
+        else:
+            usual(message, category, *where, **more)
+
+    warnings.showwarning = show
+
+
+def _run(command: click.Command) -> Any:
+    """Run a command and return its exit code."""
     try:
-        code = command(prog_name="dpsample", standalone_mode=False)
+        return command(prog_name="dpsample", standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        code = _end_by_signal()
+        return _end_by_signal()
     except DpsampleError as error:
-        refused = isinstance(error, InvalidValue)
-        # after a signal, another library may have made an error of its own of it
-        code = _end_by_signal() if _signals else _fail(getattr(error, "marked", str(error)), 2 if refused else 1)
+        if _signals:  # another library may have made an error of its own of the signal
+            return _end_by_signal()
+        return _fail(getattr(error, "marked", str(error)), 2 if isinstance(error, InvalidValue) else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        return 1
     except OSError as error:
-        code = _fail(f"{os.strerror(error.errno) if error.errno else 'a system call failed'}; {_written()}", 1)
+        problem = os.strerror(error.errno) if error.errno else "a system call failed"
+        return _fail(f"{problem}; {_written()}", 1)
     except Exception as error:  # an error of another library may quote the data: only its kind is shown
         if os.environ.get("DPSAMPLE_TRACEBACK"):
             raise
-        code = _fail(
-            f"unexpected {type(error).__name__}; {_written()}; set DPSAMPLE_TRACEBACK=1 to see more, which may show "
-            "private data",
-            1,
-        )
-    sys.exit(code if isinstance(code, int) else 0)
+        remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
+        return _fail(f"unexpected {type(error).__name__}; {_written()}; {remedy}", 1)
 
 
 def _end_by_signal() -> int:
@@ -159,8 +171,6 @@ def _end_by_signal() -> int:
 
 def _written() -> str:
     """State which outputs this process has written; a failure may come after them, as of the device for the summary."""
-    from dpsample.files import written_outputs
-
     names = ", ".join(repr(str(output)) for output in written_outputs())
     return f"an output was written: {names}" if names else "no output was written"
 

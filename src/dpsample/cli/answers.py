@@ -3,78 +3,96 @@
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from dpsample.answers.estimates import Estimates
+from dpsample.answers.release import read_release
+from dpsample.answers.several import combine
+from dpsample.errors import InvalidValue
+from dpsample.estimators.estimate import in_all_keys
+from dpsample.files.csv import as_csv, csv_schema
+
+_NOTHING_BELOW = {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
+_NOT_IN_A_ROW = ("notes", "reported", "columns", "below")  # of a document; they have columns of their own, or none
 
 
-def opened(files: tuple[str, ...]) -> Any:
+def opened(files: Sequence[str]) -> Any:
     """Read a release, or several that are combined."""
-    from dpsample.answers.release import read_release
-    from dpsample.answers.several import combine
-
     return combine(*map(read_release, files)) if len(files) > 1 else read_release(files[0])
 
 
-def opened_with_keys(arguments: tuple[str, ...], keys: int) -> tuple[Any, list[Any]]:
-    """Read releases, and so many keys after them: each has a value for each key column."""
-    from dpsample.answers.release import read_release
-
+def opened_with_keys(arguments: Sequence[str], count: int) -> tuple[Any, list[Any]]:
+    """Read releases, and this number of keys after them: each has a value for each key column."""
     first = read_release(arguments[0])
-    values = keys * len(first.keys)
-    asked = opened(arguments[: max(len(arguments) - values, 1)])
-    texts = arguments[-values:] if len(arguments) > values else arguments[1:]
-    step = -(-len(texts) // keys)
-    return asked, [key_of(first, texts[n * step : (n + 1) * step]) for n in range(keys)]
+    files = max(len(arguments) - count * len(first.keys), 1)
+    values = list(arguments[files:])
+    width = math.ceil(len(values) / count)
+    keys = []
+    for _ in range(count):
+        keys.append(key_of(first, values[:width]))
+        values = values[width:]
+    return opened(arguments[:files]), keys
 
 
-def key_of(release: Any, texts: tuple[str, ...]) -> Any:
+def key_of(release: Any, texts: Sequence[str]) -> Any:
     """Read a key from the command line: a value for each key column, in the column's type."""
-    import pyarrow as pa
-
-    from dpsample.errors import InvalidValue
-
     types = [release.table.schema.field(name).type for name in release.keys]
     try:
-        values = [pa.array([t]).cast(type)[0].as_py() for t, type in zip(texts, types, strict=True)]
+        columns = [pa.array([text]).cast(kind) for text, kind in zip(texts, types, strict=True)]
     except (ValueError, pa.ArrowException):
         names = ", ".join(release.keys)
-        raise InvalidValue(f"a key has a value for each of {names}", f"{len(texts)} values", "give these") from None
+        raise InvalidValue(f"a key must have one value for each of {names}, in the column's type") from None
+    values = [column[0].as_py() for column in columns]
     return values[0] if len(values) == 1 else tuple(values)
 
 
 def print_answer(answer: Any, form: str) -> None:
     """Print an `Estimate` or `Estimates`."""
-    import pyarrow as pa
-
-    from dpsample.answers.estimates import Estimates
-
     if isinstance(answer, Estimates):
-        lines, table = answer.lines(limit=None), answer.to_arrow()
-        rows = table.to_pylist()
-        if answer.intervals:
-            table = table.append_column("intervals", pa.array([answer.intervals] * len(table), pa.string()))
-        document = {
-            "rows": rows,
-            **({"intervals": answer.intervals} if answer.intervals else {}),
-            **({"columns": columns_of(answer.others, answer.at_least)} if answer.is_total else {}),
-            "level": answer.level,
-            "detection_threshold": answer.detection_threshold,
-            "at_least": answer.at_least,
-            "notes": answer.notes,
-        }
+        _print(answer.lines(limit=None), _document_of_all(answer), _table_of_all(answer), form)
     else:
-        lines, document = [repr(answer)], as_document(answer)
-        table = pa.Table.from_pylist([as_row(document)])
-    _print(lines, document, table, form)
+        document = as_document(answer)
+        _print([repr(answer)], document, pa.Table.from_pylist([as_row(document)]), form)
+
+
+def print_changes(answer: Any, form: str) -> None:
+    """Print `Changes`."""
+    document = {"about": answer.about, "rows": answer.table.to_pylist()}
+    for name in ("tested", "fdr", "level", "notes"):
+        document[name] = getattr(answer, name)
+    _print(answer.lines(limit=None), document, answer.table, form)
+
+
+def _table_of_all(answer: Estimates) -> pa.Table:
+    table = answer.to_arrow()
+    if not answer.intervals:
+        return table
+    kind = pa.array([answer.intervals] * len(table), pa.string())
+    return table.append_column("intervals", kind)
+
+
+def _document_of_all(answer: Estimates) -> dict[str, Any]:
+    document: dict[str, Any] = {"rows": answer.to_arrow().to_pylist()}
+    if answer.intervals:
+        document["intervals"] = answer.intervals
+    if answer.is_total:
+        document["columns"] = columns_of(answer.others, answer.at_least)
+    for name in ("level", "detection_threshold", "at_least", "notes"):
+        document[name] = getattr(answer, name)
+    return document
 
 
 def columns_of(others: str, at_least: int | None) -> dict[str, str]:
-    """Say what the columns of a total are about."""
-    from dpsample.estimators.estimate import in_all_keys
-
-    return {"reported": "in reported keys", "value": f"in all keys: {others}" if others else in_all_keys(at_least)}
+    """Return what each column of a total means."""
+    value = f"in all keys: {others}" if others else in_all_keys(at_least)
+    return {"reported": "in reported keys", "value": value}
 
 
 def as_document(answer: Any) -> dict[str, Any]:
@@ -89,33 +107,27 @@ def as_document(answer: Any) -> dict[str, Any]:
 
 def as_row(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document as one row, for CSV."""
-    reported = document.get("reported")
     row: dict[str, Any] = {}
+    reported = document.get("reported")
     if reported is not None:
         row = {"reported": reported["value"], "reported_low": reported["low"], "reported_high": reported["high"]}
     for name, value in document.items():
-        if name not in ("notes", "reported", "columns", "below"):
+        if name not in _NOT_IN_A_ROW:
             row[name] = math.nan if value is None else value
-    below = document["below"] or {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
+    below = document["below"] or _NOTHING_BELOW
     row["below"] = below["kind"]
     for name in ("value", "low", "high"):
         row[f"below_{name}"] = below[name]
     return row
 
 
-def print_changes(answer: Any, form: str) -> None:
-    """Print `Changes`."""
-    names = ("tested", "fdr", "level", "notes")
-    stated = {name: getattr(answer, name) for name in names}
-    document = {"about": answer.about, "rows": answer.table.to_pylist(), **stated}
-    _print(answer.lines(limit=None), document, answer.table, form)
-
-
-def _print(lines: list[str], document: dict[str, Any], table: Any, form: str) -> None:
+def _print(lines: list[str], document: dict[str, Any], table: pa.Table, form: str) -> None:
     if form == "csv":
         click.echo(_csv(table), nl=False)
+    elif form == "json":
+        click.echo(json.dumps(_plain(document), indent=2))
     else:
-        click.echo(json.dumps(_plain(document), indent=2) if form == "json" else "\n".join(lines))
+        click.echo("\n".join(lines))
 
 
 def _plain(value: Any) -> Any:
@@ -131,23 +143,28 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-def _csv(table: Any) -> str:
-    """Write CSV that no spreadsheet runs, and on a terminal no control characters; numbers are finite, or empty."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.csv
+def _csv(table: pa.Table) -> str:
+    """Write CSV in which a spreadsheet runs nothing; numbers are finite, or empty.
 
-    from dpsample.files.csv import as_csv, csv_schema
-
-    columns = [
-        pc.if_else(pc.is_finite(c), c, pa.scalar(None, c.type)) if pa.types.is_floating(c.type) else c
-        for c in table.columns
-    ]
-    schema = pa.schema([pa.field(field.name, field.type) for field in table.schema])
-    batches = [as_csv(batch) for batch in pa.table(columns, schema=schema).to_batches()]
+    On a terminal, control characters are escaped.
+    """
+    finite = pa.table([_finite(column) for column in table.columns], schema=_without_metadata(table.schema))
+    batches = [as_csv(batch) for batch in finite.to_batches()]
     sink = pa.BufferOutputStream()
-    pa.csv.write_csv(pa.Table.from_batches(batches, csv_schema(schema)), sink)
+    pa.csv.write_csv(pa.Table.from_batches(batches, csv_schema(finite.schema)), sink)
     text = str(sink.getvalue().to_pybytes(), "utf-8")
-    if sys.stdout.isatty():
-        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-    return text
+    return "".join(map(_printable, text)) if sys.stdout.isatty() else text
+
+
+def _finite(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() or character == "\n" else repr(character)[1:-1]

@@ -7,9 +7,9 @@ import re
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,7 +38,7 @@ def demo(folder: Path, show: Callable[[str], object]) -> Path | None:
         show(line)
     of_words = _released(folder / WORDS, elements, None)
     show(f"\n2. A private release protects each occurrence of a word ({explain_spent(of_words.privacy)})\n")
-    for line in [*_beside(of_words, words, "count"), *_hidden(of_words, words)]:
+    for line in [*_beside(of_words, words, "count"), _hidden(of_words, words)]:
         show(line)
     of_files = _released(folder / FILES, elements, "file")
     show("\n3. The same with files as users: each file is protected, with all of its words\n")
@@ -66,40 +66,48 @@ def _released(path: Path, elements: pa.Table, user: str | None) -> Release:
 
 
 def _plain(elements: pa.Table, truth: dict[str, int]) -> Iterator[str]:
-    once = [word for word, n in truth.items() if n == 1]
-    rare = max((word for word in once if _RARE.fullmatch(word)), key=lambda word: (len(word), word))
-    file = elements.filter(pc.equal(elements["word"], rare))["file"][0].as_py()
+    """Show the plain count of words: the most frequent ones, and a rare one with the only file that has it."""
+    once = [word for word, count in truth.items() if count == 1]
+    rare = max(filter(_RARE.fullmatch, once), key=lambda word: (len(word), word))
+    its_rows = elements.filter(pc.equal(elements["word"], rare))
+    file = its_rows["file"][0].as_py()
+    frequent = sorted(truth, key=lambda word: -truth[word])[:2]
     yield "1. A plain GROUP BY of all words leaks\n"
     yield f"   {'word':<16} {'count':>10}"
-    for word in sorted(truth, key=lambda word: -truth[word])[:2]:
+    for word in frequent:
         yield f"   {word:<16} {truth[word]:>10,}"
     yield "   ..."
     yield f"   {rare:<16} {1:>10}   <- written once, in {file}"
-    yield f"   {len(once):,} of {len(truth):,} words occur once: each row tells on whoever wrote it."
+    yield f"   {len(once):,} of {len(truth):,} words occur once: each row exposes whoever wrote it."
 
 
 def _beside(release: Release, truth: dict[str, int], counted: str) -> Iterator[str]:
     """Show some rows of a release beside the truth, and how often its intervals hold."""
-    words = release.table["word"].to_pylist()
-    estimate, low, high = (release.table[name].to_numpy() for name in ("estimate", "low", "high"))
-    order = np.argsort(-estimate, kind="stable")
-    yield f"   {'word':<16} {'estimate':>10}   {'95 % interval':^21}   {f'true {counted}':>11}"
-    for place in (n for n in _SHOWN if n <= len(words)):
-        n = order[place - 1]
-        interval = f"{low[n]:>9,.0f} to {high[n]:<9,.0f}"
-        yield f"   {words[n]:<16.16} {estimate[n]:>10,.0f}   {interval:<21}   {truth[words[n]]:>11,}"
-    true = np.array([truth[word] for word in words])
-    held = np.mean((low <= true) & (true <= high))
-    yield f"   {len(words):,} words are reported. The interval holds the truth for {held:.1%} of them."
+    rows = release.table.sort_by([("estimate", "descending")]).to_pylist()
+    title = f"true {counted}"
+    yield f"   {'word':<16} {'estimate':>10}   {'95 % interval':^21}   {title:>11}"
+    for place in _SHOWN:
+        if place <= len(rows):
+            yield _row(rows[place - 1], truth)
+    held = sum(row["low"] <= truth[row["word"]] <= row["high"] for row in rows)
+    share = held / len(rows)
+    yield f"   {len(rows):,} words are reported. The interval holds the truth for {share:.1%} of them."
 
 
-def _hidden(release: Release, truth: dict[str, int]) -> Iterator[str]:
+def _row(row: dict[str, Any], truth: dict[str, int]) -> str:
+    word, estimate = row["word"], row["estimate"]
+    interval = f"{row['low']:>9,.0f} to {row['high']:<9,.0f}"
+    return f"   {word:<16.16} {estimate:>10,.0f}   {interval:<21}   {truth[word]:>11,}"
+
+
+def _hidden(release: Release, truth: dict[str, int]) -> str:
     shown = sum(truth[word] == 1 for word in release.table["word"].to_pylist())
-    yield f"   Of the words that occur once, {shown or 'none'} is reported."
+    return f"   Of the words that occur once, {shown or 'none'} is reported."
 
 
 def _answered(release: Release, truth: dict[str, int]) -> str:
-    answer, true = release.count_keys(at_least=_OFTEN), sum(n >= _OFTEN for n in truth.values())
+    answer = release.count_keys(at_least=_OFTEN)
+    true = sum(count >= _OFTEN for count in truth.values())
     held = "inside" if answer.low <= true <= answer.high else "outside, as happens once in 20 times"
     return (
         f"   {answer.value:,.0f} words; with 95 % probability from {answer.low:,.0f} to {answer.high:,.0f}. "
@@ -136,7 +144,7 @@ def _page(release: Release, folder: Path, show: Callable[[str], object]) -> Path
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def demo_command(output: str, opens: bool) -> None:
-    """Show, on public data, what a plain count gives away and what a private release tells.
+    """Show, on public data, what a plain count gives away and what a private release shows.
 
     \b
     Example:

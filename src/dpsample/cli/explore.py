@@ -5,6 +5,9 @@ from typing import Any
 import click
 
 from dpsample.cli.plan import plan_of, planned
+from dpsample.planning.page import check_page
+from dpsample.planning.page import explore as page_of
+from dpsample.presentation.charts import converter
 
 EPSILONS = ("0.1", "0.2", "0.3", "0.5", "0.7", "1", "1.5", "2", "3", "5")
 _FEW_EPSILONS = ("0.1", "0.3", "1", "3", "10")  # of users without a bound: each takes passes over the data
@@ -28,12 +31,10 @@ def explore(output: str, force: bool, **arguments: Any) -> None:
       dpsample explore clicks.parquet -k page --user user_id -o plan.not-private.html
       dpsample explore clicks.parquet -k page --user user_id --max-keys-per-user 5,20,50 -o plan.not-private.html
     """
-    from dpsample.planning.page import check_page, explore
-    from dpsample.presentation.charts import converter
-
     check_page(output, bool(arguments["source"]), force)
     converter()  # refuses to go on without the chart library
     unbounded = arguments["user"] and not arguments["max_keys_per_user"]
     plan = plan_of(arguments, _FEW_EPSILONS if unbounded else EPSILONS)
-    explore(plan).write(output, force)
-    click.echo(f"Wrote {output}: {len(plan.forecasts):,} forecasts{', NOT private' if plan.notice else ''}.")
+    page_of(plan).write(output, force)
+    private = ", NOT private" if plan.notice else ""
+    click.echo(f"Wrote {output}: {len(plan.forecasts):,} forecasts{private}.")

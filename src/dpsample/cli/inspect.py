@@ -1,15 +1,26 @@
 """The commands of a reviewer: info, verify, certify."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from dpsample import __version__
+from dpsample.answers.release import Release, read_release
 from dpsample.cli import options
+from dpsample.cli.answers import opened
 from dpsample.cli.printing import show
+from dpsample.files import check_file, check_not_input, kind_of, write_file
+from dpsample.files.metadata import release_sha256
+from dpsample.ledger.charges import shown
+from dpsample.private.sample import read_sample
+from dpsample.release.explain import explain_part
 from dpsample.release.option_words import read_privacy, read_sampling, read_size, read_total
 from dpsample.release.options import ReleaseOptions, kept_from
+from dpsample.release.proof import Proof, prove, prove_release
+from dpsample.release.proof.independent import IndependentCheck, certificate_text, check_independently, find_checker
+from dpsample.release.proof.page import not_proved, proof_page, verdict
 
 
 @click.command()
@@ -25,11 +36,6 @@ def info(files: tuple[str, ...], form: str) -> None:
       dpsample info queries.private.parquet
       dpsample info day-*.parquet
     """
-    from dpsample.answers.release import read_release
-    from dpsample.cli.answers import opened
-    from dpsample.files import kind_of
-    from dpsample.private.sample import read_sample
-
     if len(files) > 1:
         combined = opened(files)
         show(combined.metadata, [repr(combined)], form)
@@ -78,55 +84,80 @@ def verify(
       dpsample verify queries.private.parquet --require-complete
       dpsample verify queries.private.parquet --independent
     """
-    from dpsample.answers.release import read_release
-    from dpsample.files import check_file, check_not_input, write_file
-    from dpsample.files.metadata import release_sha256
-    from dpsample.ledger.charges import shown
-    from dpsample.release.explain import explain_part
-    from dpsample.release.proof import prove_release
-    from dpsample.release.proof.independent import certificate_text, check_independently, find_checker
-    from dpsample.release.proof.page import not_proved, proof_page, verdict
-
     if certificate is not None:
         check_not_input(certificate, [release])
         check_file(certificate, force)
     program = find_checker(checker) if independent else None
-    checked = read_release(release)
-    hashed, sha256 = release_sha256(release)
-    terms = checked.terms
-    proof = prove_release(terms)
-    check = None if program is None else check_independently(proof, program)
+    verified = _Verified.of(release, program)
+    proof, part = verified.proof, verified.opened.terms.part
     if certificate is not None:
         write_file(certificate, certificate_text(proof).encode(), force)
-    today = _today()
-    about = [
-        f"Release:   {shown(release)}: {len(checked):,} keys; key: {shown(', '.join(terms.keys))}",
-        f"SHA-256:   {sha256} of {shown(hashed.name)}",
-        f"Made by:   dpsample {shown(terms.dpsample)}",
-        f"Ledger:    {'entered as ' + shown(terms.ledger) if terms.ledger else 'none'}",
-        f"Verified:  {today}, by dpsample {__version__}: the file is as it was written",
-        *([] if check is None else [str(check)]),
-        *([] if terms.part is None else [f"Read:      {shown(explain_part(terms.part, terms.max_keys))}"]),
-    ]
-    result = {
-        "release": release,
-        "sha256": sha256,
-        "sha256_of": hashed.name,
-        "keys": len(checked),
-        "key_columns": list(terms.keys),
-        "dpsample": terms.dpsample,
-        "ledger": terms.ledger,
-        **({} if terms.part is None else {"part": terms.part.to_json()}),
-        "verified": {"date": today, "dpsample": __version__},
-        **({} if check is None else {"independent": check.to_json()}),
-        **proof.to_json(),
-        "verdict": verdict(proof, terms.part),
-        "not_proved": not_proved(proof, terms.part),
-    }
-    show(result, [proof_page(proof, about, terms.part)], form)
+    show(verified.to_json(), [proof_page(proof, verified.about(), part)], form)
     if require_complete and not proof.complete:
         click.echo("dpsample: the proof does not cover every frequency, as --require-complete asks", err=True)
         click.get_current_context().exit(3)
+
+
+@dataclass(frozen=True)
+class _Verified:
+    """A release whose stated terms were proved, and what a reviewer needs to know of its file."""
+
+    file: str
+    opened: Release
+    hashed: str  # the name of the file that has this SHA-256
+    sha256: str
+    proof: Proof
+    independent: IndependentCheck | None
+    today: str
+
+    @classmethod
+    def of(cls, file: str, program: str | None) -> "_Verified":
+        """Read a release and prove its terms; with a `program`, check the proof a second time."""
+        opened = read_release(file)
+        hashed, sha256 = release_sha256(file)
+        proof = prove_release(opened.terms)
+        check = None if program is None else check_independently(proof, program)
+        return cls(file, opened, hashed.name, sha256, proof, check, _today())
+
+    def about(self) -> list[str]:
+        """Return the lines about the file."""
+        terms = self.opened.terms
+        keys, columns = len(self.opened), shown(", ".join(terms.keys))
+        entered = f"entered as {shown(terms.ledger)}" if terms.ledger else "none"
+        lines = [
+            f"Release:   {shown(self.file)}: {keys:,} keys; key: {columns}",
+            f"SHA-256:   {self.sha256} of {shown(self.hashed)}",
+            f"Made by:   dpsample {shown(terms.dpsample)}",
+            f"Ledger:    {entered}",
+            f"Verified:  {self.today}, by dpsample {__version__}: the file is as it was written",
+        ]
+        if self.independent is not None:
+            lines.append(str(self.independent))
+        if terms.part is not None:
+            lines.append(f"Read:      {shown(explain_part(terms.part, terms.max_keys))}")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        terms = self.opened.terms
+        form: dict[str, Any] = {
+            "release": self.file,
+            "sha256": self.sha256,
+            "sha256_of": self.hashed,
+            "keys": len(self.opened),
+            "key_columns": list(terms.keys),
+            "dpsample": terms.dpsample,
+            "ledger": terms.ledger,
+        }
+        if terms.part is not None:
+            form["part"] = terms.part.to_json()
+        form["verified"] = {"date": self.today, "dpsample": __version__}
+        if self.independent is not None:
+            form["independent"] = self.independent.to_json()
+        form |= self.proof.to_json()
+        form["verdict"] = verdict(self.proof, terms.part)
+        form["not_proved"] = not_proved(self.proof, terms.part)
+        return form
 
 
 @click.command("certify")
@@ -156,12 +187,6 @@ def certify_command(
       dpsample certify --epsilon 1 --delta 1e-6 --max-keys-per-user 50 --with-total --dataset clicks
       dpsample certify --zcdp 0.1 --delta 1e-6 --max-keys-per-user 50
     """
-    from dpsample.files import check_file, write_file
-    from dpsample.ledger.charges import shown
-    from dpsample.release.proof import prove
-    from dpsample.release.proof.independent import certificate_text
-    from dpsample.release.proof.page import proof_page
-
     if certificate is not None:
         check_file(certificate, force)
     size = read_size(given)
@@ -178,10 +203,8 @@ def certify_command(
     if certificate is not None:
         write_file(certificate, certificate_text(proof).encode(), force)
     today = _today()
-    about = [
-        f"Plan for:  {shown(dataset) if dataset else '____________________'}",
-        f"Certified: {today}, by dpsample {__version__}",
-    ]
+    name = shown(dataset) if dataset else "____________________"
+    about = [f"Plan for:  {name}", f"Certified: {today}, by dpsample {__version__}"]
     result = {"dataset": dataset, "certified": {"date": today, "dpsample": __version__}, **proof.to_json()}
     show(result, [proof_page(proof, about)], form)
 

@@ -1,9 +1,13 @@
 """The `dpsample ledger` commands."""
 
+from typing import Any
+
 import click
 
+from dpsample.answers.entered import verify_releases
 from dpsample.cli import options
 from dpsample.cli.printing import show as print_result
+from dpsample.ledger.ledger import new_ledger, read_ledger
 from dpsample.privacy import Privacy
 
 
@@ -38,24 +42,12 @@ def ledger_commands() -> None:
     type=click.Choice(["epsilon", "renyi"]),
     default="epsilon",
     show_default=True,
-    help="What adds up: epsilon and delta, or Rényi divergences, of which many releases fit in.",
+    help="What adds up: epsilon and delta, or Rényi divergences, which leave room for many releases.",
 )
 @click.option("--aside", help="With --account renyi: share of delta for the deltas of the releases.  [default: 0.1]")
 @click.option("--parts", help="Name of parts that do not overlap, such as the column day. Each has all of the budget.")
 @options.output_format
-def new(
-    file: str,
-    dataset: str,
-    epsilon: str,
-    delta: str,
-    unit: str,
-    each_epsilon: str | None,
-    each_delta: str | None,
-    account: str,
-    aside: str | None,
-    parts: str | None,
-    form: str,
-) -> None:
+def new(file: str, form: str, **given: Any) -> None:
     """Start a ledger. A file that exists is never replaced.
 
     With --each-epsilon and --each-delta, the number of releases is limited by the optimal composition theorem, which
@@ -74,15 +66,17 @@ def new(
       dpsample ledger new daily.ledger --dataset events -e 3 -d 1e-6 --account renyi
       dpsample ledger new days.ledger --dataset clicks -e 1 -d 1e-6 --unit user --parts day
     """
-    from dpsample.ledger.ledger import new_ledger
-
+    each_epsilon, each_delta = given.pop("each_epsilon"), given.pop("each_delta")
     if (each_epsilon is None) != (each_delta is None):
-        raise click.UsageError("--each-epsilon and --each-delta go together; found one; add the other")
-    each = None if each_epsilon is None or each_delta is None else Privacy(each_epsilon, each_delta)
-    if aside is not None and account != "renyi":
-        raise click.UsageError("--aside goes with --account renyi; found --account epsilon; leave --aside out")
-    more = {} if aside is None else {"aside": aside}
-    ledger = new_ledger(file, dataset, Privacy(epsilon, delta), unit, each, account=account, parts=parts, **more)
+        raise click.UsageError("--each-epsilon and --each-delta must be given together; add the other one")
+    each = None if each_epsilon is None else Privacy(each_epsilon, each_delta)
+    aside = given.pop("aside")
+    if aside is not None:
+        if given["account"] != "renyi":
+            raise click.UsageError("--aside cannot be used without --account renyi; leave --aside out")
+        given["aside"] = aside
+    whole = Privacy(given.pop("epsilon"), given.pop("delta"))
+    ledger = new_ledger(file, given.pop("dataset"), whole, each=each, **given)
     print_result(ledger.to_json(), [str(ledger)], form)
 
 
@@ -98,8 +92,6 @@ def show(file: str, form: str) -> None:
     Example:
       dpsample ledger show events.ledger
     """
-    from dpsample.ledger.ledger import read_ledger
-
     ledger = read_ledger(file)
     print_result(ledger.to_json(), [str(ledger)], form)
 
@@ -118,27 +110,21 @@ def verify(file: str, releases: tuple[str, ...], head: str | None, form: str) ->
     Example:
       dpsample ledger verify events.ledger queries.private.parquet
     """
-    from dpsample.answers.entered import verify_releases
-    from dpsample.ledger.ledger import read_ledger
-
     ledger = read_ledger(file)
     matches = verify_releases(ledger, releases, head)
-    numbers = {match.number for match in matches}
-    others = {number: entry for number, entry in enumerate(ledger.entries, 1) if number not in numbers}
-    count = f"{len(ledger.entries):,} entr{'y' if len(ledger.entries) == 1 else 'ies'}"
-    print_result(
-        {
-            "ledger": file,
-            "dataset": ledger.dataset,
-            "entries": len(ledger.entries),
-            "head": ledger.head,
-            "matched": [match.to_json() for match in matches],
-            "not_named": [{"entry": number, **entry.to_json()} for number, entry in others.items()],
-        },
-        [
-            f"{file}: a complete ledger of {ledger.dataset!r}, {count}; head {ledger.head}",
-            *(f"  {match}" for match in matches),
-            *(f"  no release was named for entry {number}: {entry}" for number, entry in others.items()),
-        ],
-        form,
-    )
+    matched = {match.number for match in matches}
+    others = [(number, entry) for number, entry in enumerate(ledger.entries, 1) if number not in matched]
+    count = len(ledger.entries)
+    entries = "1 entry" if count == 1 else f"{count:,} entries"
+    lines = [f"{file}: a complete ledger of {ledger.dataset!r}, {entries}; head {ledger.head}"]
+    lines += [f"  {match}" for match in matches]
+    lines += [f"  no release was named for entry {number}: {entry}" for number, entry in others]
+    result = {
+        "ledger": file,
+        "dataset": ledger.dataset,
+        "entries": count,
+        "head": ledger.head,
+        "matched": [match.to_json() for match in matches],
+        "not_named": [{"entry": number, **entry.to_json()} for number, entry in others],
+    }
+    print_result(result, lines, form)

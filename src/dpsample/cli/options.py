@@ -59,62 +59,70 @@ def several(option: Option, about: str | None = None) -> Callable[[Command], Com
     )
 
 
+_frequency = click.option("--frequency", help="Frequency column, if the rows are already aggregated.")
+_drop_null = click.option(
+    "--drop-null", is_flag=True, help="Drop rows whose key or user is NULL, instead of refusing them."
+)
+_table = click.option("--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///...")
+_query = click.option("--query", help="SELECT statement to read from a database, instead of a table.")
+_input_format = click.option(
+    "--input-format", help="parquet, csv, tsv, jsonl or arrow.  [default: by the extension of the file]"
+)
+_delimiter = click.option(
+    "--delimiter", help="Character between the fields of CSV, such as ';' or '\\t'.  [default: a comma]"
+)
+_encoding = click.option("--encoding", help="Encoding of CSV, such as latin-1, cp1252 or utf-16.  [default: utf-8]")
+_header = click.option(
+    "--header/--no-header",
+    default=True,
+    help="Whether CSV begins with a line of names. Without one, columns are column0, column1, ...",
+)
+_null = click.option(
+    "--null", multiple=True, help="Text that stands for NULL in CSV, beside the empty field. Repeatable."
+)
+_key_as = click.option("--key-as", multiple=True, help="Name of the key column in the output, one for each --key.")
+_user = click.option("--user", help="Column that identifies the user of a row. Protects users instead of elements.")
 columns = together(
-    click.option("--frequency", help="Frequency column, if the rows are already aggregated."),
-    click.option("--drop-null", is_flag=True, help="Drop rows whose key or user is NULL, instead of refusing them."),
-    click.option("--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///..."),
-    click.option("--query", help="SELECT statement to read from a database, instead of a table."),
-    click.option("--input-format", help="parquet, csv, tsv, jsonl or arrow.  [default: by the extension of the file]"),
-    click.option("--delimiter", help="Character between the fields of CSV, such as ';' or '\\t'.  [default: a comma]"),
-    click.option("--encoding", help="Encoding of CSV, such as latin-1, cp1252 or utf-16.  [default: utf-8]"),
-    click.option(
-        "--header/--no-header",
-        default=True,
-        help="Whether CSV begins with a line of names. Without one, columns are column0, column1, ...",
-    ),
-    click.option("--null", multiple=True, help="Text that stands for NULL in CSV, beside the empty field. Repeatable."),
-    click.option("--key-as", multiple=True, help="Name of the key column in the output, one for each --key."),
-    click.option("--user", help="Column that identifies the user of a row. Protects users instead of elements."),
+    _frequency, _drop_null, _table, _query, _input_format, _delimiter, _encoding, _header, _null, _key_as, _user
 )
-source = together(
-    click.argument("source", nargs=-1, required=True),
-    click.option(
-        "--key", "-k", multiple=True, required=True, help="Key column. Repeat it for a key of several columns."
-    ),
-    columns,
+_source = click.argument("source", nargs=-1, required=True)
+_key = click.option(
+    "--key", "-k", multiple=True, required=True, help="Key column. Repeat it for a key of several columns."
 )
-output = together(
-    click.option(
-        "--output",
-        "-o",
-        required=True,
-        help="File to write: .parquet, .csv or .arrow. With --engine spark also NAME/, a folder.",
-    ),
-    click.option("--force", is_flag=True, help="Replace an output that exists."),
+source = together(_source, _key, columns)
+_output = click.option(
+    "--output",
+    "-o",
+    required=True,
+    help="File to write: .parquet, .csv or .arrow. With --engine spark also NAME/, a folder.",
 )
-resources = together(
-    click.option("--memory-limit", help="Memory to work in, such as 1GB. What does not fit goes to temporary files."),
-    click.option("--threads", type=click.IntRange(min=1), help="Largest number of threads."),
-    click.option("--temp-dir", help="Folder for temporary files. They hold private data, and are removed at the end."),
+_force = click.option("--force", is_flag=True, help="Replace an output that exists.")
+output = together(_output, _force)
+_memory_limit = click.option(
+    "--memory-limit", help="Memory to work in, such as 1GB. What does not fit goes to temporary files."
 )
-machine = together(
-    resources,
-    of_release("strategy"),
-    click.option(
-        "--engine",
-        type=click.Choice(["duckdb", "spark"]),
-        default="duckdb",
-        show_default=True,
-        help="Run on this machine, or on a Spark cluster. Spark reads Parquet (hdfs://, s3a://, ...).",
-    ),
-    click.option("--master", help="With --engine spark: the cluster, such as spark://host:7077, yarn or local[4]."),
-    click.option(
-        "--partitions", type=click.IntRange(min=1), help="With --engine spark: the number of partitions of the keys."
-    ),
-    click.option(
-        "--show-private", is_flag=True, help="Also print numbers that are NOT private, such as the number of rows."
-    ),
+_threads = click.option("--threads", type=click.IntRange(min=1), help="Largest number of threads.")
+_temp_dir = click.option(
+    "--temp-dir", help="Folder for temporary files. They hold private data, and are removed at the end."
 )
+resources = together(_memory_limit, _threads, _temp_dir)
+_engine = click.option(
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="Run on this machine, or on a Spark cluster. Spark reads Parquet (hdfs://, s3a://, ...).",
+)
+_master = click.option(
+    "--master", help="With --engine spark: the cluster, such as spark://host:7077, yarn or local[4]."
+)
+_partitions = click.option(
+    "--partitions", type=click.IntRange(min=1), help="With --engine spark: the number of partitions of the keys."
+)
+_show_private = click.option(
+    "--show-private", is_flag=True, help="Also print numbers that are NOT private, such as the number of rows."
+)
+machine = together(resources, of_release("strategy"), _engine, _master, _partitions, _show_private)
 output_format = click.option(
     "--format",
     "form",
@@ -129,15 +137,21 @@ _OF_A_CLUSTER = ("master", "partitions")
 
 def source_of(given: Stated) -> Source:
     """Return the source that these options describe."""
-    paths = given["source"]
+    paths = list(given["source"])
     named = ("key", "frequency", "drop_null", "table", "query", "user", "encoding", "header", "null")
     return Source(
-        paths[0] if len(paths) == 1 else list(paths),
+        paths[0] if len(paths) == 1 else paths,
         format=given["input_format"],
         key_as=given["key_as"] or None,
-        delimiter="\t" if given["delimiter"] == r"\t" else given["delimiter"],
+        delimiter=delimiter_of(given),
         **{name: given[name] for name in named},
     )
+
+
+def delimiter_of(given: Stated) -> str | None:
+    """Return the delimiter; a tab may be written as in Python."""
+    delimiter: str | None = given["delimiter"]
+    return "\t" if delimiter == r"\t" else delimiter
 
 
 def spark_source_of(session: Any, given: Stated) -> Source:
@@ -175,14 +189,10 @@ def flag(name: str) -> str:
     >>> flag("max_keys_per_user"), flag("sums"), flag("sampling"), flag("no_header")
     ('--max-keys-per-user', '--sum', '--scheme', '--no-header')
     """
-    return f"--{_written().get(name, name.replace('_', '-'))}"
-
-
-def _written() -> dict[str, str]:
-    """Return the options whose name on the command line is another than that of their field."""
-    by_option = {option.name: option.written for option in released.all_options()}
-    by_field = {"sampling": "scheme", "size": "sample-size", "total": "with-total", "format": "input-format"}
-    return by_option | by_field
+    if name == "format":
+        return "--input-format"
+    written = released.written_names().get(name, name.replace("_", "-"))
+    return f"--{written}"
 
 
 _FIELD = re.compile(r"`(\w+)(?:=([^`]*))?`")
@@ -210,4 +220,4 @@ def _words(name: str, value: str | None) -> Iterator[str]:
         words = [word.strip(" '") for word in value.strip("()").split(",")]
         yield "=".join(words)
     else:
-        yield value if value == "..." else shlex.quote(value.strip("'"))
+        yield value if value == "..." else shlex.quote(value.strip("'\""))

@@ -8,8 +8,20 @@ from typing import Any
 
 import click
 
+from dpsample.accounting.amounts import amounts_of
+from dpsample.answers.release import read_release
 from dpsample.cli import options
-from dpsample.cli.printing import show, shown_stages
+from dpsample.cli.printing import Stages, show, shown_stages
+from dpsample.exact import text
+from dpsample.planning.earlier import estimated_frequencies
+from dpsample.planning.forecast import Forecast, check_selection, forecast
+from dpsample.planning.frequencies import Frequencies
+from dpsample.planning.goals import Goal, smallest_epsilon
+from dpsample.planning.grid import Grid
+from dpsample.planning.plan import HISTOGRAM, Plan
+from dpsample.planning.setting import Setting
+from dpsample.planning.users import forecast_users
+from dpsample.private.count import CountedUsers, count_by_bound
 from dpsample.release import options as released
 from dpsample.release.option_words import read_sampling, read_size, read_sums, read_total
 
@@ -18,42 +30,47 @@ EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # where frequencies come from: the data, a formula, or a file
-_frequencies = options.together(
-    click.argument("source", nargs=-1),
-    click.option("--key", "-k", multiple=True, help="Key column of SOURCE. Repeat it for a key of several columns."),
-    click.option(
-        "--zipf", type=float, metavar="ALPHA", help="Use no data: frequencies proportional to rank ** -ALPHA."
-    ),
-    click.option("--keys", callback=lambda *given: _number_of_keys(given[-1]), help="With --zipf: the number of keys."),
-    click.option(
-        "--elements",
-        type=int,
-        help="With --zipf: the approximate number of elements.  [default: the last key has one element]",
-    ),
-    click.option(
-        "--histogram",
-        help="Use no data: a Parquet, CSV, Arrow or JSON file with the columns frequency and keys.",
-    ),
-    click.option("--release", help="Use no data: an earlier release. Keys below its detection threshold are unknown."),
-    options.columns,
+_source = click.argument("source", nargs=-1)
+_key = click.option("--key", "-k", multiple=True, help="Key column of SOURCE. Repeat it for a key of several columns.")
+_zipf = click.option(
+    "--zipf", type=float, metavar="ALPHA", help="Use no data: frequencies proportional to rank ** -ALPHA."
 )
+_keys = click.option(
+    "--keys", callback=lambda *given: _number_of_keys(given[-1]), help="With --zipf: the number of keys."
+)
+_elements = click.option(
+    "--elements",
+    type=int,
+    help="With --zipf: the approximate number of elements.  [default: the last key has one element]",
+)
+_histogram = click.option(
+    "--histogram",
+    help="Use no data: a Parquet, CSV, Arrow or JSON file with the columns frequency and keys.",
+)
+_release = click.option(
+    "--release", help="Use no data: an earlier release. Keys below its detection threshold are unknown."
+)
+_frequencies = options.together(_source, _key, _zipf, _keys, _elements, _histogram, _release, options.columns)
 
 
-_settings = options.together(
+_share = click.option(
+    "--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects."
+)
+_budgets = options.together(
     options.several(released.EPSILON, f"One or more values.  [default: {','.join(EPSILONS)}]"),
     options.several(released.ZCDP),
     options.several(released.GDP),
     options.several(released.DELTA, "One or more values.  [default: chosen by the number of elements]"),
-    options.several(released.MAX_KEYS),
+)
+_samples = options.together(
     options.several(released.TAU),
     options.several(released.SAMPLE_SIZE),
     options.click_option(replace(released.SCHEME, choices=_SCHEMES)),
     options.of_release("sampling", without=(released.SCHEME, released.TAU, released.SEED)),
     options.of_release("size", without=(released.SAMPLE_SIZE,)),
-    options.of_release("amounts", "total"),
-    click.option(
-        "--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects."
-    ),
+)
+_settings = options.together(
+    _budgets, options.several(released.MAX_KEYS), _samples, options.of_release("amounts", "total"), _share
 )
 planned = options.together(_frequencies, _settings, options.resources)
 
@@ -84,12 +101,8 @@ def plan(form: str, goal: str | None, **arguments: Any) -> None:
     show(made.to_json(), made.lines(), form)
 
 
-def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Any:
+def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Plan:
     """Return the plan that the options describe, for these epsilons by default."""
-    from dpsample.planning.forecast import check_selection
-    from dpsample.planning.goals import Goal
-    from dpsample.planning.text import HISTOGRAM, Plan
-
     check_input(arguments)
     share = check_selection(arguments["share"])
     aim = None if goal is None else Goal.of(goal)
@@ -139,64 +152,51 @@ def _stated(arguments: dict[str, Any]) -> Any:
     return given[0] if given else None
 
 
-def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None) -> Any:
+def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None) -> Grid:
     """Return the settings to plan; the grid refuses bad ones before anything is read."""
-    from dpsample.accounting.amounts import amounts_of
-    from dpsample.planning.grid import Grid
-
-    stated = _stated(arguments)
+    stated: Any = _stated(arguments) or "epsilon"
+    values = _listed(arguments[stated]) or epsilons
     if goal is not None:
-        values: Sequence[str] = ["1"]  # stands for the epsilon that the goal finds
-    else:
-        values = epsilons if stated is None else _listed(arguments[stated])
+        values = ["1"]  # stands for the epsilon that the goal finds
     return Grid(
         values,
         _listed(arguments["delta"]) or _deltas_of_release(arguments),
         _samplings(arguments),
         _bounds(arguments) or [None],
-        read_total(arguments),
+        total=read_total(arguments),
         discover="ask" if unbounded else None,
         amounts=amounts_of(arguments["rows"], read_sums(arguments)),
-        stated=stated or "epsilon",
+        stated=stated,
     )
 
 
-def _forecasts(arguments: dict[str, Any], grid: Any, share: float, goal: Any, stages: Any) -> list[Any]:
+def _forecasts(
+    arguments: dict[str, Any], grid: Grid, share: float, goal: Goal | None, stages: Stages
+) -> list[Forecast]:
     """Return the forecasts of elements, or of users with a contribution bound."""
-    from dpsample.planning.forecast import forecast
-    from dpsample.planning.goals import smallest_epsilon
 
-    def forecast_or_search(frequencies: Any, setting: Any) -> Any:
+    def forecast_or_search(frequencies: Frequencies, setting: Setting) -> Forecast:
         if goal is None:
             return forecast(frequencies, setting, share)
         return smallest_epsilon(frequencies, setting, goal, share, stages)
 
     by_bound = _frequencies_by_bound(arguments, stages, grid.max_keys_per_user)
-    return list(grid.forecasts(by_bound.__getitem__, forecast_or_search, stages))
+    return grid.forecasts(by_bound.__getitem__, forecast_or_search, stages)
 
 
-def _forecasts_of_users(arguments: dict[str, Any], grid: Any, stages: Any) -> list[Any]:
+def _forecasts_of_users(arguments: dict[str, Any], grid: Grid, stages: Stages) -> list[Forecast]:
     """Return the forecasts of users without a contribution bound."""
-    from dpsample.planning.users import forecast_users
-    from dpsample.private.count import CountedUsers
-
     source = options.source_of(arguments)
     with options.engine_of(arguments) as engine:
         engine.check(source.with_amounts(grid.amounts))
         numbers = CountedUsers(source, engine, stages)
-        return list(
-            grid.forecasts(lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages)
-        )
+        return grid.forecasts(lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages)
 
 
 def _frequencies_by_bound(
-    arguments: dict[str, Any], stages: Any, bounds: Sequence[int | None]
-) -> dict[int | None, Any]:
+    arguments: dict[str, Any], stages: Stages, bounds: Sequence[int | None]
+) -> dict[int | None, Frequencies]:
     """Return the frequencies for each number of keys per user: from a file, by a formula, or counted in the data."""
-    from dpsample.planning.earlier import estimated_frequencies
-    from dpsample.planning.frequencies import Frequencies
-    from dpsample.private.count import count_by_bound
-
     if arguments["source"]:
         with options.engine_of(arguments) as engine:
             return count_by_bound(options.source_of(arguments), bounds, engine, stages)
@@ -222,13 +222,8 @@ def _described(arguments: dict[str, Any]) -> str:
 
 def check_input(arguments: dict[str, Any]) -> None:
     """Check that frequencies come from one place, and that all options belong to it."""
-    places = {
-        "SOURCE": bool(arguments["source"]),
-        "--zipf": arguments["zipf"] is not None,
-        "--histogram": arguments["histogram"] is not None,
-        "--release": arguments["release"] is not None,
-    }
-    named = [name for name, present in places.items() if present]
+    places = {"SOURCE": "source", "--zipf": "zipf", "--histogram": "histogram", "--release": "release"}
+    named = [place for place, name in places.items() if arguments[name] not in (None, ())]
     if len(named) != 1:
         given = " and ".join(named) or "none of them"
         raise click.UsageError(
@@ -276,13 +271,10 @@ def _bounds(arguments: dict[str, Any]) -> list[int | None]:
 
 def _deltas_of_release(arguments: dict[str, Any]) -> list[str]:
     """Return the delta of the earlier release, if there is one."""
-    from dpsample.exact import text
-
     return [] if arguments["release"] is None else [text(_earlier(arguments).privacy.delta)]
 
 
 def _earlier(arguments: dict[str, Any]) -> Any:
-    from dpsample.answers.release import read_release
 
     return read_release(arguments["release"])
 
@@ -309,11 +301,16 @@ def _integer(value: str, option: str) -> int:
 def _samplings(arguments: dict[str, Any]) -> list[Any]:
     """Return the sampling schemes: one for each tau, then one for each sample size."""
     sizes = [_integer(size, "--sample-size") for size in _listed(arguments["sample_size"])]
-    taus: Sequence[str | None] = _listed(arguments["tau"]) or ([] if sizes else [None])
+    taus: list[str | None] = [*_listed(arguments["tau"])]
+    if not taus and not sizes:
+        taus = [None]
     samplings: list[Any] = [read_sampling({**arguments, "tau": tau}) for tau in taus]
-    samplings += [read_size({**arguments, "tau": None, "sample_size": size}) for size in sizes]
+    for size in sizes:
+        samplings.append(read_size({**arguments, "tau": None, "sample_size": size}))
     least = arguments["at_least"]
-    return samplings if least is None else [released.kept_from(least, sampling) for sampling in samplings]
+    if least is None:
+        return samplings
+    return [released.kept_from(least, sampling) for sampling in samplings]
 
 
 def with_one_thread() -> None:

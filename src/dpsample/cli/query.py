@@ -4,28 +4,27 @@ from typing import Any
 
 import click
 
+from dpsample.answers.changes import changes as changes_between
 from dpsample.cli.answers import opened, opened_with_keys, print_answer, print_changes
 from dpsample.cli.options import together
 
 _releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
-_selection = together(
-    click.option("--where", help="SQL expression on the key columns and attributes. Selects keys."),
-    click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns."),
-    click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the intervals."),
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["table", "json", "csv"]),
-        default="table",
-        show_default=True,
-        help="Format of the output.",
-    ),
+_where = click.option("--where", help="SQL expression on the key columns and attributes. Selects keys.")
+_attributes = click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns.")
+_level = click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the intervals.")
+_format = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
 )
-_sum = together(
-    click.option("--weight", help="Weight of a key in the sum: a column or an SQL expression."),
-    click.option("--by", multiple=True, help="Column or SQL expression to group by. Repeat it for several."),
-    click.option("--estimator", help="calibrated, mle, biased_down or unbiased.  [default: calibrated]"),
-)
+_selection = together(_where, _attributes, _level, _format)
+_weight = click.option("--weight", help="Weight of a key in the sum: a column or an SQL expression.")
+_by = click.option("--by", multiple=True, help="Column or SQL expression to group by. Repeat it for several.")
+_estimator = click.option("--estimator", help="calibrated, mle, biased_down or unbiased.  [default: calibrated]")
+_sum = together(_weight, _by, _estimator)
 _at_least = click.option(
     "--at-least", type=int, help="Least frequency of the keys that count.  [default: a little above the threshold]"
 )
@@ -67,11 +66,11 @@ def query(releases: tuple[str, ...], form: str, per: str | None, **options: Any)
         print_answer(asked.sum(**options), form)
         return
     if len(releases) > 1:
-        raise click.UsageError("--per is of one release; found several; ask each by itself")
+        raise click.UsageError("--per cannot be used with several releases; ask each by itself")
     for name in ("estimator", "at_least", "extrapolate"):
         if options.pop(name):
             option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} does not go with --per; found both; leave {option} out")
+            raise click.UsageError(f"{option} cannot be combined with --per; leave {option} out")
     print_answer(asked.ratio(per=per, **options), form)
 
 
@@ -104,7 +103,7 @@ def quantiles(arguments: tuple[str, ...], form: str, **options: Any) -> None:
     shares = [share for share in map(_number, arguments) if share is not None]
     releases = tuple(name for name in arguments if _number(name) is None)
     if not releases:
-        raise click.UsageError("quantiles are those of a release; found none; name its file before the shares")
+        raise click.UsageError("quantiles need a release; name its file before the shares")
     print_answer(opened(releases).quantiles(shares or (0.5, 0.9, 0.99), **options), form)
 
 
@@ -204,7 +203,7 @@ def other(releases: tuple[str, ...], level: float, form: str) -> None:
 )
 @_selection
 def changes(releases: tuple[str, ...], form: str, **options: Any) -> None:
-    """List the keys that rose or fell, at a rate of false discoveries. Before and after have as many releases.
+    """List the keys that rose or fell, at a rate of false discoveries. Name as many releases before as after.
 
     What was counted is compared: ordinary variation from day to day counts as a change, unless --beyond-chance.
 
@@ -213,9 +212,8 @@ def changes(releases: tuple[str, ...], form: str, **options: Any) -> None:
       dpsample changes monday.parquet tuesday.parquet --beyond-chance
       dpsample changes week1-*.parquet week2-*.parquet --fdr 0.01
     """
-    from dpsample.answers.changes import changes
-
     half = len(releases) // 2
     if len(releases) % 2:
-        raise click.UsageError("before and after have as many releases; found an odd number; name as many of each")
-    print_changes(changes(opened(releases[:half]), opened(releases[half:]), **options), form)
+        raise click.UsageError("changes are between equal numbers of releases before and after; name one more")
+    before, after = opened(releases[:half]), opened(releases[half:])
+    print_changes(changes_between(before, after, **options), form)

@@ -5,6 +5,11 @@ from typing import Any
 
 import click
 
+from dpsample.answers.release import read_release
+from dpsample.files import check_not_input
+from dpsample.presentation.plot import check_plot, write_plot
+from dpsample.presentation.report import Statement, check_report, make_report
+
 
 @click.command()
 @click.argument("release")
@@ -30,18 +35,15 @@ def report(
       dpsample report tuesday.parquet --before monday.parquet -o changes.html
       dpsample report q.private.parquet -o q.html --title Queries --about "Of 2025." --contact data@example.org
     """
-    from dpsample.answers.release import read_release
-    from dpsample.files import check_not_input
-    from dpsample.presentation.report import Statement, check_report, make_report
-
     statement = Statement(**stated)
     check_report(output, force)
-    check_not_input(output, [release, *([before] if before else [])])
-    earlier = read_release(before) if before else None
-    opened, names = read_release(release), {"name": release, "before_name": before}
-    page = make_report(opened, statement, top=top, prove=prove, before=earlier, **names)
+    check_not_input(output, [release] if before is None else [release, before])
+    earlier = None if before is None else read_release(before)
+    names = {"name": release, "before_name": before}
+    page = make_report(read_release(release), statement, top=top, prove=prove, before=earlier, **names)
     page.write(output, force=force)
-    click.echo(f"Wrote {output}: {os.path.getsize(output) / 1e6:.1f} MB; open it in a browser")
+    megabytes = os.path.getsize(output) / 1e6
+    click.echo(f"Wrote {output}: {megabytes:.1f} MB; open it in a browser")
 
 
 @click.command()
@@ -60,10 +62,6 @@ def plot(release: str, output: str, force: bool, **options: Any) -> None:
     Example:
       dpsample plot queries.private.parquet -k 20 -o queries.svg
     """
-    from dpsample.answers.release import read_release
-    from dpsample.files import check_not_input
-    from dpsample.presentation.plot import check_plot, write_plot
-
     check_plot(output, force)
     check_not_input(output, [release])
     write_plot(read_release(release).plot(**options), output, force)

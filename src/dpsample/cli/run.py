@@ -49,7 +49,8 @@ def run(settings: str, output: str | None, part: str | None, dry_run: bool) -> N
     path = Path(settings)
     given, sha256 = read_settings(path)
     if output is not None:
-        given["output"] = output if "://" in output or path.parent == Path() else os.path.join(os.getcwd(), output)
+        stays = "://" in output or path.parent == Path()
+        given["output"] = output if stays else os.path.join(os.getcwd(), output)
     if part is not None:
         given["part"] = part
     parsed = release.make_context("dpsample release", list(_words(given))).params
@@ -120,10 +121,13 @@ def _form(option: click.Parameter, value: Any) -> tuple[str, bool]:
     if isinstance(option, click.Option) and option.is_flag:
         return "true or false", isinstance(value, bool)
     if isinstance(option, click.Argument) or option.multiple:
-        texts = value if isinstance(value, list) else [value]
-        return "a text, or a list of texts", bool(texts) and all(isinstance(text, str) for text in texts)
-    whole = type(value) is int and abs(value) < 2**63
-    return "a text or a number", whole or isinstance(value, str)
+        return "a text, or a list of texts", _are_texts(value if isinstance(value, list) else [value])
+    is_number = type(value) is int and abs(value) < 2**63  # decimals stay texts
+    return "a text or a number", is_number or isinstance(value, str)
+
+
+def _are_texts(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(value, str) for value in values)
 
 
 def _words(given: dict[str, Any]) -> Iterator[str]:

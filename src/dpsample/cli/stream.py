@@ -10,6 +10,8 @@ import click
 from dpsample.cli import options
 from dpsample.cli.printing import show
 from dpsample.cli.release import sample_lines
+from dpsample.private.stream.stream import Stream, read_stream
+from dpsample.scheme.holding import SampleAndHold
 
 
 @click.command()
@@ -50,48 +52,59 @@ def stream(source: tuple[str, ...], state: str, merge: bool, show_private: bool,
       dpsample sanitize s.private --epsilon 1 --delta 1e-8 -o queries.private.parquet
       dpsample stream --merge shard-0.private shard-1.private --state all.private
     """
-    from dpsample.private.stream.stream import Stream, read_stream
-
     if merge:
         merged = Stream.merge(map(read_stream, source))
         merged.write(state)
         _print(state, merged.sampling, f"{len(merged):,} keys" if show_private else None, form)
         return
-    if os.path.exists(state):
-        counted = read_stream(state)
-        _check_same(counted, given)
-    else:
-        if given["tau"] is None:
-            raise click.UsageError(f"a new state needs --tau; found none, and no file {state!r}; add --tau 1e-4")
-        counted = Stream(given["tau"], given["key"] or "key", shard=_shard(given["shard"]))
-    delimiter = "\t" if given["delimiter"] == r"\t" else given["delimiter"]
-    how = {"delimiter": delimiter, "drop_null": given["drop_null"], "state": state, "every": given["every"]}
+    counted = _continued(state, given) if os.path.exists(state) else _started(state, given)
     if not source or source == ("-",):
-        counted.add_pipe(sys.stdin.buffer, format=given["input_format"] or "lines", **how)
+        counted.add_pipe(sys.stdin.buffer, format=given["input_format"] or "lines", **_how(state, given))
     else:
-        from dpsample.private.engine.duckdb import DuckDB
-
-        resources = (given["memory_limit"], given["threads"] or 1, given["temp_dir"])
-        with DuckDB(*resources, in_order=True) as engine:
-            counted.add_files(list(source), format=given["input_format"], engine=engine, **how)
+        _add_files(counted, source, state, given)
     numbers = f"{counted.elements:,} elements, {len(counted.table):,} held keys" if show_private else None
     _print(state, counted.sampling, numbers, form)
 
 
-def _check_same(counted: Any, given: dict[str, Any]) -> None:
-    """Refuse options of a new state that are not those of this one."""
-    from dpsample.scheme.holding import SampleAndHold
-
-    stated = {
-        "--tau": given["tau"] is None or SampleAndHold(given["tau"]) == counted.sampling,
-        "--key": not given["key"] or given["key"] == counted.keys,
-        "--shard": given["shard"] is None or _shard(given["shard"]) == counted.shard,
+def _how(state: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return how input is read, and how often the state is written."""
+    return {
+        "delimiter": options.delimiter_of(given),
+        "drop_null": given["drop_null"],
+        "state": state,
+        "every": given["every"],
     }
-    for option, same in stated.items():
-        if not same:
-            raise click.UsageError(
-                f"a state goes on as it was started; found another {option}; leave it out, or name another state"
-            )
+
+
+def _add_files(counted: Stream, source: tuple[str, ...], state: str, given: dict[str, Any]) -> None:
+    from dpsample.private.engine.duckdb import DuckDB
+
+    threads = given["threads"] or 1
+    with DuckDB(given["memory_limit"], threads, given["temp_dir"], in_order=True) as engine:
+        how = _how(state, given)
+        counted.add_files(list(source), format=given["input_format"], engine=engine, **how)
+
+
+def _started(state: str, given: dict[str, Any]) -> Stream:
+    if given["tau"] is None:
+        raise click.UsageError(f"there is no state {state!r} yet, and a new one needs --tau; add --tau 1e-4")
+    return Stream(given["tau"], given["key"] or "key", shard=_shard(given["shard"]))
+
+
+def _continued(state: str, given: dict[str, Any]) -> Stream:
+    """Read a state; its options cannot be changed."""
+    counted = read_stream(state)
+    if given["tau"] is not None and SampleAndHold(given["tau"]) != counted.sampling:
+        raise _changed("--tau")
+    if given["key"] and given["key"] != counted.keys:
+        raise _changed("--key")
+    if given["shard"] is not None and _shard(given["shard"]) != counted.shard:
+        raise _changed("--shard")
+    return counted
+
+
+def _changed(option: str) -> click.UsageError:
+    return click.UsageError(f"{option} of a state cannot be changed; leave it out, or name another state")
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
@@ -99,7 +112,9 @@ def _shard(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
     if found is None:
-        raise click.UsageError(f"--shard is a number and the number of shards; found {text!r}; write --shard 0/4")
+        raise click.UsageError(
+            f"--shard must be a number and the number of shards, not {text!r}; write, for example, --shard 0/4"
+        )
     return int(found[1]), int(found[2])
 
 

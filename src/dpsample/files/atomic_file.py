@@ -143,7 +143,7 @@ def taken(name: Path) -> InvalidValue:
     return InvalidValue(
         "an output that exists is not overwritten",
         f"{str(name)!r}",
-        "choose another name, or force it (force=True, --force)",
+        "choose another name, or force it with `force=True`",
     )
 
 

@@ -192,5 +192,5 @@ def _not_ours(kind: str, sidecar: Path | None) -> InvalidValue:
         f"a {kind} carries its metadata, in the file or in a .json beside it",
         found,
         "get it, with its .json if it has one, from where it was written; a table that another program filtered or "
-        "saved is no release: ask the release itself, with where=...",
+        "saved is no release: ask the release itself, with `where=...`",
     )

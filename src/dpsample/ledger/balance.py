@@ -128,7 +128,7 @@ class Ledger:
             raise InvalidValue(
                 f"the ledger of {self.dataset!r} counts privacy of one {self.protects}",
                 "a release that is not of one part",
-                f"name it: part=({self.parts!r}, VALUE) (--part {self.parts}=VALUE), or use another ledger",
+                f"name it with `part=({self.parts!r}, VALUE)`, or use another ledger",
             )
         for part in self._parts_of(charge):
             dataset = repr(self.dataset) + ("" if part is None else f", {Part(str(self.parts), part)},")

@@ -104,7 +104,7 @@ def _require_plain(privacy: Privacy, what: str) -> None:
         raise InvalidValue(
             f"{what} is an epsilon and a delta",
             f"{privacy.definition}",
-            f"state Privacy({epsilon!r}, {delta!r}), which follows; with account='renyi', releases add up as zCDP does",
+            f"state Privacy({epsilon!r}, {delta!r}), which follows; with `account='renyi'` releases add up as in zCDP",
         )
 
 

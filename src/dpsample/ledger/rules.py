@@ -88,7 +88,7 @@ class Rule:
             raise InvalidValue(
                 f"the deltas of the releases of {dataset} may add up to {text(self.account.aside)}, which is set aside",
                 f"{text(before.delta)} already spent, and {text(curve.delta)} requested",
-                "choose a smaller delta; a new ledger may set more aside (--aside)",
+                "choose a smaller delta; a new ledger may set more aside with `aside`",
             )
         requested = amount(charge.privacy.epsilon, charge.privacy.delta)
         raise InvalidValue(

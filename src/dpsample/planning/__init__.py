@@ -3,7 +3,6 @@
     frequencies  how many keys have each frequency: by a formula, from a histogram, or counted
     earlier      the frequencies that an earlier release lets estimate
     setting      the options of a planned release, without its data
-    command      the command, or the Python, that makes the release
     forecast     frequencies and a setting -> what to expect of that release, next to other methods
     users        the same for users without a contribution bound, by each way to find their keys
     errors       the error of the default estimator, predicted without simulation
@@ -11,7 +10,9 @@
     errors_of_mle  the same of `mle`, where epsilon is too small for `calibrated`
     grid         several settings to plan together
     goals        the smallest epsilon that reaches a goal, and which of several forecasts to release by
-    text         what `dpsample plan` prints
+    plan         forecasts, and what led to them: what `dpsample plan` prints
+    columns      its columns, and what their words mean
+    command      the command, or the Python, that makes the release
     page         `explore`: a plan as one page with sliders
     content      the JSON values that this page shows
     charts       its charts
@@ -28,8 +29,8 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.goals import Goal, recommended, smallest_epsilon
 from dpsample.planning.grid import Grid, default_delta
 from dpsample.planning.page import Page, explore
+from dpsample.planning.plan import Plan
 from dpsample.planning.setting import Setting
-from dpsample.planning.text import Plan
 
 __all__ = [
     "Curve",

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsample.comparison.reporting_curve import PWS, SBH, TIGHT, curve_at, end_of_rise
 from dpsample.planning.forecast import Expected, Forecast
-from dpsample.planning.text import Plan, stated_name
+from dpsample.planning.plan import Plan, stated_name
 from dpsample.presentation.charts import Panel
 from dpsample.presentation.page_charts import page_chart
 from dpsample.release.option_words import budget_value
@@ -53,10 +53,11 @@ class Chart:
     def _panel(self, rows: Sequence[Mapping[str, Any]]) -> Panel:
         """The axes, wide enough for all rows."""
         xs = [row["x"] for row in rows]
+        ys = [row["y"] for row in rows]
         room = _ROOM if self.by_epsilon else 1.0
-        span_x = min(xs) / room, max(xs) * room
-        largest_y = self.largest_y or 1.05 * max(row["y"] for row in rows)
-        return Panel("", self.x, self.y, log_x=True, span_x=span_x, span_y=(0, largest_y))
+        span_x = (min(xs) / room, max(xs) * room)
+        span_y = (0, self.largest_y or _ROOM * max(ys))
+        return Panel("", self.x, self.y, log_x=True, span_x=span_x, span_y=span_y)
 
 
 def charts(plan: Plan) -> list[Chart]:
@@ -105,9 +106,14 @@ def _reporting_curve(forecasts: Sequence[Forecast]) -> Chart:
 def _curve(forecast: Forecast, frequencies: Ints) -> Lines:
     """The curve of each method that states it."""
     setting = forecast.setting
-    curve = curve_at(frequencies, forecast.sampling, setting.per_key, setting.budget.composed_per_key)
-    sampled = curve.sampled if (curve.sampled < 1).any() else None
-    drawn = {PWS: curve.pws, SBH: curve.sbh, TIGHT: curve.tight, SAMPLED_ALONE: sampled}
-    stated_by = {name: line.round(4).tolist() for name, line in drawn.items() if line is not None}
-    i = frequencies.tolist()
-    return {name: list(zip(i, line, strict=True)) for name, line in stated_by.items()}
+    peers = setting.budget.composed_per_key
+    curve = curve_at(frequencies, forecast.sampling, setting.per_key, peers)
+    drawn = {PWS: curve.pws, SBH: curve.sbh, TIGHT: curve.tight}
+    if (curve.sampled < 1).any():
+        drawn[SAMPLED_ALONE] = curve.sampled
+    lines = {}
+    for name, probabilities in drawn.items():
+        if probabilities is not None:
+            rounded = probabilities.round(4).tolist()
+            lines[name] = list(zip(frequencies.tolist(), rounded, strict=True))
+    return lines

@@ -79,8 +79,9 @@ def prediction_table(sampling: Sampling, privacy: PerKey, quick: bool, tuning: T
 
 def _quick_table(sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning) -> tuple[Calibration, int]:
     """A coarser table of about this number of rows, and its stride."""
-    even = support_length(privacy) * float(privacy.epsilon) / rows
-    spacing = min(max(even, tuning.table_spacing), tuning.quick_table_spacing)
+    support = support_length(privacy) * float(privacy.epsilon)
+    spacing = max(support / rows, tuning.table_spacing)
+    spacing = min(spacing, tuning.quick_table_spacing)
     coarser, per_key, stride = strided(sampling, privacy, rows)
     log_grid = math.floor(math.log2(float(per_key.epsilon) / spacing))
     grid = min(1 << max(0, log_grid), default_grid(per_key))

@@ -17,7 +17,8 @@ from dpsample.files import read_foreign
 from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
 MOST_KEYS = 10**8  # of a Zipf distribution
-_RANKS = 10**6  # that are computed at once
+_RANKS = 10**6  # that are computed at once: an array takes 8 MB
+_MOST_ELEMENTS = 2**80  # sums of frequencies are exact far beyond, and no dataset has as many
 _FORMATS = (".parquet", ".csv", ".arrow", ".json")
 
 
@@ -84,28 +85,34 @@ class Frequencies:
         >>> dict(zip(zipf.values.tolist(), zipf.keys.tolist()))
         {1: 1, 2: 1, 4: 1, 16: 1}
         """
-        alpha = _number(alpha, "alpha")
-        if isinstance(keys, bool) or not isinstance(keys, int | np.integer) or not 1 <= keys <= MOST_KEYS:
-            raise InvalidValue(f"a number of keys is a whole number from 1 to {MOST_KEYS:,}", repr(keys), "choose one")
-        if not 0 <= alpha <= 100:
-            raise InvalidValue("alpha is a number from 0 to 100", repr(alpha), "choose one such as 1")
-        blocks = [np.arange(a, min(a + _RANKS, keys + 1), dtype=np.float64) for a in range(1, keys + 1, _RANKS)]
-        if elements is None:
-            logarithm = alpha * math.log(keys)
-        else:
-            if isinstance(elements, bool) or not isinstance(elements, int | np.integer) or elements < keys:
-                raise InvalidValue(
-                    "a number of elements is a whole number, at least that of keys", repr(elements), "choose more"
-                )
-            logarithm = math.log(elements) - math.log(sum(float((r**-alpha).sum()) for r in blocks))
-        if logarithm > math.log(MAX_FREQUENCY) - 1e-9:
+        exponent = _alpha(alpha)
+        if not _is_whole(keys) or not 1 <= keys <= MOST_KEYS:
+            raise InvalidValue(f"the number of keys must be a whole number from 1 to {MOST_KEYS:,}, not {keys!r}")
+        if elements is not None and (not _is_whole(elements) or elements < keys):
             raise InvalidValue(
-                "frequencies are below 2**63", "a larger one at rank 1", "choose a smaller alpha, or fewer keys"
+                f"the number of elements must be a whole number, at least that of keys, not {elements!r}"
             )
-        first = math.exp(logarithm)
-        counted = [np.unique(np.maximum(np.rint(first * r**-alpha), 1.0), return_counts=True) for r in blocks]
-        values, numbers = (np.concatenate(column).astype(np.int64) for column in zip(*counted, strict=True))
-        return _summed(values, numbers, private=False)
+        starts = range(1, keys + 1, _RANKS)
+        ranks = [np.arange(start, min(start + _RANKS, keys + 1), dtype=np.float64) for start in starts]
+        if elements is None:
+            log_first = exponent * math.log(keys)
+        else:
+            sum_of_powers = sum(float((block**-exponent).sum()) for block in ranks)
+            log_first = math.log(elements) - math.log(sum_of_powers)
+        if log_first > math.log(MAX_FREQUENCY) - 1e-9:
+            raise InvalidValue(
+                "the frequency of rank 1 would reach 2**63", "choose a smaller alpha, or fewer keys or elements"
+            )
+
+        first = math.exp(log_first)
+        values = []
+        numbers = []
+        for block in ranks:
+            rounded = np.maximum(np.rint(first * block**-exponent), 1.0)
+            distinct, keys_of = np.unique(rounded, return_counts=True)
+            values.append(distinct.astype(np.int64))
+            numbers.append(keys_of)
+        return _summed(np.concatenate(values), np.concatenate(numbers), private=False)
 
     @staticmethod
     def read(path: str | os.PathLike[str], private: bool = True) -> "Frequencies":
@@ -115,9 +122,9 @@ class Frequencies:
         """
         name = os.fspath(path)
         if not os.path.isfile(name):
-            raise InvalidValue("a histogram must exist to be read", f"no file at {name!r}", "check the path")
+            raise InvalidValue(f"there is no histogram at {name!r}", "check the path")
         if not name.lower().endswith(_FORMATS):
-            raise InvalidValue(f"a histogram's file ends with {', '.join(_FORMATS)}", repr(name), "rename it")
+            raise InvalidValue(f"the name of a histogram must end with {', '.join(_FORMATS)}, not as {name!r}")
         # messages of other libraries may quote the file
         return attempt(lambda: _summed(*_columns(name), private), _no_histogram(name), Exception)
 
@@ -142,38 +149,42 @@ def _columns(name: str) -> tuple[Any, Any]:
 
 def _no_histogram(name: str) -> InvalidValue:
     return InvalidValue(
-        "a histogram has the columns frequency and keys, of whole numbers",
-        f"another file at {name!r}",
-        "write one line for each frequency; a plan from a release takes it as --release",
+        f"{name!r} does not have the columns frequency and keys, of whole numbers",
+        "write one line for each frequency; to plan from a release, give it as --release",
     )
 
 
 def _summed(frequencies: ArrayLike, keys: ArrayLike, private: bool) -> Frequencies:
     """Check both columns, and add up the keys of equal frequencies."""
-    i, n = as_frequencies(frequencies).reshape(-1), as_frequencies(keys).reshape(-1)
+    i = as_frequencies(frequencies).reshape(-1)
+    n = as_frequencies(keys).reshape(-1)
     if len(i) != len(n):
-        raise InvalidValue("each frequency has a number of keys", "more of one than of the other", "give pairs")
-    i, n = i[n > 0], n[n > 0]
-    if not len(i) or i.min() < 1:
-        raise InvalidValue(
-            "a plan needs keys, with frequencies from 1",
-            "no key" if not len(i) else "a frequency of 0",
-            "leave out keys without elements",
-        )
-    values, back = np.unique(i, return_inverse=True)
+        raise InvalidValue("each frequency must have one number of keys")
+    present = n > 0
+    i, n = i[present], n[present]
+    if not len(i):
+        raise InvalidValue("a plan needs keys, and there are none")
+    if i.min() < 1:
+        raise InvalidValue("a plan needs frequencies of 1 or more", "leave out keys without elements")
+    values, place = np.unique(i, return_inverse=True)
     totals = np.zeros(len(values), np.int64)
-    np.add.at(totals, back, n)
+    np.add.at(totals, place, n)
     summed = Frequencies(values, totals, private)
-    if sum(n.tolist()) > MAX_FREQUENCY or summed.elements > 2**80:
-        raise InvalidValue("a plan is for less than 2**63 keys", "more", "check how they were counted")
+    if sum(n.tolist()) > MAX_FREQUENCY or summed.elements > _MOST_ELEMENTS:
+        raise InvalidValue("there are too many keys or elements to plan", "check how they were counted")
     return summed
 
 
-def _number(value: Any, name: str) -> float:
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _alpha(value: Any) -> float:
+    """Read and check the exponent of a Zipf distribution."""
     try:
-        number = float(value)
+        alpha = float(value)
     except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InvalidValue(f"{name} is a finite number", repr(value), "choose one such as 1")
-    return number
+        alpha = math.nan
+    if not 0 <= alpha <= 100:
+        raise InvalidValue(f"alpha must be a number from 0 to 100, not {value!r}", "choose one such as 1")
+    return alpha

@@ -17,11 +17,13 @@ from dpsample import __version__
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
 from dpsample.planning.charts import Chart, charts
+from dpsample.planning.columns import columns, legend
 from dpsample.planning.command import EVENTS, KEY, USER
 from dpsample.planning.content import Axis, axes, content
-from dpsample.planning.text import PRIVATE, UNCOVERED, Plan, columns, legend
+from dpsample.planning.plan import PRIVATE, UNCOVERED, Plan
 from dpsample.presentation.charts import converter
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
+from dpsample.release.explain import sentence
 
 _OWNER_ONLY = 0o600  # the mode of a file with exact private numbers
 _TITLE = "What would a release contain?"
@@ -75,90 +77,110 @@ def explore(plan: Plan) -> Page:
 
 def _document(plan: Plan) -> Document:
     drawn = charts(plan)
-    sections = {
-        "setting": ("Setting", _controls(axes(plan))),
-        "numbers": ("What to expect", _numbers(plan)),
-        "charts": ("In charts", join(map(_place, drawn))),
-        "methods": ("Method by method", _methods(plan)),
-        "release": ("Make this release", _release(plan)),
-    }
-    main = [tag("section", tag("h2", title), inner, id=name) for name, (title, inner) in sections.items()]
-    warning = tag("p", tag("strong", plan.notice), " ", UNCOVERED, class_="warning") if plan.notice else ""
-    described = [f"{plan.described}: " if plan.described else "", tag("span", id="data"), "."]
-    version = f"dpsample {__version__}. This page shows forecasts and spends no budget. It needs no network."
-    body = join(
-        [
-            tag("a", "Skip to the numbers", href="#numbers", class_="skip"),
-            tag("header", warning, tag("h1", _TITLE), tag("p", *described, class_="quiet")),
-            tag("main", *main),
-            tag("footer", warning, tag("p", version)),
-        ]
-    )
+    sections = [
+        _section("setting", "Setting", _controls(axes(plan))),
+        _section("numbers", "What to expect", _numbers(plan)),
+        _section("charts", "In charts", join(map(_place, drawn))),
+        _section("methods", "Method by method", _methods(plan)),
+        _section("release", "Make this release", _release(plan)),
+    ]
+    described = f"{plan.described}: " if plan.described else ""
+    data = tag("p", described, tag("span", id="data"), ".", class_="quiet")
+    version = tag("p", f"dpsample {__version__}. This page shows forecasts and spends no budget. It needs no network.")
+    warning = _warning(plan)
+    skip = tag("a", "Skip to the numbers", href="#numbers", class_="skip")
+    header = tag("header", warning, tag("h1", _TITLE), data)
+    body = join([skip, header, tag("main", *sections), tag("footer", warning, version)])
     title = f"NOT PRIVATE: {_TITLE}" if plan.notice else _TITLE
-    return Document(title, body, {"plan": content(plan, drawn)}, {}, [_own("page.js")], [_own("page.css")], True)
+    blocks = {"plan": content(plan, drawn)}
+    return Document(title, body, blocks, scripts=[_own("page.js")], styles=[_own("page.css")], draws=True)
+
+
+def _section(name: str, title: str, content: Markup) -> Markup:
+    return tag("section", tag("h2", title), content, id=name)
+
+
+def _warning(plan: Plan) -> Markup:
+    """How private the page is; nothing for public frequencies."""
+    if plan.notice is None:
+        return join([])
+    return tag("p", tag("strong", plan.notice), " ", UNCOVERED, class_="warning")
 
 
 def _controls(sliders: list[Axis]) -> Markup:
     """A slider for each axis with several positions, and a line of text for the others."""
-    controls = [_slider(axis) for axis in sliders if len(axis.labels) > 1]
-    fixed = [tag("p", tag("strong", axis.title), " ", *axis.labels) for axis in sliders if len(axis.labels) == 1]
+    controls = []
+    fixed = []
+    for axis in sliders:
+        if len(axis.labels) == 1:
+            fixed.append(tag("p", tag("strong", axis.title), " ", *axis.labels))
+        else:
+            controls.append(_list(axis) if axis.name == "sampling" else _slider(axis))
     trouble = tag("p", id="trouble", role="alert", class_="bad")
     form = tag("form", *controls, trouble, autocomplete="off")
     return join([form, tag("div", *fixed, class_="fixed"), tag("div", id="meaning")])
 
 
+def _list(axis: Axis) -> Markup:
+    """A list to choose from, of texts that are too long for a slider."""
+    label = tag("label", axis.title, for_=axis.name)
+    options = [tag("option", words, value=n) for n, words in enumerate(axis.labels)]
+    chosen = tag("select", *options, id=axis.name, data_axis=axis.name)
+    return tag("div", label, chosen, class_="one")
+
+
 def _slider(axis: Axis) -> Markup:
     label = tag("label", axis.title, for_=axis.name)
-    if axis.name == "sampling":
-        options = [tag("option", words, value=n) for n, words in enumerate(axis.labels)]
-        return tag("div", label, tag("select", *options, id=axis.name, data_axis=axis.name), class_="one")
     value = tag("output", id=f"value-{axis.name}", for_=axis.name, aria_hidden="true")
     last = len(axis.labels) - 1
-    slider = tag("input", type="range", id=axis.name, min=0, max=last, data_axis=axis.name, aria_describedby="meaning")
+    slider = tag("input", type="range", id=axis.name, max=last, data_axis=axis.name, aria_describedby="meaning")
     return tag("div", label, value, slider, class_="one")
 
 
 def _numbers(plan: Plan) -> Markup:
     """Empty places for the numbers of the release, and a status that is read aloud."""
+    summary = tag("p", id="summary", role="status", class_="unseen")
     facts = []
     for column in columns(plan.forecasts):
-        meaning = tag("span", f"{column.meaning[0].upper()}{column.meaning[1:]}.")
-        facts.append(tag("div", tag("dt", tag("strong", column.title), meaning), tag("dd", data_fact=column.head)))
-    return join([tag("p", id="summary", role="status", class_="unseen"), tag("dl", *facts, class_="facts")])
+        meaning = tag("span", sentence(column.meaning))
+        name = tag("dt", tag("strong", column.title), meaning)
+        facts.append(tag("div", name, tag("dd", data_fact=column.head)))
+    return join([summary, tag("dl", *facts, class_="facts")])
 
 
 def _place(chart: Chart) -> Markup:
     """The place of a chart, and of the same as a table."""
-    name = f"chart-{chart.name}"
     points = tag("table", id=f"points-{chart.name}")
     scrolled = tag("div", points, class_="scroll", role="region", tabindex="0", aria_label=chart.caption)
-    return figure(name, chart.caption, f"Line chart. {chart.caption}", scrolled)
+    return figure(f"chart-{chart.name}", chart.caption, f"Line chart. {chart.caption}", scrolled)
 
 
 def _methods(plan: Plan) -> Markup:
+    """A table of all methods without its rows, and what its words mean."""
     heads = [column.head for column in columns(plan.forecasts)]
-    caption = "All private methods have the same privacy"
-    meanings = [tag("div", tag("dt", name), tag("dd", words)) for name, words in legend(plan.forecasts).items()]
-    return join(
-        [
-            table(caption, ["method", *heads], [], [False, *(True for _ in heads)]),
-            tag("div", id="notes"),
-            tag("details", tag("summary", "What the columns and methods mean"), tag("dl", *meanings), class_="legend"),
-        ]
-    )
+    are_numbers = [False, *(True for _ in heads)]
+    methods = table("All private methods have the same privacy", ["method", *heads], [], are_numbers)
+    meanings = legend(plan.forecasts).items()
+    listed = [tag("div", tag("dt", name), tag("dd", words)) for name, words in meanings]
+    summary = tag("summary", "What the columns and methods mean")
+    explained = tag("details", summary, tag("dl", *listed), class_="legend")
+    return join([methods, tag("div", id="notes"), explained])
 
 
 def _release(plan: Plan) -> Markup:
-    """The places of the command and of the Python that make the release, each with a button that copies it."""
+    """The places of the command and of the Python that make the release."""
     stand = "OUTPUT stands for the name of the file to write."
     if plan.source is None:
         stand = f"{EVENTS}, {KEY}, {USER} and OUTPUT stand for your file, its columns, and the file to write."
-    places = [tag("p", f"This release spends the privacy that is set above. {stand}")]
-    for name, title in (("command", "On the command line"), ("python", "In Python")):
-        code = tag("pre", id=name, tabindex="0", aria_label=title)
-        button = tag("button", "Copy", type="button", data_copies=name, aria_label=f"Copy: {title}")
-        places.append(tag("div", tag("h3", title), code, button, tag("span", role="status", class_="good")))
-    return join(places)
+    spends = tag("p", f"This release spends the privacy that is set above. {stand}")
+    return join([spends, _code("command", "On the command line"), _code("python", "In Python")])
+
+
+def _code(name: str, title: str) -> Markup:
+    """The place of some code, with a button that copies it."""
+    code = tag("pre", id=name, tabindex="0", aria_label=title)
+    button = tag("button", "Copy", type="button", data_copies=name, aria_label=f"Copy: {title}")
+    return tag("div", tag("h3", title), code, button, tag("span", role="status", class_="good"))
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""Line and bar charts, described by Altair: as PNG and SVG.
+"""Line and bar charts, described by Altair: as PNG and SVG. Also what all charts have: styles of lines, and axes.
 
 Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can distinguish,
 in an order in which neighbours also differ in grey. Axes are labelled in words.
@@ -27,6 +27,7 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
 )
 WIDTH, HEIGHT = 300, 210
 Span = tuple[float, float]
+Rows = list[Mapping[str, Any]]
 _BAR_TOOLTIP = ("key:N", "value:Q", "low:Q", "high:Q")
 _POWERS = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '~g') : format(datum.value, '~e')"
 
@@ -51,34 +52,40 @@ def styles(lines: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
     {'ours': ('#0072B2', [1, 0]), 'theirs': ('#D55E00', [7, 3])}
     """
     if len(lines) > len(STYLES):
-        raise InvalidValue(f"a figure has at most {len(STYLES)} lines", f"{len(lines)}", "use more figures")
+        raise InvalidValue(f"a figure can have at most {len(STYLES)} lines, not {len(lines)}", "use more figures")
     return dict(zip(lines, STYLES, strict=False))
 
 
 def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], columns: int = 3) -> Any:
     """Draw rows of ``panel, line, x, y``: a chart for each panel, lines in the order of the rows."""
-    alt = _altair()
-    rows = list(rows)
+    altair, rows = _altair(), list(rows)
+    by_line = _by_line(altair, rows)
+    charts = []
+    for panel in panels:
+        own = [row for row in rows if row["panel"] == panel.title]
+        described = altair.Chart(altair.InlineData(values=own), title=panel.title)
+        lines = described.mark_line(strokeWidth=2, clip=True, interpolate="linear")
+        charts.append(lines.encode(**_axes(altair, panel, own), **by_line).properties(width=WIDTH, height=HEIGHT))
+    return _on_paper(altair.concat(*charts, columns=columns, spacing={"row": 24, "column": 28}))
+
+
+def _by_line(altair: Any, rows: Rows) -> dict[str, Any]:
+    """The colour and dash of each line: one scale for all panels, so that a line looks the same in each, one legend."""
     looks = styles(list(dict.fromkeys(row["line"] for row in rows)))
     lines = list(looks)
-    # one scale for all panels, so that a line looks the same in each, and one legend
-    legend = alt.Legend(title=None, orient="bottom", columns=4, labelLimit=0, symbolType="stroke", symbolSize=900)
-    color = alt.Scale(domain=lines, range=[color for color, _ in looks.values()])
-    dash = alt.Scale(domain=lines, range=[dash for _, dash in looks.values()])
-    charts = [
-        alt.Chart(alt.InlineData(values=own), title=panel.title)
-        .mark_line(strokeWidth=2, clip=True, interpolate="linear")
-        .encode(
-            x=alt.X("x:Q", **axis(panel.x, [row["x"] for row in own], panel.log_x, panel.span_x)),
-            y=alt.Y("y:Q", **axis(panel.y, [row["y"] for row in own], panel.log_y, panel.span_y, room=True)),
-            color=alt.Color("line:N", scale=color, sort=lines, legend=legend),
-            strokeDash=alt.StrokeDash("line:N", scale=dash, sort=lines, legend=legend),
-        )
-        .properties(width=WIDTH, height=HEIGHT)
-        for panel in panels
-        for own in [[row for row in rows if row["panel"] == panel.title]]
-    ]
-    return _on_paper(alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 28}))
+    color = altair.Scale(domain=lines, range=[color for color, _ in looks.values()])
+    dash = altair.Scale(domain=lines, range=[dash for _, dash in looks.values()])
+    legend = altair.Legend(title=None, orient="bottom", columns=4, labelLimit=0, symbolType="stroke", symbolSize=900)
+    return {
+        "color": altair.Color("line:N", scale=color, sort=lines, legend=legend),
+        "strokeDash": altair.StrokeDash("line:N", scale=dash, sort=lines, legend=legend),
+    }
+
+
+def _axes(altair: Any, panel: Panel, rows: Rows) -> dict[str, Any]:
+    x = axis(panel.x, [row["x"] for row in rows], panel.log_x, panel.span_x)
+    y = axis(panel.y, [row["y"] for row in rows], panel.log_y, panel.span_y, room=True)
+    return {"x": altair.X("x:Q", **x), "y": altair.Y("y:Q", **y)}
 
 
 def bar_chart(rows: Iterable[Mapping[str, Any]], title: str, x: str) -> Any:
@@ -96,7 +103,7 @@ def bar_chart(rows: Iterable[Mapping[str, Any]], title: str, x: str) -> Any:
 
 
 def _on_paper(chart: Any) -> Any:
-    """Dark on white."""
+    """Return a chart with dark lines and words on white."""
     words = {"labelFont": FONT, "titleFont": FONT, "labelColor": INK, "titleColor": INK, "labelFontSize": 11}
     return (
         chart.configure(background="white", font=FONT)
@@ -145,12 +152,21 @@ def ticks(low: float, high: float) -> list[float]:
     ([0.01, 0.1, 1.0, 10.0], [0.03, 0.1, 0.3, 1.0, 3.0], [0.2, 0.5, 1.0, 2.0])
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    decades = math.log10(high / low)
-    steps = (
-        (1, 1.5, 2, 3, 4, 5, 7) if decades < 0.7 else (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,)
-    )
-    candidates = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
-    return [tick for tick in candidates if low * 0.999 <= tick <= high * 1.001]
+    steps = _steps(math.log10(high / low))
+    candidates: list[float] = []
+    for power in range(first, last + 1):
+        candidates += [float(f"{step}e{power}") for step in steps]
+    least, most = low * 0.999, high * 1.001  # a tick at an end may be rounded past it
+    return [tick for tick in candidates if least <= tick <= most]
+
+
+def _steps(decades: float) -> tuple[float, ...]:
+    """Return which values of each decade are labelled on an axis of this many decades: about four to eight in all."""
+    if decades < 0.7:
+        return 1, 1.5, 2, 3, 4, 5, 7
+    if decades < 1.5:
+        return 1, 2, 5
+    return (1, 3) if decades < 3 else (1,)
 
 
 def converter(extra: str = "report") -> Any:
@@ -171,6 +187,4 @@ def _altair(extra: str = "report") -> Any:
 
 
 def _missing(extra: str) -> InvalidValue:
-    return InvalidValue(
-        "charts are drawn with Altair and vl-convert", "not both installed", f"run: pip install 'dpsample[{extra}]'"
-    )
+    return InvalidValue("charts need Altair and vl-convert", f"run: pip install 'dpsample[{extra}]'")

@@ -21,7 +21,7 @@ _TOKEN = "its token is a random function of its frequency, from which the estima
 def label_of(release: Release) -> dict[str, str]:
     """Return the nine fields of the label, each in a few sentences.
 
-    >>> from dpsample.release.example import release
+    >>> from dpsample.answers.example import release
     >>> list(label_of(release))
     ['privacy parameters', 'unit of privacy', 'utility', 'mechanism', 'hyperparameters', 'deployment model',
     'empirical metrics', 'interpretation', 'other']

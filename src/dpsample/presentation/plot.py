@@ -40,7 +40,7 @@ def plot(
 def check_plot(path: PathLike, force: bool = False) -> None:
     """Check, before any work, that a chart can be written: its name ends with .svg or .png."""
     if not os.fspath(path).lower().endswith(_FORMATS):
-        raise InvalidValue("the name of a chart ends with .svg or .png", repr(os.fspath(path)), "name it so")
+        raise InvalidValue(f"the name of a chart must end with .svg or .png, not {os.fspath(path)!r}", "rename it")
     check_file(path, force)
 
 

@@ -1,7 +1,7 @@
 """Rows as text: aligned, and unable to command a terminal or a page."""
 
 import html
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +21,14 @@ def table_lines(table: pa.Table, formats: Formats | None = None, limit: int | No
     >>> table_lines(pa.table({"query": ["cat", "a\\x1b[31m"], "n": [31.5, 2.0]}), {"n": "{:.0f}".format})
     ['query       n', "'cat'       32", "'a\\\\x1b[31m'  2"]
     """
-    rows = list(_first_rows(table, formats or {}, limit))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [*aligned, *_rest(table, limit)]
+    columns = [_aligned(column) for column in zip(*_first_rows(table, formats or {}, limit), strict=True)]
+    lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+    return [*lines, *_rest(table, limit)]
+
+
+def _aligned(texts: Sequence[str]) -> list[str]:
+    width = max(map(len, texts))
+    return [text.ljust(width) for text in texts]
 
 
 def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "") -> str:
@@ -33,17 +37,30 @@ def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "
     >>> html_table(pa.table({"query": ["cat"]}))
     '<table><thead><tr><th scope="col" style="text-align:left">query</th></tr></thead><tbody><tr><td style=...
     """
-    formats, first = formats or {}, table.slice(0, _ROWS)
-    columns = []
-    for name, column in zip(table.column_names, first.columns, strict=True):
-        values = [formats[name](value) for value in column.to_pylist()] if name in formats else readable(column)
-        side = "right" if name in formats or pa.types.is_integer(column.type) else "left"
-        cells = [f'<td style="text-align:{side}">{html.escape(value)}</td>' for value in values]
-        columns.append([f'<th scope="col" style="text-align:{side}">{html.escape(printable(name))}</th>', *cells])
-    head, *rows = (f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True))
+    first = table.slice(0, _ROWS)
+    written = formats or {}
+    columns = [_html_column(name, first[name], written.get(name)) for name in table.column_names]
+    cells = zip(*columns, strict=True)
+    head, *rows = ("".join(row) for row in cells)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    rest = "".join(f"<p>{html.escape(line)}</p>" for line in _rest(table, _ROWS))
-    return f"<table>{title}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{rest}"
+    rest = [f"<p>{html.escape(line)}</p>" for line in _rest(table, _ROWS)]
+    shown = f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return shown + "".join(rest)
+
+
+def _html_column(name: str, column: pa.ChunkedArray, written: Callable[[Any], str] | None) -> list[str]:
+    """Return the cells of a column, with its name first."""
+    if written is None:
+        values = readable(column)
+    else:
+        values = list(map(written, column.to_pylist()))
+    is_number = written is not None or pa.types.is_integer(column.type)
+    side = "right" if is_number else "left"
+    style = f'style="text-align:{side}"'
+    title = html.escape(printable(name))
+    cells = [f"<td {style}>{html.escape(value)}</td>" for value in values]
+    return [f'<th scope="col" {style}>{title}</th>', *cells]
 
 
 def printable(text: str, longest: int = _LONGEST) -> str:

@@ -31,7 +31,7 @@ class KnownKeys:
         if keys is not None:
             return cls(_taken(keys, source), only)
         if only:
-            raise InvalidValue("only_known goes with a list of keys", "give keys (--keys)")
+            raise InvalidValue("`only_known` goes with a list of keys", "give `keys`")
         return None
 
     def inputs(self) -> list[str]:

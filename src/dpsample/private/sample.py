@@ -66,28 +66,13 @@ class Sample:
         names = check_keys(keys, ("frequency",))
         if not isinstance(sampling, Sampling):
             raise InvalidValue(
-                "a sample has the scheme by which it was drawn",
-                type(sampling).__name__,
+                f"a sample has the scheme by which it was drawn, not an object of type {type(sampling).__name__}",
                 "give one, for example Ppswor(tau='1e-4'), or KeepAll() if nothing was left out",
             )
-        if sorted(table.schema.names) != sorted([*names, "frequency"]):
-            raise InvalidValue(
-                "a sample has its key columns and 'frequency', no others",
-                ", ".join(map(repr, table.schema.names)) or "none",
-                "select these columns, or use Sample.from_table",
-            )
-        table = table.select([*names, "frequency"])
-        schema = plain_schema(table.schema)
-        check_key_types(schema, names)
-        if schema.field("frequency").type != pa.int64():
-            raise InvalidValue(
-                "frequencies are int64", f"{schema.field('frequency').type}", "cast them, or use Sample.from_table"
-            )
-        self._table = pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
-        self._sampling, self._keys = sampling, names
+        self._table = _checked_columns(table, names)
+        self._sampling, self._keys, self._part = sampling, names, part
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
         self._identity, self._used = identity or uuid4().hex, False
-        self._part = part
         self._path: PathLike | None = None  # the file that it was read from
         self._format: str | None = None  # of that file, if it is one of dpsample's
         self._check_frequencies()
@@ -115,21 +100,21 @@ class Sample:
         """
         names = check_keys(key, ("frequency",)) if key != frequency else ()
         if not names:
-            raise InvalidValue("key and frequency are different columns", "one column for both", "name another one")
+            raise InvalidValue("key and frequency are different columns", "name another one")
         is_file = isinstance(source, str | os.PathLike)
         table = (_foreign if is_file else _arrow)(source, names, frequency)
         missing = [name for name in (*names, frequency) if table.column_names.count(name) != 1]
         if missing:
+            names_missing = ", ".join(map(repr, missing))
             raise InvalidValue(
-                "the named columns are in the table, once each",
-                f"{', '.join(map(repr, missing))} missing or repeated",
+                f"the table must have each named column once, but {names_missing} is missing or repeated",
                 f"name some of {', '.join(map(repr, dict.fromkeys(table.column_names)))}",
             )
         columns = {name: _plain(table.column(name)) for name in names}
-        integers = _integers(table.column(frequency))
-        identity = f"file {os.path.realpath(source)}" if is_file else None
+        columns["frequency"] = _integers(table.column(frequency))
+        identity = _identity({}, source) if is_file else None
         part = None if part_vouched is None else Part.of(part_vouched, vouched=True)
-        sample = cls(pa.table({**columns, "frequency": integers}), sampling, names, identity=identity, part=part)
+        sample = cls(pa.table(columns), sampling, names, identity=identity, part=part)
         sample._path = source if is_file else None
         return sample
 
@@ -188,11 +173,7 @@ class Sample:
             with locked(resolved(self._path)):
                 _, metadata = read_table(self._path, "sample", VERSION, format=self._format)
                 if _identity(metadata, self._path) != self._identity:
-                    raise InvalidValue(
-                        "a sample is marked as used in the file that it was read from",
-                        "another sample there",
-                        "read it again",
-                    )
+                    raise InvalidValue("the file that the sample was read from has another sample now", "read it again")
                 if metadata.get("used"):
                     raise used_refusal()
                 self._used = True
@@ -202,8 +183,7 @@ class Sample:
     @property
     def metadata(self) -> dict[str, Any]:
         """The scheme and the marks, as they are written to a file."""
-        users = {} if self._max_keys is None else {"max_keys_per_user": self._max_keys}
-        part = {} if self._part is None else {"part": self._part.to_json()}
+        optional = {"max_keys_per_user": self._max_keys, "part": self._part and self._part.to_json()}
         return {
             "format": "dpsample sample",
             "version": VERSION,
@@ -213,8 +193,7 @@ class Sample:
             "keys": list(self._keys),
             "identity": self._identity,
             "used": self._used,
-            **users,
-            **part,
+            **{name: value for name, value in optional.items() if value is not None},
         }
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
@@ -238,13 +217,10 @@ class Sample:
     def _check_frequencies(self) -> None:
         ends = pc.min_max(self._table.column("frequency")).as_py()
         if ends["min"] is not None and ends["min"] < 1:
-            raise InvalidValue(
-                "frequencies in a sample are positive", "one that is not", "leave out keys that do not occur"
-            )
+            raise InvalidValue("frequencies in a sample must be positive", "leave out keys that do not occur")
         if ends["max"] is not None and ends["max"] > self._sampling.largest:
             raise InvalidValue(
-                f"frequencies are at most {self._sampling.largest}, the last for which the scheme states q",
-                "a larger one",
+                f"frequencies must be at most {self._sampling.largest}, the last for which the scheme states q",
                 "state the q of all frequencies that may occur",
             )
 
@@ -259,27 +235,22 @@ class Sample:
 def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     """Read a sample file that dpsample wrote, and check all of it."""
     table, metadata = read_table(path, "sample", VERSION, format=format)
-    refusal = InvalidValue(
-        "a sample's metadata state its scheme and its keys", "some missing or of another type", "draw the sample again"
-    )
-    sampling, keys, part = attempt(
-        lambda: (
-            Sampling.from_json(metadata["sampling"]),
-            tuple(metadata["keys"]),
-            Part.from_json(metadata["part"]) if "part" in metadata else None,
-        ),
-        refusal,
-        LookupError,
-        TypeError,
-        AttributeError,
-    )
+    refusal = InvalidValue("the metadata of a sample must state its scheme and its keys", "draw the sample again")
+    sampling, keys, part = attempt(lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError)
     identity = _identity(metadata, path)
     sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity, part=part)
-    sample._used, sample._path, sample._format = metadata.get("used", False), path, format_of(path, format)
-    stated = {"identity": identity, **{name: value for name, value in metadata.items() if name not in _NOT_SAMPLE}}
-    if type(sample.used) is not bool or canonical(sample.metadata) != canonical(stated):
+    sample._used = metadata.get("used", False)
+    sample._path, sample._format = path, format_of(path, format)
+    of_sample = {name: value for name, value in metadata.items() if name not in _NOT_SAMPLE}
+    of_sample.setdefault("identity", identity)
+    if type(sample.used) is not bool or canonical(sample.metadata) != canonical(of_sample):
         raise refusal
     return sample
+
+
+def _stated(metadata: Mapping[str, Any]) -> tuple[Sampling, tuple[str, ...], Part | None]:
+    part = Part.from_json(metadata["part"]) if "part" in metadata else None
+    return Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"]), part
 
 
 def drawn_of_part(sample: Sample, part: Part | None) -> Sample:
@@ -301,41 +272,58 @@ def _identity(metadata: Mapping[str, Any], path: PathLike) -> str:
 def used_refusal() -> InvalidValue:
     """Return the refusal of a sample that was sanitized already."""
     return InvalidValue(
-        "a sample is sanitized once: two releases of one sample spend more than their sum",
-        "one that was sanitized before",
-        "use that release, or draw another sample",
+        "a sample is sanitized once, since two releases of one sample spend more than their sum",
+        "use its release, or draw another sample",
     )
+
+
+def _checked_columns(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Return the columns of a sample in order; others, or other types, are refused."""
+    names = [*keys, "frequency"]
+    if sorted(table.schema.names) != sorted(names):
+        raise InvalidValue(
+            f"a sample has its key columns and 'frequency', and no others, but this table has "
+            f"{', '.join(map(repr, table.schema.names)) or 'none'}",
+            "select these columns, or use Sample.from_table",
+        )
+    table = table.select(names)
+    schema = plain_schema(table.schema)
+    check_key_types(schema, keys)
+    frequencies = schema.field("frequency").type
+    if frequencies != pa.int64():
+        raise InvalidValue(f"frequencies must be int64, not {frequencies}", "cast them, or use Sample.from_table")
+    return pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
 
 
 def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Table:
     kind = kind_of(source)
     if kind:
+        read_it = "use dpsample.read_sample: it carries its scheme"
         raise InvalidValue(
-            "a sample that another system drew is not one of dpsample's files",
-            f"a dpsample {kind}",
-            "use dpsample.read_sample: it carries its scheme"
-            if kind == "sample"
-            else "leave it as it is: it is private already",
+            f"a sample that another system drew cannot be a dpsample {kind}",
+            read_it if kind == "sample" else "leave it as it is: it is private already",
         )
     suffix = Path(source).suffix.lower()
     refusal = InvalidValue(
-        f"a {suffix} file must be readable, with whole frequencies",
-        f"that {str(source)!r} is missing or is not",
+        f"{str(source)!r} must be a readable {suffix} file with whole frequencies",
         "check the path, and read it with another tool",
     )
     types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
     table = attempt(lambda: read_foreign(source, types), refusal, Exception)
     if table is None:
-        raise InvalidValue("a sample is a .parquet, .arrow or .csv file", f"{suffix!r}", "convert it to Parquet")
+        raise InvalidValue(f"a sample is a .parquet, .arrow or .csv file, not {suffix!r}", "convert it to Parquet")
     return table
 
 
 def _arrow(source: Any, keys: tuple[str, ...], frequency: str) -> pa.Table:
     columns = [*keys, frequency]
-    if is_pandas(source) and all([str(label) for label in source.columns].count(name) == 1 for name in columns):
-        return frame_table(source, columns, {}, (frequency,))
+    if is_pandas(source):
+        labels = [str(label) for label in source.columns]
+        if all(labels.count(name) == 1 for name in columns):
+            return frame_table(source, columns, {}, (frequency,))
     refusal = InvalidValue(
-        "a sample is a file or a table that exports Arrow", type(source).__name__, "convert it to an Arrow table"
+        f"a sample is a file or a table that exports Arrow, not an object of type {type(source).__name__}",
+        "convert it to an Arrow table",
     )
     return source if isinstance(source, pa.Table) else attempt(lambda: pa.table(source), refusal, Exception)
 
@@ -351,6 +339,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     t = column.type
     if not (pa.types.is_integer(t) or (pa.types.is_decimal(t) and t.scale == 0)):
-        raise InvalidValue("frequencies are integers", f"{t}", "count the elements of each key, or cast to int64")
-    refusal = InvalidValue("frequencies are at most 2**63 - 1", "a larger one", "check how they were summed")
+        raise InvalidValue(f"frequencies must be integers, not {t}", "count the elements of each key, or cast to int64")
+    refusal = InvalidValue("frequencies must be at most 2**63 - 1", "check how they were summed")
     return attempt(lambda: column.cast(pa.int64()), refusal, pa.ArrowInvalid)

@@ -5,9 +5,10 @@ that come with others are refused.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,10 +19,13 @@ from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.kinds.counted import COUNT_COLUMNS
+from dpsample.release.kinds.kind import AGAIN
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.terms import Terms
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 def ascends(before: list[Any], after: list[Any]) -> Any:
@@ -30,9 +34,11 @@ def ascends(before: list[Any], after: list[Any]) -> Any:
     >>> ascends([pa.array([1, 1]), pa.array(["b", "b"])], [pa.array([1, 2]), pa.array(["a", "a"])]).to_pylist()
     [False, True]
     """
-    above = pc.less(before[-1], after[-1])
-    for a, b in zip(before[-2::-1], after[-2::-1], strict=True):
-        above = pc.or_(pc.less(a, b), pc.and_(pc.equal(a, b), above))
+    *columns, last = zip(before, after, strict=True)
+    above = pc.less(*last)
+    for earlier, later in reversed(columns):
+        tied = pc.equal(earlier, later)
+        above = pc.or_(pc.less(earlier, later), pc.and_(tied, above))
     return above
 
 
@@ -57,22 +63,30 @@ def _known_columns(terms: Terms) -> list[pa.Field]:
 
 def release_schema(schema: pa.Schema, terms: Terms) -> tuple[pa.Schema, pa.Schema]:
     """Check columns that are given for a release; return them in order, and all of its columns."""
-    known = _known_columns(terms)
-    drawn = [*terms.keys, "token", *(field.name for field in known)]
-    if sorted(schema.names) != sorted(terms.columns) and (terms.grid is None or sorted(schema.names) != sorted(drawn)):
-        raise InvalidValue(
-            f"a release has the columns {', '.join(map(repr, terms.columns))}",
-            ", ".join(map(repr, schema.names)) or "none",
-            "select these columns",
-        )
+    _check_columns(schema.names, terms)
     given = plain_schema(pa.schema([schema.field(name) for name in terms.columns if name in schema.names]))
     check_key_types(given, terms.keys)
-    for name, kind in [*((name, pa.float64()) for name in terms.numbers), *((f.name, f.type) for f in known)]:
-        if name in given.names and given.field(name).type != kind:
-            wanted = "float64" if kind == pa.float64() else kind
-            raise InvalidValue(f"the column {name!r} is {wanted}", f"{given.field(name).type}", "cast it")
-    numbers = (pa.field(name, pa.float64()) for name in terms.numbers)
-    return given, pa.schema([*(given.field(name) for name in terms.keys), *numbers, *known])
+    numbers = [*(pa.field(name, pa.float64()) for name in terms.numbers), *_known_columns(terms)]
+    for column in numbers:
+        if column.name in given.names and given.field(column.name).type != column.type:
+            wanted = "float64" if column.type == pa.float64() else column.type
+            raise InvalidValue(
+                f"the column {column.name!r} must be {wanted}, not {given.field(column.name).type}", "cast it"
+            )
+    return given, pa.schema([*(given.field(name) for name in terms.keys), *numbers])
+
+
+def _check_columns(names: list[str], terms: Terms) -> None:
+    """Refuse other columns than those of the release; columns that follow from tokens may be missing."""
+    drawn = [*terms.keys, "token", *(field.name for field in _known_columns(terms))]
+    complete = sorted(names) == sorted(terms.columns)
+    as_drawn = terms.grid is not None and sorted(names) == sorted(drawn)
+    if not complete and not as_drawn:
+        raise InvalidValue(
+            f"a release has the columns {', '.join(map(repr, terms.columns))}, not "
+            f"{', '.join(map(repr, names)) or 'none'}",
+            "select these columns",
+        )
 
 
 def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa.RecordBatch]:
@@ -108,8 +122,7 @@ def check_key_types(schema: pa.Schema, keys: Iterable[str]) -> None:
     for name in keys:
         if pa.types.is_floating(schema.field(name).type):
             raise InvalidValue(
-                "a key column holds strings, binary, integers, bools, dates, timestamps or decimals",
-                f"{schema.field(name).type} in column {name!r}",
+                f"the key column {name!r} cannot hold {schema.field(name).type}, since keys are compared exactly",
                 "cast it to string or decimal",
             )
 
@@ -134,8 +147,7 @@ def _check_tokens(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
     good = (cells > 0) & (cells == np.floor(cells)) & np.isfinite(cells)
     if not good.all():
         raise InvalidValue(
-            f"tokens are positive multiples of 1/{grid}",
-            f"another one in row {rows + 1 + int(np.argmin(good)):,}",
+            f"the token in row {_first_bad(good, rows)} is no positive multiple of 1/{grid}",
             "state the grid that the sanitizer used",
         )
 
@@ -149,9 +161,9 @@ def _check_counts(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
     good &= (estimate <= high) & np.isfinite(high)
     if not good.all():
         raise InvalidValue(
-            "counts are finite, with a positive error, and lie between their bounds",
-            f"another one in row {rows + 1 + int(np.argmin(good)):,}",
-            "get the release again from where it was written",
+            f"the count in row {_first_bad(good, rows)} is not finite, has no positive error, or is not between its "
+            "bounds",
+            AGAIN,
         )
 
 
@@ -162,10 +174,15 @@ def _check_amounts(batch: pa.RecordBatch, amount: Amount, rows: int) -> None:
     good &= (low <= clipped_low) & (clipped_low <= value) & (value <= clipped_high) & (clipped_high <= high)
     if not good.all():
         raise InvalidValue(
-            f"{amount.name} are finite, with a positive error, and lie between their bounds",
-            f"others in row {rows + 1 + int(np.argmin(good)):,}",
-            "get the release again from where it was written",
+            f"{amount.name} in row {_first_bad(good, rows)} is not finite, has no positive error, or is not between "
+            "its bounds",
+            AGAIN,
         )
+
+
+def _first_bad(good: Bools, rows: int) -> str:
+    """The number of the first row that is not good, in a batch that comes after `rows` others."""
+    return f"{rows + 1 + int(np.argmin(good)):,}"
 
 
 def summed(
@@ -225,8 +242,7 @@ def counted(keys: pa.Table, values: Floats, errors: Floats, least: Ints | int = 
 
 def _unsorted(row: int) -> InvalidValue:
     return InvalidValue(
-        "the rows of a release ascend by key, and no key occurs twice",
-        f"row {row:,} not above the row before it",
+        f"the rows of a release must ascend by key, but row {row:,} is not above the row before it",
         "sort them by key: strings by their UTF-8 bytes, several keys column by column",
     )
 
@@ -235,18 +251,21 @@ class TokenEstimates:
     """Estimates and intervals by token, each computed once."""
 
     def __init__(self, terms: Terms) -> None:
-        self._terms, self._grid = terms, terms.grid or 1
-        self._cells, self._values = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
+        self._terms = terms
+        self._grid = terms.grid or 1
+        self._cells = np.zeros(0, np.int64)  # of the tokens so far, ascending
+        self._values = np.zeros((3, 0), np.int64)  # [estimate, low or high; token]
 
     def __call__(self, tokens: Any) -> Floats:
         """Return the likeliest frequency of each token, and the ends of its 95 % interval: [3, token]."""
         cells = token_cells(tokens, self._grid)
         new = np.setdiff1d(cells, self._cells)
         if len(new):
-            found = likely_frequencies(new, self._terms.sampling.sanitized_as, self._terms.per_key, self._grid)
-            known, values = np.append(self._cells, new), np.concatenate([self._values, found], axis=1)
-            order = np.argsort(known)
-            self._cells, self._values = known[order], values[:, order]
+            computed = likely_frequencies(new, self._terms.sampling.sanitized_as, self._terms.per_key, self._grid)
+            cells_so_far = np.append(self._cells, new)
+            order = np.argsort(cells_so_far)
+            self._cells = cells_so_far[order]
+            self._values = np.concatenate([self._values, computed], axis=1)[:, order]
         return self._values[:, np.searchsorted(self._cells, cells)].astype(np.float64)
 
     def completed(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
@@ -260,9 +279,8 @@ class TokenEstimates:
                 agrees = batch.column(name).to_numpy(zero_copy_only=False) == column
                 if not agrees.all():
                     raise InvalidValue(
-                        f"the columns {', '.join(names)} follow from the tokens",
-                        f"another {name} in row {rows + 1 + int(np.argmin(agrees)):,}",
-                        "get the release again from where it was written, or leave these columns out",
+                        f"the {name} in row {_first_bad(agrees, rows)} does not follow from its token",
+                        f"{AGAIN}, or leave out the columns {', '.join(names)}",
                     )
         columns = {name: batch.column(name) for name in self._terms.keys}
         columns |= {name: pa.array(column) for name, column in zip(names, values, strict=True)}

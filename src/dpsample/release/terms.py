@@ -292,6 +292,6 @@ def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
     if taken:
         raise InvalidValue(
             f"a key column cannot be called {' or '.join(map(repr, taken))}, which dpsample uses itself",
-            "give it another name in the release, such as key_as='name'",
+            "give it another name in the release, such as `key_as='name'`",
         )
     return names

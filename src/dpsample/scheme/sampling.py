@@ -185,7 +185,7 @@ class KeepAll(Sampling):
         n = self.at_least
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_LEAST:
             raise InvalidValue(
-                f"at_least must be a whole number from 1 to 2**50, not {n!r}", "give the least frequency of the keys"
+                f"`at_least` must be a whole number from 1 to 2**50, not {n!r}", "give the least frequency of the keys"
             )
 
     @property
@@ -245,7 +245,7 @@ class _ByWeight(Sampling):
         if seed is not None and (not isinstance(seed, str) or not 1 <= len(seed) <= MAX_SEED or not seed.isprintable()):
             raise InvalidValue(
                 f"seed must be public text of up to {MAX_SEED} characters, which the release states",
-                'give one, such as seed="2026 public", or leave it out for secret coins',
+                'give one, such as `seed="2026 public"`, or leave it out for secret coins',
             )
         object.__setattr__(self, "tau", tau)
         object.__setattr__(self, "power", power)

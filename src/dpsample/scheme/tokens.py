@@ -71,7 +71,7 @@ def check_grid(grid: int, largest: int = 1) -> int:
             "leave it out for one that fits epsilon",
         )
     if largest > MAX_FREQUENCY // int(grid):
-        raise InvalidValue(f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}", "use grid=1")
+        raise InvalidValue(f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}", "use `grid=1`")
     return int(grid)
 
 

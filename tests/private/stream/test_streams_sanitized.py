@@ -218,7 +218,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Oslo" not in made.stdout
     other = run("stream", "--tau", "1", "--state", "s.private", cwd=tmp_path)
     assert other.returncode == 2
-    assert "found another --tau" in other.stderr
+    assert "--tau of a state cannot be changed" in other.stderr
     assert run("stream", "--state", "new.private", cwd=tmp_path).returncode == 2
     done = run("sanitize", "s.private", "-e", "1", "-d", "1e-6", "-o", "out.parquet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

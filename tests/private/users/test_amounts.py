@@ -34,13 +34,13 @@ from dpsample.accounting.discovery import (
 )
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.answers.amounts import Sum, fieller
+from dpsample.answers.example import release as example
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.users.counts import count_users
 from dpsample.private.users.parts import Measured
 from dpsample.private.users.put_back import Lost, ShareLost
 from dpsample.private.users.sums import Parts, estimated_amount
-from dpsample.release.example import release as example
 from dpsample.release.rows import counted, summed
 from pairings import Pairing, assigned
 from pairings import pairing as pairing
@@ -129,7 +129,7 @@ def test_amounts_of_text_and_databases(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("type", [pa.string(), pa.date32(), pa.binary()])
 def test_a_column_of_no_numbers_is_refused(type: pa.DataType) -> None:
     table = pa.table({"u": [1], "k": ["a"], "x": pa.array([None], type)})
-    with refused("the column 'x' that is summed must be of numbers"):
+    with refused("the summed column 'x' must be of numbers"):
         dpsample.release(table, "k", user="u", privacy=Privacy(1, 1e-6), sums={"x": 1})
 
 
@@ -338,7 +338,7 @@ def test_files_have_the_columns_of_amounts(tmp_path: Path) -> None:
     assert "sum_price_low to sum_price_high includes values from -800 to 800" in repr(release)
     assert "sum_price beyond: Gaussian noise" in run("verify", "out.parquet", cwd=tmp_path).stdout
     wrong = release.table.set_column(13, "sum_price_clipped", pa.array([1e9, 0, 0, 0]))
-    with refused("sum_price are finite, with a positive error, and lie between their bounds"):
+    with refused("is not finite, has no positive error, or is not between its bounds"):
         Release(wrong, release.terms)
 
 

@@ -59,7 +59,7 @@ def check_report(path: PathLike, force: bool = False) -> None:
     So no option makes a report replace a release, whatever its name.
     """
     if not os.fspath(path).lower().endswith(".html"):
-        raise InvalidValue("the name of a report ends with .html", repr(os.fspath(path)), "name it so")
+        raise InvalidValue(f"the name of a report must end with .html, not {os.fspath(path)!r}", "rename it")
     check_file(path, force)
 
 

@@ -1,12 +1,23 @@
 """The section of a report that shows what changed since an earlier release: a table with a picture in each row."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
-from dpsample.answers.changes import COLUMNS
+import pyarrow as pa
+
+from dpsample.answers.changes import COLUMNS, Changes
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content
-from dpsample.presentation.report.elements import again, claims, column_name, whole
+from dpsample.presentation.report.elements import (
+    again,
+    claims,
+    column_name,
+    interval_mark,
+    key_cells,
+    range_picture,
+    whole,
+)
 from dpsample.presentation.tables import printable, readable
 
 _ROWS = 40  # keys that are shown
@@ -24,26 +35,13 @@ def changed_section(content: Content) -> Markup | None:
     compute = again(content, python, ["changes", content.before, FILE])
     if not len(changes):
         return join([tag("p", f"None of {changes.tested:,} reported keys is known to have changed."), compute])
-    rows = changes.table.slice(0, _ROWS)
+    shown = min(len(changes), _ROWS)
+    some = f", of {len(changes):,} that changed" if len(changes) > shown else ""
+    title = f"The {shown:,} keys with the largest certain changes{some}"
     names = list(content.release.keys)
-    keys = [readable(rows[name]) for name in names]
-    listed = rows.drop_columns(names).rename_columns(COLUMNS).to_pylist()
-    scale = _Scale([row[name] for row in listed for name in ("before", "after") if row[name] is not None])
-    cells = [
-        [
-            *(tag("span", column[n], class_="key") for column in keys),
-            _estimate(row["before"]),
-            _estimate(row["after"]),
-            f"{row['low']:+,.0f} to {row['high']:+,.0f}",
-            row["direction"],
-            _picture(row, scale),
-        ]
-        for n, row in enumerate(listed)
-    ]
-    shown = f", of {len(changes):,} that changed" if len(changes) > len(rows) else ""
-    title = f"The {len(rows):,} keys with the largest certain changes{shown}"
     heads = [*map(printable, names), "before", "after", "change", "", f"{column_name(content)}, before to after"]
     right = [*(False for _ in names), True, True, True, False, False]
+    listed = table(title, heads, list(_rows(changes, names)), right, first=_FIRST)
     of = f"{100 * changes.fdr:g} %"
     about = (
         f"The {content.terms.kind.estimated} of each key in an earlier release and in this one, and the interval of "
@@ -52,7 +50,25 @@ def changed_section(content: Content) -> Markup | None:
         "did not change, in the mean. In the picture, a ring is before, a dot is after, and the bar is where the "
         "change may end; the scale is logarithmic."
     )
-    return join([tag("p", about), table(title, heads, cells, right, first=_FIRST), *claims(changes.notes), compute])
+    return join([tag("p", about), listed, *claims(changes.notes), compute])
+
+
+def _rows(changes: Changes, names: list[str]) -> Iterator[list[object]]:
+    """Yield the rows of the table: a key, its two estimates, the change, and a picture of it."""
+    listed = changes.table.slice(0, _ROWS)
+    columns = [readable(listed[name]) for name in names]
+    numbers = listed.drop_columns(names).rename_columns(COLUMNS)
+    scale = _Scale([*_reported(numbers["before"]), *_reported(numbers["after"])])
+    for n, row in enumerate(numbers.to_pylist()):
+        before, after = _estimate(row["before"]), _estimate(row["after"])
+        change = f"{row['low']:+,.0f} to {row['high']:+,.0f}"
+        yield [*key_cells(columns, n), before, after, change, row["direction"], _picture(row, scale)]
+
+
+def _reported(column: pa.ChunkedArray) -> list[float]:
+    """Return the estimates of reported keys."""
+    numbers: list[float] = column.drop_null().to_pylist()
+    return numbers
 
 
 def _estimate(value: float | None) -> str:
@@ -73,16 +89,20 @@ class _Scale:
 
 def _picture(row: dict[str, Any], scale: _Scale) -> Markup:
     """A ring for before, a dot for after, and the interval of the change as a bar; screen readers have the numbers."""
-    start, end = row["before"], row["after"]
-    here, there = (scale(value if value is not None else 0.0) for value in (start, end))
-    fixed = end if start is None else start  # the change is drawn from a number that was reported
-    low, high = sorted(scale(fixed + sign) for sign in _ends(row))
-    line = tag("path", d=f"M{here} 9H{there}", stroke="currentColor", stroke_width="2", fill="none", opacity="0.55")
-    bar = tag("path", d=f"M{low} 4V14M{low} 9H{high}M{high} 4V14", stroke="var(--ink)", stroke_width="1.5", fill="none")
-    ring = tag("circle", cx=here, cy="9", r="4", fill="var(--ground)", stroke="currentColor", stroke_width="2")
-    dot = tag("circle", cx=there, cy="9", r="4", fill="currentColor")
-    marks = [line, bar, *([ring] if start is not None else []), *([dot] if end is not None else [])]
-    return tag("svg", *marks, width=_WIDTH, height="18", aria_hidden="true", class_="range")
+    before, after = row["before"], row["after"]
+    start, end = scale(before or 0.0), scale(after or 0.0)
+    fixed = after if before is None else before  # the change is drawn from a number that was reported
+    low, high = sorted(scale(fixed + change) for change in _ends(row))
+
+    line = {"stroke": "currentColor", "stroke_width": "2", "fill": "none", "opacity": "0.55"}
+    marks = [tag("path", d=f"M{start} 9H{end}", **line)]
+    marks.append(interval_mark(low, high, middle=9, half=5))
+    if before is not None:
+        ring = {"fill": "var(--ground)", "stroke": "currentColor", "stroke_width": "2"}
+        marks.append(tag("circle", cx=start, cy="9", r="4", **ring))
+    if after is not None:
+        marks.append(tag("circle", cx=end, cy="9", r="4", fill="currentColor"))
+    return range_picture(*marks, width=_WIDTH, height=18)
 
 
 def _ends(row: dict[str, Any]) -> tuple[float, float]:

@@ -20,14 +20,15 @@ from dpsample.presentation.tables import readable
 from dpsample.release.explain import visibility
 from dpsample.release.proof import Proof, prove_release
 from dpsample.release.terms import Terms
-from dpsample.scheme.sampling import Floats
+from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import support_length
 
 TOP = 100  # keys in the top list
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 LISTED = 100_000  # keys that can be searched
 _BYTES = 3_800_000  # of these keys in the page
-_EACH, _TOKEN = 3, 34  # bytes, about: of a key beyond its text, and of the numbers of a token
+_EACH = 3  # bytes of a key beyond its text, about
+_TOKEN = 34  # bytes of the numbers of a token, about
 _LONG = 1500  # frequencies of a token's support, with a small epsilon; above, each number of keys takes seconds
 _POINTS = 160  # of a curve
 
@@ -106,26 +107,25 @@ def content_of(
     before_name: str | None = None,
 ) -> Content:
     """Compute the content. The arguments are those of `make_report`."""
-    sampling, privacy = release.sampling, release.per_key
-    numbers = not release.keys_only
-    detection_threshold = release.terms.detection_threshold
-    listed = _numbers_of(release) if numbers and len(release) else None
-    both = release.terms.known is not None and release.grid is not None  # such tokens have no quantiles and remainder
-    elements = release.terms.unit == "element"
-    has_quantiles = numbers and len(release) and detection_threshold is not None and not both
+    terms, threshold = release.terms, release.terms.detection_threshold
+    has_numbers = not terms.keys_only
+    has_total = has_numbers and terms.total is not None
+    known_among_others = terms.known is not None and terms.grid is not None  # these have no quantiles and no remainder
+    has_quantiles = has_numbers and len(release) > 0 and threshold is not None and not known_among_others
+    listed = _numbers_of(release) if has_numbers and len(release) else None
     return Content(
         statement=statement or Statement(),
         name=_file_name(name, "release.private.parquet"),
         release=release,
-        proof=_proof(release.terms, prove),
-        detection_threshold=detection_threshold,
-        visibility=visibility(sampling, privacy),
-        top=release.top(top) if numbers else None,
-        counts=_counts(release, detection_threshold, listed),
+        proof=_proof(terms, prove),
+        detection_threshold=threshold,
+        visibility=visibility(terms.sampling, terms.per_key),
+        top=release.top(top) if has_numbers else None,
+        counts=_counts(release, threshold, listed),
         quantiles=release.quantiles(SHARES) if has_quantiles else None,
-        curve=curve(sampling, privacy, _POINTS),
-        sum=release.sum() if numbers and release.total is not None and elements else None,
-        other=release.other() if numbers and release.total is not None and not both else None,
+        curve=curve(terms.sampling, terms.per_key, _POINTS),
+        sum=release.sum() if has_total and terms.unit == "element" else None,
+        other=release.other() if has_total and not known_among_others else None,
         listing=_listing(release, listed),
         changes=None if before is None else changes(before, release),
         before=_file_name(before_name, "before.private.parquet"),
@@ -172,33 +172,55 @@ def round_frequencies(first: int, last: float, few: bool = False) -> list[int]:
     ([14, 20, 50, 100, 200, 500, 1000], [20, 30, 100, 300, 1000, 3000, 10000, ...], [20, 100, 1000, 10000])
     """
     decades = math.log10(last / first)
-    between = (1,) if few or decades > 5.5 else (1, 3) if decades > 2.5 else (1, 2, 5)
-    powers = range(int(math.log10(first)), int(math.log10(last)) + 1)
-    return [first, *(i for power in powers for step in between if first < (i := step * 10**power) <= last)]
+    in_each_decade: tuple[int, ...] = (1, 2, 5)
+    if few or decades > 5.5:
+        in_each_decade = (1,)
+    elif decades > 2.5:
+        in_each_decade = (1, 3)
+    frequencies = [first]
+    for power in range(int(math.log10(first)), int(math.log10(last)) + 1):
+        round_ones = (step * 10**power for step in in_each_decade)
+        frequencies += [frequency for frequency in round_ones if first < frequency <= last]
+    return frequencies
 
 
 def _listing(release: Release, listed: dict[str, Floats] | None) -> Listing:
     """List the keys with the largest estimates, as many as a page can hold."""
-    alike = _alike(release, listed)
+    alike, known = _alike(release, listed), _known(release)
     values = alike if listed is None else listed["value"]
-    known = np.zeros(len(release)) if release.terms.known is None else release.table["known"].to_numpy().astype(float)
     order = np.lexsort((known, -alike, -values))[:LISTED]
-    alike = alike[order]
-    new = np.diff(alike, prepend=np.inf) != 0  # equal numbers are neighbours
-    first = np.flatnonzero(new | (np.diff(known[order], prepend=2) != 0))
+    starts_run = np.diff(alike[order], prepend=np.inf) != 0  # equal numbers are neighbours
+    starts_run |= np.diff(known[order], prepend=2) != 0
+    first_of_run = np.flatnonzero(starts_run)
+
     table = release.table.take(pa.array(order))
     columns = {name: readable(table[name]) for name in release.keys}
-    sizes = np.array([sum(map(len, map(str.encode, texts))) for texts in zip(*columns.values(), strict=True)], float)
-    sizes += _EACH * len(columns)
-    sizes[first] += _TOKEN
-    n = int(np.searchsorted(np.cumsum(sizes), _BYTES, side="right"))
-    first = first[first < n]
+    n = _fitting(columns, first_of_run)
+    first_of_run = first_of_run[first_of_run < n]
     columns = {name: texts[:n] for name, texts in columns.items()}
-    runs = np.diff(first, append=n).tolist()
+    left_out = len(release) - n
     if listed is None:
-        return Listing(columns, [n], {}, len(release) - n)
-    numbers = {name: column[order[first]] for name, column in listed.items()}
-    return Listing(columns, runs, numbers, len(release) - n)
+        return Listing(columns, [n], {}, left_out)
+    runs = np.diff(first_of_run, append=n).tolist()
+    numbers = {name: column[order[first_of_run]] for name, column in listed.items()}
+    return Listing(columns, runs, numbers, left_out)
+
+
+def _fitting(columns: dict[str, list[str]], first_of_run: Ints) -> int:
+    """Return how many of the keys, whose texts are in these columns, a page can hold; runs share their numbers."""
+    sizes = sum(np.array([len(text.encode()) + _EACH for text in texts], float) for texts in columns.values())
+    assert isinstance(sizes, np.ndarray)  # there is a key column
+    sizes[first_of_run] += _TOKEN
+    all_bytes = np.cumsum(sizes)
+    return int(np.searchsorted(all_bytes, _BYTES, side="right"))
+
+
+def _known(release: Release) -> Floats:
+    """Return 1 for known keys, 0 for others."""
+    if release.terms.known is None:
+        return np.zeros(len(release))
+    known: Floats = release.table["known"].to_numpy().astype(float)
+    return known
 
 
 def _alike(release: Release, listed: dict[str, Floats] | None) -> Floats:

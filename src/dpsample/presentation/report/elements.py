@@ -37,6 +37,23 @@ def claims(notes: Iterable[str]) -> list[Markup]:
     return [tag("p", sentence(claim), class_="quiet") for claim in dict.fromkeys(map(claim_of, notes))]
 
 
+def key_cells(columns: Sequence[Sequence[str]], row: int) -> list[Markup]:
+    """Return the cells of one key, a text for each key column."""
+    return [tag("span", column[row], class_="key") for column in columns]
+
+
+def range_picture(*marks: Markup, width: int, height: int) -> Markup:
+    """Return a picture of a number and its interval in a row of a table; screen readers have the numbers."""
+    return tag("svg", *marks, width=width, height=height, aria_hidden="true", class_="range")
+
+
+def interval_mark(low: float, high: float, middle: int, half: int) -> Markup:
+    """Draw an interval as an error bar, around the height `middle`."""
+    top, bottom = middle - half, middle + half
+    path = f"M{low} {top}V{bottom}M{low} {middle}H{high}M{high} {top}V{bottom}"
+    return tag("path", d=path, stroke="var(--ink)", stroke_width="1.5", fill="none")
+
+
 def again(
     content: Content, calls: Sequence[str], words: Sequence[object], command: str = "On the command line"
 ) -> Markup:

@@ -1,12 +1,21 @@
 """The sections of a report that list keys: the top list, and the search of all."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from dpsample.answers.estimates import OF_EACH
+from dpsample.answers.estimates import OF_EACH, Estimates
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content, Listing
-from dpsample.presentation.report.elements import again, claims, column_name, interval, whole
+from dpsample.presentation.report.elements import (
+    again,
+    claims,
+    column_name,
+    interval,
+    interval_mark,
+    key_cells,
+    range_picture,
+    whole,
+)
 from dpsample.presentation.tables import printable, readable
 
 _FIRST = 15  # rows of the top list, while it is folded
@@ -20,38 +29,35 @@ def top_section(content: Content) -> Markup | None:
         return None
     if not len(top):
         return tag("p", "No key was reported.")
-    value, low, high, probability = (top.numbers[name].to_pylist() for name in ("value", "low", "high", "probability"))
-    keys = [readable(column) for column in top.groups.columns]
-    rows = [
-        [
-            n + 1,
-            *(tag("span", column[n], class_="key") for column in keys),
-            whole(value[n]),
-            interval(low[n], high[n]),
-            _share(probability[n]),
-            _bar(value[n], low[n], high[n], max(high)),
-        ]
-        for n in range(len(top))
-    ]
-    names = [printable(name) for name in top.groups.column_names]
-    k = len(top)
-    title = f"The {k:,} keys with the largest estimates"
-    level = f"{100 * top.level:g} %"
+    k, names = len(top), [printable(name) for name in top.groups.column_names]
     in_top = f"it is one of the top {k:,}" + (" of the reported keys" if content.counted else "")
+    interval_name = f"{100 * top.level:g} % interval {top.intervals}"
+    listed = table(
+        f"The {k:,} keys with the largest estimates",
+        ["", *names, column_name(content), interval_name, f"in the top {k:,}", ""],
+        _top_rows(top),
+        [True, *(False for _ in names), True, True, True, False],
+        first=_FIRST,
+    )
     return join(
         [
             tag("p", f"The estimated {content.terms.kind.estimated} of each key, and the probability that {in_top}."),
-            table(
-                title,
-                ["", *names, column_name(content), f"{level} interval {top.intervals}", f"in the top {k:,}", ""],
-                rows,
-                [True, *(False for _ in names), True, True, True, False],
-                first=_FIRST,
-            ),
+            listed,
             *claims(top.notes),
             again(content, [f"print(release.top({k}))"], ["top", FILE, "-k", k]),
         ]
     )
+
+
+def _top_rows(top: Estimates) -> Iterator[list[object]]:
+    """Yield the rows of the top list: a key, its numbers, and a bar of its estimate."""
+    columns = [readable(column) for column in top.groups.columns]
+    numbers = top.numbers.to_pylist()
+    largest = max(row["high"] for row in numbers)
+    for n, row in enumerate(numbers, 1):
+        value, low, high = row["value"], row["low"], row["high"]
+        numbers_of_key = whole(value), interval(low, high), _share(row["probability"])
+        yield [n, *key_cells(columns, n - 1), *numbers_of_key, _bar(value, low, high, largest)]
 
 
 def _share(probability: float) -> str:
@@ -61,59 +67,50 @@ def _share(probability: float) -> str:
 
 def _bar(value: float, low: float, high: float, largest: float) -> Markup:
     """Draw a bar of the estimate, and its interval as an error bar; screen readers have the numbers."""
-    value, low, high = (round(_BAR * n / largest, 2) for n in (value, low, high))
+    scale = _BAR / largest
+    value, low, high = round(scale * value, 2), round(scale * low, 2), round(scale * high, 2)
     bar = tag("rect", x="0", y="3", width=value, height="8", fill="currentColor", opacity="0.55")
-    ends = tag(
-        "path", d=f"M{low} 2V12M{low} 7H{high}M{high} 2V12", stroke="var(--ink)", stroke_width="1.5", fill="none"
-    )
-    return tag("svg", bar, ends, width=_BAR + 2, height="14", aria_hidden="true", class_="range")
+    return range_picture(bar, interval_mark(low, high, middle=7, half=5), width=_BAR + 2, height=14)
 
 
 def search_section(content: Content) -> Markup:
     """Return the search box and its table, which the script fills."""
     listing, release = content.listing, content.release
+    if not len(release):
+        return tag("p", "No key was reported. The data may have no key above the detection threshold.")
     scope = f"All {len(release):,} reported keys."
     if listing.left_out:
         which = "first" if release.keys_only else "most frequent"
         scope = f"The {len(listing):,} {which} of {len(release):,} reported keys; the release has the rest."
-    if not len(release):
-        return tag("p", "No key was reported. The data may have no key above the detection threshold.")
-    names = [printable(name) for name in listing.columns]
-    numbers = [] if release.keys_only else [column_name(content), f"95 % interval {OF_EACH}"]
-    heads = [tag("th", name, scope="col") for name in names]
-    heads += [tag("th", name, scope="col", class_="number") for name in numbers]
-    inner = [
-        tag("p", scope, "" if numbers else " This release has keys without frequencies."),
-        tag(
-            "div",
-            tag("label", "Find keys that contain", for_="query"),
-            tag("input", type="search", id="query", autocomplete="off", spellcheck="false", maxlength="200"),
-            tag("p", id="found", role="status", class_="quiet"),
-            tag(
-                "div",
-                tag(
-                    "table",
-                    tag("caption", "Keys that were found"),
-                    tag("thead", tag("tr", *heads)),
-                    tag("tbody", id="matches"),
-                ),
-                class_="scroll",
-                role="region",
-                tabindex="0",
-                aria_label="Keys that were found",
-            ),
-            tag("button", "Show more", id="more", type="button", hidden=True),
-            class_="screen-only",
-            id="finder",
-            hidden=True,
-        ),
-        tag("noscript", tag("p", "The search needs JavaScript.")),
-    ]
-    if numbers:
-        inner.append(
-            again(content, ["print(release.each_key())"], ["top", FILE, "-k", len(release), "--format", "csv"])
-        )
-    return join(inner)
+    if release.keys_only:
+        scope += " This release has keys without frequencies."
+    parts = [tag("p", scope), _finder(content), tag("noscript", tag("p", "The search needs JavaScript."))]
+    if not release.keys_only:
+        words = ["top", FILE, "-k", len(release), "--format", "csv"]
+        parts.append(again(content, ["print(release.each_key())"], words))
+    return join(parts)
+
+
+def _finder(content: Content) -> Markup:
+    """Return the search box, and a table for what it finds."""
+    search = {"type": "search", "id": "query", "autocomplete": "off", "spellcheck": "false", "maxlength": "200"}
+    heads = [tag("th", printable(name), scope="col") for name in content.listing.columns]
+    if not content.release.keys_only:
+        numbers = column_name(content), f"95 % interval {OF_EACH}"
+        heads += [tag("th", name, scope="col", class_="number") for name in numbers]
+    title = "Keys that were found"
+    body = tag("table", tag("caption", title), tag("thead", tag("tr", *heads)), tag("tbody", id="matches"))
+    return tag(
+        "div",
+        tag("label", "Find keys that contain", for_="query"),
+        tag("input", **search),
+        tag("p", id="found", role="status", class_="quiet"),
+        tag("div", body, class_="scroll", role="region", tabindex="0", aria_label=title),
+        tag("button", "Show more", id="more", type="button", hidden=True),
+        class_="screen-only",
+        id="finder",
+        hidden=True,
+    )
 
 
 def search_data(listing: Listing) -> dict[str, object]:

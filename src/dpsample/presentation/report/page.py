@@ -1,5 +1,6 @@
 """The report as HTML: sections of words, tables and charts. `content` computes the values."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
@@ -22,38 +23,12 @@ from dpsample.presentation.tables import printable
 
 def page(content: Content) -> str:
     """Return the HTML of the document."""
-    sections = {
-        "privacy": ("Privacy", "Privacy", privacy_section(content)),
-        "top": ("Top keys", "Top keys", top_section(content)),
-        "changed": ("Changes", "What changed", changed_section(content)),
-        "search": ("Search", "All keys", search_section(content)),
-        "frequencies": ("Frequencies", "How frequent keys are", frequencies_section(content)),
-        "reported": ("Reporting", "Reporting probability", reporting_section(content)),
-        "limits": ("Limits", "What this release cannot show", limits_section(content)),
-        "label": ("Label", "Privacy label", label_section(content)),
-    }
-    sections = {name: section for name, section in sections.items() if section[2]}
-    links = [tag("li", tag("a", short, href=f"#{name}")) for name, (short, _, _) in sections.items()]
+    sections = _sections(content)
     body = join(
         [
             tag("a", "Skip to the content", href="#content", class_="skip"),
-            tag(
-                "header",
-                tag("h1", printable(content.title)),
-                *_stated(content.statement),
-                tag(
-                    "p",
-                    f"All numbers follow from the private release{'' if content.changes is None else 's'} alone. "
-                    "This page shows nothing else of the data.",
-                    class_="quiet",
-                ),
-                tag("nav", tag("ul", *links), aria_label="Sections"),
-            ),
-            tag(
-                "main",
-                *(tag("section", tag("h2", title), inner, id=name) for name, (_, title, inner) in sections.items()),
-                id="content",
-            ),
+            _header(content, sections),
+            tag("main", *(_shown(section) for section in sections), id="content"),
             tag("footer", tag("p", f"dpsample {__version__}. This page needs no network and sends no data.")),
         ]
     )
@@ -61,6 +36,54 @@ def page(content: Content) -> str:
     if content.counts:
         charts["chart-frequencies"] = frequencies_chart(content)
     return Document(printable(content.title), body, {"keys": search_data(content.listing)}, charts, [_script()]).html()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page: the name of its anchor, its name in the navigation, its title, and what is in it."""
+
+    anchor: str
+    short: str
+    title: str
+    inner: Markup
+
+
+def _sections(content: Content) -> list[Section]:
+    """Return the sections that this release has."""
+    sections = [
+        ("privacy", "Privacy", "Privacy", privacy_section),
+        ("top", "Top keys", "Top keys", top_section),
+        ("changed", "Changes", "What changed", changed_section),
+        ("search", "Search", "All keys", search_section),
+        ("frequencies", "Frequencies", "How frequent keys are", frequencies_section),
+        ("reported", "Reporting", "Reporting probability", reporting_section),
+        ("limits", "Limits", "What this release cannot show", limits_section),
+        ("label", "Label", "Privacy label", label_section),
+    ]
+    made = []
+    for anchor, short, title, make in sections:
+        inner: Markup | None = make(content)
+        if inner:
+            made.append(Section(anchor, short, title, inner))
+    return made
+
+
+def _shown(section: Section) -> Markup:
+    return tag("section", tag("h2", section.title), section.inner, id=section.anchor)
+
+
+def _header(content: Content, sections: list[Section]) -> Markup:
+    """Return the title, what the publisher states, and links to the sections."""
+    releases = "release" if content.changes is None else "releases"
+    follow = f"All numbers follow from the private {releases} alone. This page shows nothing else of the data."
+    links = [tag("li", tag("a", section.short, href=f"#{section.anchor}")) for section in sections]
+    return tag(
+        "header",
+        tag("h1", printable(content.title)),
+        *_stated(content.statement),
+        tag("p", follow, class_="quiet"),
+        tag("nav", tag("ul", *links), aria_label="Sections"),
+    )
 
 
 def _stated(statement: Statement) -> list[Markup]:

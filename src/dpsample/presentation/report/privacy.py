@@ -17,8 +17,30 @@ from dpsample.release.spending import Spending
 
 def privacy_section(content: Content) -> Markup:
     """Return what is protected, how strongly, and what was spent on which part."""
+    stated = content.terms
+    factor, guess, delta = map(sentence, explain_strength(stated.privacy, stated.unit))
+    terms = [
+        ("Unit of privacy", f"{explain_protected(stated.max_keys, stated.unit)}."),
+        ("Strength", f"{factor} {guess}"),
+        ("Beyond the factor", delta),
+        ("Composition", "every further release of the same data adds to what is spent."),
+    ]
+    words = [tag("p", tag("strong", f"{name}: "), clause) for name, clause in terms]
+    ledger = f"The ledger of the dataset has this release as entry {stated.ledger}."
+    return tag(
+        "div",
+        _key_facts(content),
+        *words,
+        _parts(content),
+        *_proof(content),
+        *([tag("p", ledger)] if stated.ledger else []),
+        class_="label",
+    )
+
+
+def _key_facts(content: Content) -> Markup:
+    """Return the numbers that a reader looks for first."""
     terms = content.terms
-    factor, guess, delta = map(sentence, explain_strength(terms.privacy, terms.unit))
     facts = {
         "keys reported": f"{len(content.release):,}",
         "epsilon": text(terms.privacy.epsilon),
@@ -27,31 +49,19 @@ def privacy_section(content: Content) -> Markup:
     }
     if content.detection_threshold:
         facts[f"detection threshold ({terms.kind.frequency})"] = f"{content.detection_threshold:,}"
-    words = [
-        tag("p", tag("strong", "Unit of privacy: "), explain_protected(terms.max_keys, terms.unit), "."),
-        tag("p", tag("strong", "Strength: "), f"{factor} {guess}"),
-        tag("p", tag("strong", "Beyond the factor: "), delta),
-        tag("p", tag("strong", "Composition: "), "every further release of the same data adds to what is spent."),
-    ]
-    definition = terms.privacy.definition
-    if definition is not None:
-        facts["stated as"] = str(definition)
-    return tag(
-        "div",
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()), class_="facts"),
-        *words,
-        _parts(content),
-        *_proof(content),
-        *([tag("p", f"The ledger of the dataset has this release as entry {terms.ledger}.")] if terms.ledger else []),
-        class_="label",
-    )
+    if terms.privacy.definition is not None:
+        facts["stated as"] = str(terms.privacy.definition)
+    items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()]
+    return tag("dl", *items, class_="facts")
 
 
 def _parts(content: Content) -> Markup:
     """Return a table of what was spent on which part: in epsilon, or in rho or mu."""
     terms, definition = content.terms, content.terms.privacy.definition
     amount, caption = ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
-    keys = "keys" if terms.keys_only else f"keys and their {'numbers of users' if content.counted else 'frequencies'}"
+    keys = "keys"
+    if not terms.keys_only:
+        keys += " and their numbers of users" if content.counted else " and their frequencies"
     bought = [[spending.words, _cost(spending, definition), "0"] for spending in terms.spent]
     rows = [[keys, *_spent(terms.keys_privacy)], *bought, ["all", *_spent(terms.privacy)]]
     return table(f"{caption} and delta, by part", ["part", amount, "delta"], rows, [False, True, True])

@@ -167,7 +167,7 @@ def _header(path: str, shown: str, separator: str, source: "Source") -> list[str
         source.require(names, shown=False)
         return names
     if not any(names):
-        raise InvalidValue(f"{shown!r} does not begin with a line of column names", "add one, or state header=False")
+        raise InvalidValue(f"{shown!r} does not begin with a line of column names", "add one, or state `header=False`")
     if not set(source.columns) <= set(names):
         _require_separator(path, shown, source)
     source.require(names, shown=False)
@@ -179,7 +179,9 @@ def _require_separator(path: str, shown: str, source: "Source") -> None:
     """Refuse a file whose header line would have the columns, if another separator were stated."""
     for other, word in SEPARATORS.items():
         if set(source.columns) <= set(_first_row(path, other)[0]):
-            raise InvalidValue(f"the columns of {shown!r} are separated by {word}", f"state them: delimiter={other!r}")
+            raise InvalidValue(
+                f"the columns of {shown!r} are separated by {word}", f"state them: `delimiter={other!r}`"
+            )
 
 
 def _first_row(path: str, separator: str) -> tuple[list[str], set[str]]:

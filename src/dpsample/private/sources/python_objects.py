@@ -227,7 +227,7 @@ def null_refusal(column: str) -> InvalidValue:
     """Put a NULL in a key column into words."""
     return InvalidValue(
         f"the key column {column!r} must have no NULL, but at least one row has one",
-        "leave such rows out with drop_null=True (--drop-null), or fill them in",
+        "leave such rows out with `drop_null=True`, or fill them in",
     )
 
 

@@ -151,7 +151,7 @@ class Source:
         if self.kind in ("mapping", "keys"):
             raise InvalidValue(
                 "a mapping or an iterable of keys has no column that a part could be of",
-                "hand in a table, or vouch for the part: part_vouched=... (--part-vouched)",
+                "hand in a table, or vouch for the part: `part_vouched=...`",
             )
         if part.name in (self.frequency, self.user):
             raise InvalidValue(f"the part is of {part.name!r}, the frequency or the user", "name another column")
@@ -255,14 +255,14 @@ class Source:
             raise InvalidValue(f"the files are of several formats: {found}", "release those of each format separately")
         format = str(formats.pop())
         if self.text_options and format not in ("csv", "tsv"):
-            raise InvalidValue(f"{min(self.text_options)} cannot be used with files of {format}", "leave it out")
+            raise InvalidValue(f"`{min(self.text_options)}` cannot be used with files of {format}", "leave it out")
         return format, files
 
     def _unknown_format(self, files: Sequence[str]) -> InvalidValue:
         endings = ", ".join(ending for format in FORMATS.values() for ending in format.endings)
-        remedy = "name the format, such as format='csv'"
+        remedy = "name the format, such as `format='csv'`"
         if any(path.lower().endswith(".json") and format_of(path) is None for path in files):
-            remedy = "write an array of JSON as one object on each line, as with jq -c '.[]', and state format='jsonl'"
+            remedy = "write an array of JSON as an object on each line, as with jq -c '.[]', and state `format='jsonl'`"
         return InvalidValue(f"a file at {self.location} has none of the extensions {endings}", remedy)
 
     def files(self) -> list[str]:
@@ -298,7 +298,7 @@ class Source:
         if raw and len(others) == 1 and others[0].lower() in COUNT_NAMES:
             raise InvalidValue(
                 f"the only other column, {others[0]!r}, seems to have frequencies",
-                f"name it: frequency={others[0]!r}; if each row is one element, leave this column out of the table",
+                f"name it: `frequency={others[0]!r}`; if each row is one element, leave this column out of the table",
             )
 
     def _missing(self, name: str, names: Sequence[str], shown: bool) -> InvalidValue:
@@ -313,7 +313,7 @@ class Source:
         if not shown:
             remedy += ", and that the file has it (CSV: in a header line, with the stated delimiter)"
         if self.part is not None and name == self.part.name and name not in self.key_columns:
-            remedy += "; a part that is no column is vouched for: part_vouched=... (--part-vouched)"
+            remedy += "; a part that is no column is vouched for: `part_vouched=...`"
         return InvalidValue(f"the column {name!r} must be in {self.location} once, but {found}", remedy)
 
 

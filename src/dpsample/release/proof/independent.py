@@ -67,8 +67,7 @@ def covered_certificate(proof: Proof) -> Certificate:
     else:
         found = f"{proof.max_keys} keys of each user, which are composed"
     raise InvalidValue(
-        "the independent checker covers neighbouring rows of an (epsilon, delta) in which one key changes",
-        found,
+        f"the independent checker covers single keys with an epsilon and a delta, and not {found}",
         "use `dpsample verify` without it",
     )
 
@@ -85,8 +84,7 @@ def find_checker(named: str | None = None) -> str:
         if (path := shutil.which(candidate)) is not None:
             return path
     raise InvalidValue(
-        "the independent check needs its program",
-        f"no {candidates[0]!r}" if named is not None else f"no {PROGRAM} on PATH",
+        f"the independent check needs its program, and there is no {named or PROGRAM + ' on PATH'}",
         "build it from the source with `make proofs`, and name it by --checker or DPSAMPLE_CHECKER",
     )
 
@@ -105,7 +103,8 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
         )
     except OSError as error:
         raise SystemFailure(
-            "the independent checker must run", error.strerror or type(error).__name__, "build it with `make proofs`"
+            f"the independent checker cannot run: {error.strerror or type(error).__name__}",
+            "build it with `make proofs`",
         ) from None
     if answer.returncode == 1 and answer.stdout.startswith("refused: "):
         raise PrivacyViolation(
@@ -113,9 +112,9 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
             f"({answer.stdout[9:].strip()}); do not trust it"
         )
     if answer.returncode != 0 or answer.stdout.strip() != _expected(certificate):
+        said = (answer.stdout or answer.stderr).strip()[:200]
         raise SystemFailure(
-            "the independent checker must say what it accepted",
-            f"exit code {answer.returncode} and {(answer.stdout or answer.stderr).strip()[:200]!r}",
+            f"the independent checker ended with exit code {answer.returncode} and {said!r}, and accepted nothing",
             "build it anew with `make proofs`",
         )
     return IndependentCheck(certificate, bool(proof.bought), isinstance(proof.composition, UsersCertificate))

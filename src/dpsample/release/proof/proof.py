@@ -36,7 +36,7 @@ Scheme: TypeAlias = Callable[[], Certificate | KeyCertificate] | None  # proves 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved. `scheme` is None if tau is still to be found; the release's own proof then has it.
+    """What was proved of a plan or a release. The scheme is None if its tau is found when the release is made.
 
     >>> from fractions import Fraction
     >>> from dpsample import KeepAll
@@ -74,22 +74,21 @@ class Proof:
 
     def to_json(self) -> dict[str, Any]:
         """Return the proof as JSON."""
+        implied = {definition.name: text(definition.value) for definition in self.implied}
+        bought = {part.name: {"epsilon": text(part.epsilon), "delta": "0"} for part in self.bought}
         return {
             "verdict": verdict(self),
             "not_proved": not_proved(self),
             "privacy": self.privacy.to_json(),
-            **({"implied": {d.name: text(d.value) for d in self.implied}} if self.implied else {}),
+            **({"implied": implied} if implied else {}),
             "unit": self.unit,
             "max_keys_per_user": self.max_keys,
-            "parts": {
-                "keys": self.keys.to_json(),
-                **{spending.name: {"epsilon": text(spending.epsilon), "delta": "0"} for spending in self.bought},
-            },
+            "parts": {"keys": self.keys.to_json(), **bought},
             "per_key": self.per_key.to_json(),
             **({"known": self.known.to_json()} if self.known else {}),
             "complete": self.complete,
-            "scheme": None if self.scheme is None else self.scheme.to_json(),
-            "composition": None if self.composition is None else self.composition.to_json(),
+            "scheme": self.scheme and self.scheme.to_json(),
+            "composition": self.composition and self.composition.to_json(),
             "curve": self.curve.to_json(),
         }
 
