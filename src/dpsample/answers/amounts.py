@@ -50,10 +50,14 @@ class Sum:
         """Return the sum of sums of several releases: their errors are independent."""
         if len(sums) == 1:
             return sums[0]
-        sides = zip(*(one.beyond for one in sums), strict=True)
-        down, up = ((sum(value for value, _ in side), math.hypot(*(error for _, error in side))) for side in sides)
-        value, error = sum(one.value for one in sums), math.hypot(*(one.error for one in sums))
-        return Sum(value, error, (down, up), sum(one.least for one in sums), sum(one.most for one in sums))
+        below, above = zip(*(one.beyond for one in sums), strict=True)
+        return Sum(
+            value=math.fsum(one.value for one in sums),
+            error=math.hypot(*(one.error for one in sums)),
+            beyond=(_added_beyond(below), _added_beyond(above)),
+            least=sum(one.least for one in sums),
+            most=sum(one.most for one in sums),
+        )
 
     def possible(self, number: float) -> float:
         """Move a number to where the sum can be."""
@@ -64,6 +68,12 @@ class Sum:
         (down, error_down), (up, error_up) = self.beyond
         low = Sum(self.value - down, math.hypot(self.error, error_down))
         return [low, Sum(self.value + up, math.hypot(self.error, error_up))]
+
+
+def _added_beyond(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the sum of numbers beyond one end of a clip, with its error."""
+    numbers, errors = zip(*parts, strict=True)
+    return math.fsum(numbers), math.hypot(*errors)
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,9 @@ class MeasuredEvidence(Evidence):
         ratio = Ratio.of(self.amounts, question.of, per)
 
         def of_keys(keys: CountedKeys) -> Estimate:
-            found, notes = ratio.over(partial(self.sum_of, keys=keys), question.level) if len(keys) else (None, [])
+            found, notes = None, list[str]()
+            if len(keys):
+                found, notes = ratio.over(partial(self.sum_of, keys=keys), question.level)
             return self._estimate(keys, found, question.level, *notes, self._others("either sum"), empty=_NO_RATIO)
 
         return self._answer(question, of_keys)
@@ -200,9 +202,9 @@ class MeasuredEvidence(Evidence):
             fewest, most = reached.fewest(least), reached.most(least)
         about += "; keys that were not reported are not in it"
         if not most:
-            note = (
-                f"no reported key has {least:,} {self.counted} or more" if len(keys) else "no reported key is selected"
-            )
+            note = "no reported key is selected"
+            if len(keys):
+                note = f"no reported key has {least:,} {self.counted} or more"
             unknown, zero, infinity = (np.full(len(shares), number) for number in (math.nan, 0.0, math.inf))
             return Quantiles(KeyEstimates(unknown, unknown, zero, infinity), len(keys), False, (about, note))
         # the more keys there are, the more of them are above a quantile

@@ -130,10 +130,12 @@ class CountedKeys(NormalKeys):
     def larger(self, place: int, level: float) -> tuple[int, int]:
         """By intervals of the differences from all other keys at once."""
         pairs = max(len(self) - 1, 1)
+        missed = self.missed((1 - level) / 4 / pairs)
+        if self.gaps is not None:
+            level = (1 + level) / 2
         differences = self.values - self.values[place]
         errors = np.hypot(self.errors, self.errors[place])
-        reach = margin(level if self.gaps is None else (1 + level) / 2, pairs) * errors
-        missed = self.missed((1 - level) / 4 / pairs)
+        reach = margin(level, pairs) * errors
         others = np.arange(len(self)) != place
         surely = others & (differences - missed[place] > reach)
         possibly = others & (differences + missed > -reach)
@@ -180,11 +182,14 @@ class Reached:
     """
 
     def __init__(self, keys: CountedKeys, level: float) -> None:
-        bounds = len(_REACHES) + 1
-        tail = (1 - level) / 2 / (bounds if keys.gaps is None else bounds + 1)
-        missed = keys.missed(tail / max(len(keys), 1))
+        parts = len(_REACHES) + 1
+        if keys.gaps is not None:
+            parts += 1
+        tail = (1 - level) / 2 / parts
+        tail_of_each = tail / max(len(keys), 1)
+        missed = keys.missed(tail_of_each)
         none_false = np.zeros(len(keys) + 1, np.int64)
-        reach_of_all = -NormalDist().inv_cdf(tail / max(len(keys), 1))
+        reach_of_all = -NormalDist().inv_cdf(tail_of_each)
         self._bounds = [_Bound.of(keys, reach_of_all, none_false, missed)]
         for reach in _REACHES:
             false = most_false(len(keys), NormalDist().cdf(-reach), tail)

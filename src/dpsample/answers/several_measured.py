@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.totals import Total
 from dpsample.answers.amounts import Sum, Summed, amount_of
@@ -130,9 +131,11 @@ class SeveralMeasured(MeasuredEvidence, SeveralParts):
     @property
     def amounts(self) -> tuple[Clipped, ...]:  # type: ignore[override] # a field of others
         """The amounts that all releases have, clipped alike."""
-        records = [release.terms.counts.amounts if release.terms.counts else () for release in self.releases]
-        alike = [{record.amount for record in own} for own in records]
-        return tuple(record for record in records[0] if all(record.amount in own for own in alike))
+        counts = self.releases[0].terms.counts
+        if counts is None:
+            return ()
+        in_all = set[Amount].intersection(*(set(release.terms.amounts) for release in self.releases))
+        return tuple(record for record in counts.amounts if record.amount in in_all)
 
     @property
     def counts_all(self) -> bool:
