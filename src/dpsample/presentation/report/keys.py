@@ -70,9 +70,12 @@ def _share(probability: float) -> str:
 
 def _bar(row: dict[str, float], largest: float) -> Markup:
     """Draw a bar of the estimate, and its interval as an error bar; screen readers have the numbers."""
-    places = {name: round(_BAR * row[name] / largest, 2) for name in ("value", "low", "high")}
-    bar = tag("rect", x="0", y="3", width=places["value"], **_BAR_LOOK)
-    ends = interval_mark(places["low"], places["high"], middle=7, half=5)
+    scale = _BAR / largest
+    low = round(scale * row["low"], 2)
+    high = round(scale * row["high"], 2)
+    width = round(scale * row["value"], 2)
+    bar = tag("rect", x="0", y="3", width=width, **_BAR_LOOK)
+    ends = interval_mark(low, high, middle=7, half=5)
     return range_picture(bar, ends, width=_BAR + 2, height=14)
 
 
