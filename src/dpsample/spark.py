@@ -105,11 +105,10 @@ def sample(
 ) -> Sample:
     """Draw a weighted sample of keys, and bring it to the driver. It is NOT private: `dpsample.sanitize` it."""
     request = SampleRequest.of(data, key, frequency, sampling, options)
-    max_keys = request.max_keys
     with Spark(partitions=partitions) as engine:
         secret = engine.new_coins()
-        counting = prepare_sample(engine, request.source, max_keys, sampling, request.strategy, secret)
-        return drawn_of_part(Job(engine, counting, secret).sample(max_keys), request.part)
+        counting = prepare_sample(engine, request, secret)
+        return drawn_of_part(Job(engine, counting, secret).sample(request.max_keys), request.part)
 
 
 def sanitize(

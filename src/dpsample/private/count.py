@@ -10,19 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.accounting.discovery import Look, Method, UserBudget
+from dpsample.accounting.discovery import Method, TrueLook, UserBudget
 from dpsample.errors import InvalidValue
 from dpsample.planning.frequencies import Frequencies
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Listener, no_listener
-from dpsample.private.request import check_users
+from dpsample.private.request import check_keywords, check_users
 from dpsample.private.run import engine_or_own
 from dpsample.private.sources.source import Source
 from dpsample.private.users.counts import expected_errors
@@ -32,29 +32,38 @@ from dpsample.scheme.sampling import Floats
 _NO_BOUND = 2**62  # keys: no user has as many
 
 
+class CountKeywords(TypedDict, total=False):
+    """Which rows are counted, and for whom."""
+
+    user: str | None
+    max_keys_per_user: int | None
+    drop_null: bool
+
+
 def count_frequencies(
     source: Any,
     key: str | Sequence[str] | None = None,
     frequency: str | None = None,
     *,
-    user: str | None = None,
-    max_keys_per_user: int | None = None,
-    drop_null: bool = False,
     engine: Engine | None = None,
     progress: Listener | None = None,
+    **options: Unpack[CountKeywords],
 ) -> Frequencies:
     """Count how many keys of a source have each frequency. NOT private, and neither is what is planned by it.
 
-    The arguments are those of `dpsample.release`. With `user`, frequencies are numbers of users, of whom each keeps
-    `max_keys_per_user` keys, drawn once: a release draws anew. `Frequencies.uncut` has the numbers before that.
+    The arguments are those of `dpsample.release`; its options `user`, `max_keys_per_user` and `drop_null` are known.
+    With `user`, frequencies are numbers of users, of whom each keeps `max_keys_per_user` keys, drawn once: a release
+    draws anew. `Frequencies.uncut` has the numbers before that.
     `progress` is called with the name of what is counted, now and then: how often is NOT private either.
 
     >>> count_frequencies({"weather": 5000, "news": 3000, "my rare disease": 1})
     Frequencies(private)
     """
-    elements = Source.of(source, key, frequency=frequency, drop_null=drop_null, user=user)
+    check_keywords(options, CountKeywords)
+    max_keys = options.pop("max_keys_per_user", None)
+    elements = Source.of(source, key, frequency=frequency, **options)
     with engine_or_own(engine) as used:
-        return count_by_bound(elements, [max_keys_per_user], used, progress)[max_keys_per_user]
+        return count_by_bound(elements, [max_keys], used, progress)[max_keys]
 
 
 def count_by_bound(
@@ -79,7 +88,7 @@ def count_by_bound(
 
 
 def _frequencies(engine: Engine, source: Source, progress: Listener | None) -> Frequencies:
-    keys_of: Counter[int] = Counter()  # frequency -> number of keys
+    keys_of: Counter[int] = Counter()  # by frequency
     listener = progress or no_listener
     for batch in engine.aggregated(source):
         listener("counting keys")
@@ -97,7 +106,7 @@ class CountedUsers:
 
     def __init__(self, source: Source, engine: Engine, progress: Listener | None = None) -> None:
         if source.user is None:
-            raise InvalidValue("users are planned where rows say whose they are", "no user column", "name it: --user")
+            raise InvalidValue("a plan for users needs the column of the user", "name it: --user")
         engine.check(source)
         self._source, self._engine, self.progress = source, engine, progress
         self._coins = engine.new_coins()
@@ -117,9 +126,9 @@ class CountedUsers:
         finally:
             self._engine.forget(every)
 
-    def look(self, full: int, epsilon: Fraction) -> Look:
+    def look(self, full: int, epsilon: Fraction) -> TrueLook:
         """Return how many users have how many keys, without noise, as if it had cost this epsilon."""
-        return Look(tuple(true_look(self._given(full).sizes)), epsilon)
+        return TrueLook(tuple(true_look(self._given(full).sizes)), epsilon)
 
     def frequencies(self, method: Method, number: int) -> Frequencies:
         """Return how many keys are given each number of users: see `planning.users.UserNumbers`."""
@@ -130,11 +139,12 @@ class CountedUsers:
 
     def count_errors(self, method: Method, number: int, least: int, budget: UserBudget) -> tuple[Floats, Floats]:
         """Return the users of keys that are given `least` users or more, and the errors of their counts."""
-        given = (
-            batch.filter(pc.greater_equal(batch.column("frequency"), least)).select(list(self._source.key))
-            for batch in self._engine.aggregated(self._source_of(method, number))
-        )
-        found = pa.Table.from_batches(given, self._engine.check(self._source))
+        keys = self._engine.check(self._source)
+        batches = []
+        for batch in self._engine.aggregated(self._source_of(method, number)):
+            enough = pc.greater_equal(batch.column("frequency"), least)
+            batches.append(batch.select(keys.names).filter(enough))
+        found = pa.Table.from_batches(batches, keys)
         return expected_errors(self._engine, self._source, found, least, budget, self._pairs)
 
     def _source_of(self, method: Method, number: int) -> Source:

@@ -17,13 +17,11 @@ from dpsample.private.elements import draw_elements
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
+from dpsample.private.request import SampleRequest
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
-from dpsample.private.sources.source import Source
 from dpsample.private.users.walk import draw_users
-from dpsample.release.options import Strategy
 from dpsample.release.rows import drawn_columns
 from dpsample.release.terms import Terms
-from dpsample.scheme.sampling import Sampling
 
 
 @contextmanager
@@ -61,15 +59,14 @@ def sanitize_batches(
 # ---- samples
 
 
-def prepare_sample(
-    engine: Engine, source: Source, max_keys: int | None, sampling: Sampling, strategy: Strategy, coins: CoinSource
-) -> Counting:
+def prepare_sample(engine: Engine, request: SampleRequest, coins: CoinSource) -> Counting:
     """Bound users, for a sample that is not released yet; what they keep is with the engine until it is closed."""
+    source = request.source
     keys = engine.check(source)
-    chosen = usable_strategy(engine, source, sampling, strategy)
-    if max_keys is not None:
-        source = engine.bounded(source, max_keys, coins, rereads=chosen == "two-pass")
-    return Counting(source, keys, sampling, chosen)
+    strategy = usable_strategy(engine, source, request.sampling, request.strategy)
+    if request.max_keys is not None:
+        source = engine.bounded(source, request.max_keys, coins, rereads=strategy == "two-pass")
+    return Counting(source, keys, request.sampling, strategy)
 
 
 def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> Batches:

@@ -171,7 +171,7 @@ def sample(
         coins, watched = used.new_coins(), Progress(progress)
         if max_keys is not None:
             watched.begin("bounding users")
-        counting = prepare_sample(used, request.source, max_keys, sampling, request.strategy, coins)
+        counting = prepare_sample(used, request, coins)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))
         table = pa.Table.from_batches(draw_sample(counting, used, coins, watched), schema)
         if max_keys is not None:

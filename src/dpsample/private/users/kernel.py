@@ -56,7 +56,7 @@ class Totals:
         keys = len(weighing.head)
         edge = keys + weighing.clip.groups
         of_amounts = totals[edge:].reshape(amounts, edge + 2)
-        each = (AmountTotals(row[:keys], row[keys:edge], row[edge:]) for row in of_amounts)
+        each = (AmountTotals(*np.split(row, [keys, edge])) for row in of_amounts)
         return cls(totals[:keys], totals[keys:edge], tuple(each))
 
 
@@ -137,18 +137,28 @@ class _AmountBatch:
         """Add the amounts of a batch to the sums of keys, to what was clipped of them, and to what is beyond."""
         value = np.clip(value, *amount.looked_at)
         clipped = np.clip(value, *amount.ends)
-        added = rounded(self.scaled * clipped, amount.whole, self.thresholds, self.users, self.weighing.length)
+        product = self.scaled * clipped
+        length = self.weighing.length
+        added = rounded(product, amount.whole, self.thresholds, self.users, length)
         np.add.at(total, self.users.places, added)
+        self._add_lost(total, amount, clipped)
+        self._add_beyond(total[-2:], amount, value, clipped)
 
+    def _add_lost(self, total: Ints, amount: Amount, clipped: Ints) -> None:
+        """Add what the clipping of lengths takes away from amounts, with its sign, by groups."""
         share = clipped[self.clipped.rows] / amount.whole
         lost = np.trunc(self.clipped.lost * share)
         np.add.at(total, self.clipped.groups, lost.astype(np.int64))
 
+    def _add_beyond(self, total: Ints, amount: Amount, value: Ints, clipped: Ints) -> None:
+        """Add what amounts have below the clip to one number, and above it to the other."""
         over = np.flatnonzero(value != clipped)
-        excess = excess_of(amount, value[over], clipped[over])
-        units = np.floor(self._factors_beyond(over) * excess * (FINE - 1))
-        above = value[over] > 0
-        np.add.at(total[-2:], above.astype(np.int64), units.astype(np.int64))
+        beyond = value[over]
+        factors = self._factors_beyond(over)
+        excess = factors * excess_of(amount, beyond, clipped[over])
+        units = np.floor(excess * (FINE - 1)).astype(np.int64)
+        above = (beyond > 0).astype(np.int64)
+        np.add.at(total, above, units)
 
     def _factors_beyond(self, rows: Ints) -> Floats:
         """The factors of these rows in what is beyond the clip: those of a user sum to at most 1, in units."""
@@ -172,7 +182,8 @@ def thresholds_of(marks: Ints, places: Ints) -> Ints:
 
     A user's threshold must not depend on other users: numbers of users in a batch would.
     """
-    user_and_key = marks.astype(np.uint64) << np.uint64(32) | places.astype(np.uint64)
+    user = marks.astype(np.uint64) << np.uint64(32)
+    user_and_key = user | places.astype(np.uint64)
     mixed = user_and_key * _MIX_FIRST
     mixed ^= mixed >> np.uint64(29)
     mixed *= _MIX_SECOND

@@ -113,14 +113,28 @@ def groups_of(popularity: Floats, head: Flags, groups: int) -> Ints:
 def weighing_of(popularity: Floats, head: Flags, clip: Clip, few: FewKeys, length: int) -> Weighing:
     """Return whole weights in proportion to 1 / sqrt(n), for vectors of this length; keys may leave the head."""
     of_head = float((1 / popularity[head]).sum())
-    scale = length / math.sqrt(clip.square + of_head)
-    nearest = np.round(scale / np.sqrt(popularity))
-    weights = np.maximum(nearest, 1).astype(np.int64)
+    weights = _weights(popularity, length, clip.square + of_head)
     squares = weights**2
     head = _head_within(head, popularity, squares, int(length**2 * _HEAD_OF_BOUND))
     most = length**2 - int(squares[head].sum())
     groups = groups_of(popularity, head, clip.groups)
-    return Weighing(popularity, head, weights, length, most, clip, groups, few)
+    return Weighing(
+        popularity,
+        head,
+        weights,
+        length,
+        most,
+        clip,
+        groups,
+        few,
+    )
+
+
+def _weights(popularity: Floats, length: int, square: float) -> Ints:
+    """Return 1 / sqrt(n) in units, of which a vector of this squared length has `length`; at least one unit."""
+    scale = length / math.sqrt(square)
+    nearest = np.round(scale / np.sqrt(popularity))
+    return np.maximum(nearest, 1).astype(np.int64)
 
 
 def _head_within(head: Flags, popularity: Floats, squares: Ints, most: int) -> Flags:
