@@ -105,9 +105,9 @@ class KnownKeys:
     def sum_of_one(self, tally: Tally, level: float) -> Estimate:
         """Estimate the frequency of one key, with its own interval, as `each_key` has it."""
         weight = float(tally.weights[0])
-        raised = likely_frequencies(tally.cells, *self.view.scheme, level)
-        value, low, high = (weight * max(float(end[0]) - self.added, 0.0) for end in raised)
-        low, high = min(low, high), max(low, high)
+        raised = np.ravel(likely_frequencies(tally.cells, *self.view.scheme, level))
+        value, *ends = (weight * np.maximum(raised - self.added, 0.0)).tolist()
+        low, high = min(ends), max(ends)
         error = abs(weight) * math.sqrt(self.noise.variance)
         return Estimate(value, error, low, high, level, keys=1, detection_threshold=0)
 

@@ -181,10 +181,12 @@ class KeyLaws:
 
     def draw(self, tokens: Ints, generator: np.random.Generator) -> Ints:
         """Draw a frequency for a key of each of these tokens."""
-        place = np.searchsorted(self._ends, tokens + generator.random(len(tokens)), side="right")
-        first = tokens * self.upto.shape[1]
-        last = first + self.upto.shape[1] - 1
-        return np.asarray(self.frequencies.ravel()[np.clip(place, first, last)])
+        drawn = tokens + generator.random(len(tokens))
+        place = np.searchsorted(self._ends, drawn, side="right")
+        support = self.upto.shape[1]
+        first = tokens * support
+        inside = np.clip(place, first, first + support - 1)
+        return np.asarray(self.frequencies.ravel()[inside])
 
     @property
     def deviation(self) -> Floats:
@@ -277,13 +279,15 @@ class _Competitors(NamedTuple):
         generator, frequencies = np.random.default_rng(0), self.laws.frequencies
         support = frequencies.shape[1]
         few = self.counts <= support
-        alone, many = np.repeat(np.flatnonzero(few), self.counts[few]), np.flatnonzero(~few)
-        missed = self.missed.frequencies
+        alone = np.repeat(np.flatnonzero(few), self.counts[few])
+        many = np.flatnonzero(~few)
         values_of_many = frequencies[many].ravel()
+        missed = self.missed.frequencies
         place = np.concatenate([alone, np.repeat(many, support), np.full(len(missed), -1)])
-        ones, shared = np.ones(len(alone), np.int64), np.zeros(0, np.int64)
-        work = len(alone) + len(values_of_many) + len(missed)
-        for _ in range(int(np.clip(WORK // max(work, 1), *DRAWS))):
+        ones = np.ones(len(alone), np.int64)
+        shared = np.zeros(0, np.int64)
+        draws = WORK // max(len(place), 1)
+        for _ in range(int(np.clip(draws, *DRAWS))):
             single = self.laws.draw(alone, generator)
             if len(many):
                 shared = generator.multinomial(self.counts[many], self.laws.p[many]).ravel()
