@@ -153,7 +153,7 @@ class Ratio:
         if b.value:
             value = a.value / b.value
             error = math.hypot(a.error, value * b.error) / abs(b.value)
-        amounts = (summed for summed in (self.above, self.below) if summed is not None)
+        amounts = [summed for summed in (self.above, self.below) if summed is not None]
         notes = list(dict.fromkeys(amount.note for amount in amounts))
         if not math.isfinite(high - low):
             notes.append(f"{self.per} cannot be distinguished from 0: nothing is known of the ratio")

@@ -237,7 +237,8 @@ class Release(Answers):
         head = f"Release: {keys}, {self._terms.kind.contents}"
         facts = self._terms.facts(len(self)).about(*_TOPICS)
         lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts]
-        return "\n".join([head, *lines, *table_lines(self._table, _WHOLE)])
+        rows = table_lines(self._table, _WHOLE)
+        return "\n".join([head, *lines, *rows])
 
     def _repr_html_(self) -> str:
         from dpsample.presentation.report import display

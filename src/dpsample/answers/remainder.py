@@ -56,11 +56,12 @@ def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) ->
 def total_less(total: Total, covered: float, error: float, reach: float, level: float) -> Estimate:
     """Return a total less what reported keys have, with its error and how far its interval reaches."""
     elements = total.estimate((1 + level) / 2)
+    error = math.hypot(error, elements.standard_error)
     value = max(elements.value - covered, 0.0)
     low = max(elements.low - covered - reach, 0.0)
     high = max(elements.high - covered + reach, 0.0)
     share = value / elements.value if elements.value > 0 else None
-    return Estimate(value, math.hypot(error, elements.standard_error), low, high, level, share=share)
+    return Estimate(value, error, low, high, level, share=share)
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ class _TokenEstimates:
     """Estimates of frequencies by tokens plus distances, at some of the likeliest frequencies of the tokens."""
 
     def __init__(self, likeliest: Ints, scheme: Scheme) -> None:
-        places = np.linspace(0, len(likeliest) - 1, _LAWS).round()
-        self.at = likeliest[np.unique(places.astype(int))]
+        places = np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int)
+        self.at = likeliest[np.unique(places)]
         laws = [token_law(i, *scheme) for i in self.at.tolist()]
         cells = np.unique(np.concatenate([law.cells for law in laws]))
         self._tokens = cells / scheme.grid

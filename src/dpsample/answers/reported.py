@@ -40,10 +40,10 @@ def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bool
 def added_reported(parts: Sequence[Reported]) -> Reported:
     """Return the sum of independent sums: distances of ends from values add up by their squares."""
     value = sum(part.value for part in parts)
-    error = math.hypot(*(part.standard_error for part in parts))
+    errors = [part.standard_error for part in parts]
     down = math.hypot(*(part.value - part.low for part in parts))
     up = math.hypot(*(part.high - part.value for part in parts))
-    return Reported(value, error, value - down, value + up)
+    return Reported(value, math.hypot(*errors), value - down, value + up)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.answers.expressions import Bytes, check_expression, listed, one_line, pinned_columns
+from dpsample.answers.expressions import Bytes, check_expression, listed, one_line, pinned_columns, quoted
 from dpsample.answers.question import Attributes, By, Question, Weight, Where
 from dpsample.errors import InvalidValue
 from dpsample.estimators.tally import Tally
@@ -188,21 +188,20 @@ class Selection:
         `columns` are SQL of the columns by their names. Keys without a weight are left out.
         """
         named = {f"{_OURS}by{n}": sql for n, sql in enumerate(self._by.values())}
-        computed = {**named, **{f"{_OURS}{name}": sql for name, sql in columns.items()}}
+        wanted = {f"{_OURS}{name}": sql for name, sql in columns.items()}
+        computed = {**named, **wanted}
         selected = ", ".join(f"{sql} AS {quoted_name(name)}" for name, sql in computed.items())
-        group = ", ".join(map(quoted_name, named))
-        place, first = quoted_name(f"{_OURS}place"), quoted_name(f"{_OURS}{next(iter(columns))}")
+        group, [first, *_] = ", ".join(map(quoted_name, named)), map(quoted_name, wanted)
         placed = f"dense_rank() OVER (ORDER BY {group})" if named else "1"
         table = self._run(
-            f"SELECT *, {placed} AS {place} FROM (SELECT {selected} FROM rows "
-            f"WHERE {self._weight}::DOUBLE IS NOT NULL {aggregated}) ORDER BY {place}, {first}"
+            f'SELECT *, {placed} AS "{_OURS}place" FROM (SELECT {selected} FROM rows '
+            f'WHERE {self._weight}::DOUBLE IS NOT NULL {aggregated}) ORDER BY "{_OURS}place", {first}'
         )
         starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
         groups = table.select(list(named)).take(starts).rename_columns(list(self._by))
         if not len(starts) and self._by:
             return groups, []
-        values = [table[f"{_OURS}{name}"].to_numpy() for name in columns]
-        parts = [np.split(column, starts[1:]) for column in values]
+        parts = [np.split(table[name].to_numpy(), starts[1:]) for name in wanted]
         return groups, [list(part) for part in zip(*parts, strict=True)]
 
     def rows(self) -> tuple[Ints, Ints]:

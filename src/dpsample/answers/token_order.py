@@ -144,9 +144,9 @@ class TokenKeys(Keys):
 
     def _ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
         """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
-        low, high = (int(end[0]) for end in self.spectrum.interval([cell], level))
-        fewest = self._number_reaching(high + 1, level)
-        most = self._number_reaching(low + 1, level)
+        [low], [high] = self.spectrum.interval([cell], level)
+        fewest = self._number_reaching(int(high) + 1, level)
+        most = self._number_reaching(int(low) + 1, level)
         return 1 + fewest.low, 1 + most.high
 
     def _competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
@@ -154,13 +154,15 @@ class TokenKeys(Keys):
         scheme, tokens = self.view.scheme, self.tally.cells
         first = first_frequency(tokens, scheme.grid)
         last = first + support_length(scheme.per_key) + TUNING.ranking_margin
-        certainly_above = np.zeros(len(first), bool) if high is None else first > high
+        certainly_above = first > (MAX_FREQUENCY if high is None else high)
         counts = self.tally.keys - (tokens == without)
         above = int(counts[certainly_above].sum())
+
         near = (last >= low) & ~certainly_above & (counts > 0)
-        laws = KeyLaws(*self.spectrum.posterior(tokens[near]))
+        tokens, counts = tokens[near], counts[near]
+        laws = KeyLaws(*self.spectrum.posterior(tokens))
         missed = _Missed.of(self.spectrum, scheme, low, high)
-        return _Competitors(tokens[near], counts[near], laws, missed, above)
+        return _Competitors(tokens, counts, laws, missed, above)
 
 
 class KeyLaws:
