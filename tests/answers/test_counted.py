@@ -336,7 +336,7 @@ def test_bad_questions_are_refused(few: Release) -> None:
         few.each_key(level=1)
     with refused("k must be an integer"):
         few.top(0)
-    with refused("at_least must be a frequency"):
+    with refused("at_least must be a whole number from 1 on"):
         few.mean(at_least=0)
     with refused("the shares of quantiles"):
         few.quantiles([2.0])
