@@ -17,7 +17,17 @@ from click.testing import CliRunner
 import support
 from dpsample import KeepAll, Privacy, Source
 from dpsample.accounting.amounts import amounts_of
-from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, FULL, LOOK_SHARE, Look, UserBudget, promising_keys
+from dpsample.accounting.discovery import (
+    COUNT_PARTS,
+    COUNT_SHARE,
+    FULL,
+    LOOK_SHARE,
+    Discovery,
+    Look,
+    TrueLook,
+    UserBudget,
+    promising_keys,
+)
 from dpsample.accounting.filled import FILLED_SHARE
 from dpsample.cli import cli
 from dpsample.planning.command import command, python
@@ -147,6 +157,8 @@ def test_what_has_no_noise_cannot_be_released() -> None:
         assert (counted.users.errors > 0).all()
         with pytest.raises(AttributeError, match="tables"):
             released(counted, (), budget)  # type: ignore[arg-type]
+    look = TrueLook((1000, 0, 0, 0, 0, 0, 0), Fraction(1))
+    assert repr(Discovery("many-keys", 2, look=look)).count("TrueLook()") == 1  # type: ignore[arg-type]
 
 
 @drawn_once
@@ -246,5 +258,5 @@ def test_a_least_number_and_rows_are_planned() -> None:
 
 
 def test_users_are_planned_where_there_are_users() -> None:
-    with DuckDB(threads=1) as engine, refused("users are planned"):
+    with DuckDB(threads=1) as engine, refused("a plan for users needs"):
         CountedUsers(Source(one_key_each(), "k"), engine)

@@ -202,18 +202,12 @@ def capacity_cap(each: PerKey, sampling: Sampling = ALL) -> int:
 
 
 @dataclass(frozen=True)
-class Look:
-    """A noisy histogram of users by their number of keys: up to 1, 4, 16, ..., 1024, and more.
-
-    Adding or removing a user changes one number by one.
-    """
+class UsersByKeys:
+    """A histogram of users by their number of keys: up to 1, 4, 16, ..., 1024, and more; it costs an epsilon."""
 
     users: tuple[int, ...]
     epsilon: Fraction
     EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(7))
-
-    def __post_init__(self) -> None:
-        _check_look(self)
 
     def kept(self, most: int) -> float:
         """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
@@ -228,6 +222,21 @@ class Look:
         """How many keys a user of each range keeps, about, if each keeps up to `most`."""
         lowest = (1, *(edge + 1 for edge in self.EDGES[:-1]))
         return [min(float(most), (low + high) / 2) for low, high in zip(lowest, self.EDGES, strict=True)]
+
+
+class TrueLook(UsersByKeys):
+    """The histogram without noise, as if it had cost its epsilon: for a forecast. NOT private; no release has one."""
+
+    def __repr__(self) -> str:
+        return "TrueLook()"
+
+
+@dataclass(frozen=True)
+class Look(UsersByKeys):
+    """The histogram with noise, as a release states it. Adding or removing a user changes one number by one."""
+
+    def __post_init__(self) -> None:
+        _check_look(self)
 
     @property
     def most(self) -> int:
@@ -280,7 +289,7 @@ def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[floa
     return [max(float(n), 0.0) for n in numbers[: last + 1]]
 
 
-def promising_keys(budget: UserBudget, look: Look, sampling: Sampling = ALL) -> int:
+def promising_keys(budget: UserBudget, look: UsersByKeys, sampling: Sampling = ALL) -> int:
     """Choose with how many keys of each user the most could be found, one key apart, from the look alone.
 
     The capacity of k keys is what users give, in all, over the users that a key needs for an even chance. Users give

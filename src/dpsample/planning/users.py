@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpsample.accounting.discovery import Look, Method, UserBudget, capacity_cap, promising_keys
+from dpsample.accounting.discovery import Method, TrueLook, UserBudget, capacity_cap, promising_keys
 from dpsample.accounting.filled import Filled, fuller
 from dpsample.comparison.reporting_curve import LIKELY
 from dpsample.planning.forecast import Expected, Forecast, Way, most_possible
@@ -38,7 +38,7 @@ class UserNumbers(Protocol):
     def users(self) -> Frequencies:
         """How many keys have each true number of users."""
 
-    def look(self, full: int, epsilon: Fraction) -> Look:
+    def look(self, full: int, epsilon: Fraction) -> TrueLook:
         """Return how many users have how many keys, without noise, as if it had cost this epsilon."""
 
     def frequencies(self, method: Method, number: int) -> Frequencies:

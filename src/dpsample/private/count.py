@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.accounting.discovery import Look, Method, UserBudget
+from dpsample.accounting.discovery import Method, TrueLook, UserBudget
 from dpsample.errors import InvalidValue
 from dpsample.planning.frequencies import Frequencies
 from dpsample.private.assignment import Assigned
@@ -126,9 +126,9 @@ class CountedUsers:
         finally:
             self._engine.forget(every)
 
-    def look(self, full: int, epsilon: Fraction) -> Look:
+    def look(self, full: int, epsilon: Fraction) -> TrueLook:
         """Return how many users have how many keys, without noise, as if it had cost this epsilon."""
-        return Look(tuple(true_look(self._given(full).sizes)), epsilon)
+        return TrueLook(tuple(true_look(self._given(full).sizes)), epsilon)
 
     def frequencies(self, method: Method, number: int) -> Frequencies:
         """Return how many keys are given each number of users: see `planning.users.UserNumbers`."""
