@@ -109,7 +109,7 @@ def test_composed_steps_cost_less_than_any_mechanism_of_the_same_epsilon_beside_
 def test_too_much_for_counts_is_refused() -> None:
     with refused("nothing is left for the keys"):
         UserBudget(PRIVACY, counts=Fraction(1))
-    with refused("the shares for the look"):
+    with refused("nothing is left for the keys"):
         UserBudget(PRIVACY, look=Fraction(1, 2), total=Fraction(1, 2))
     with refused("users without a contribution bound are protected by an epsilon and a delta"):
         UserBudget(Privacy.zcdp("0.1", "1e-6"))

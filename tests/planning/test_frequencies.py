@@ -89,7 +89,7 @@ def test_counting_is_private_and_right() -> None:
     assert count_frequencies(table, "k", user="u", max_keys_per_user=3).elements == 5  # a user counts once in a key
     bounded = count_frequencies(table, "k", user="u", max_keys_per_user=1)
     assert (bounded.elements, bounded.total) in {(3, 1), (3, 2)}
-    with refused("to protect users"):
+    with refused("user needs a contribution bound"):
         count_frequencies(table, "k", user="u")
     with refused("needs keys"):
         count_frequencies([])

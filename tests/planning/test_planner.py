@@ -284,7 +284,7 @@ def test_a_setting_spends_as_a_release_does() -> None:
     assert planned.tau == Fraction(30, weights)
     # noise of scale 4 / 0.05 exceeds 20 times that with odds of exp(-20) = 2e-9
     assert Fraction(30, weights + 1600) * Fraction(999_999, 10**6) <= drawn.tau <= Fraction(30, weights - 1600)
-    with refused("either a scheme"):
+    with refused("sampling cannot be combined with size"):
         Setting(privacy, Ppswor(1), SampleSize(30))
 
 

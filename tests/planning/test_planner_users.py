@@ -19,8 +19,9 @@ from dpsample import KeepAll, Privacy, Source
 from dpsample.accounting.amounts import amounts_of
 from dpsample.accounting.choice import FULL, promising_keys
 from dpsample.accounting.counts import COUNT_PARTS, COUNT_SHARE
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.filled import FILLED_SHARE
-from dpsample.accounting.look import Look
+from dpsample.accounting.look import Look, TrueLook
 from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.cli import cli
 from dpsample.planning.command import command, python
@@ -150,6 +151,8 @@ def test_what_has_no_noise_cannot_be_released() -> None:
         assert (counted.users.errors > 0).all()
         with pytest.raises(AttributeError, match="tables"):
             released(counted, (), budget)  # type: ignore[arg-type]
+    look = TrueLook((1000, 0, 0, 0, 0, 0, 0), Fraction(1))
+    assert repr(Discovery("many-keys", 2, look=look)).count("TrueLook()") == 1  # type: ignore[arg-type]
 
 
 @drawn_once
@@ -209,7 +212,7 @@ def test_a_plan_with_a_bound_says_what_was_possible(tmp_path: Path) -> None:
         (["--max-keys-per-user", "2", "--rows", "3"], "--rows and --sum go with users without a contribution bound"),
         (["--sum", "price"], "write --sum price:100"),
         (["--keys", "list.csv"], "--keys of a plan is the number of keys of --zipf, not 'list.csv'; leave"),
-        (["--at-least", "0"], "--at-least is a whole number"),
+        (["--at-least", "0"], "must be a whole number from 1"),
     ],
     ids=str,
 )
@@ -249,5 +252,5 @@ def test_a_least_number_and_rows_are_planned() -> None:
 
 
 def test_users_are_planned_where_there_are_users() -> None:
-    with DuckDB(threads=1) as engine, refused("users are planned"):
+    with DuckDB(threads=1) as engine, refused("a plan for users needs"):
         CountedUsers(Source(one_key_each(), "k"), engine)

@@ -101,7 +101,7 @@ def test_neither_widths_nor_names_matter() -> None:
 @pytest.mark.parametrize("seed", ["", 7, b"secret", "a\nb", "x" * 201])
 @pytest.mark.parametrize("scheme", [Ppswor, Priority])
 def test_a_seed_is_public_text(scheme: Any, seed: Any) -> None:
-    with refused("a seed is public text of up to 200 characters, which the release states"):
+    with refused("seed must be public text of up to 200 characters, which the release states"):
         scheme("0.01", seed=seed)
 
 
@@ -285,7 +285,7 @@ def test_the_command(tmp_path: Path) -> None:
     for wrong in (("--seed", SEED), ("--scheme", "ppswor", "--sample-size", "10", "--seed", SEED)):
         refusal = run("release", "e.csv", *options, *wrong, "-o", "x.parquet", cwd=tmp_path)
         assert refusal.returncode == 2
-        assert "--seed goes with" in refusal.stderr
+        assert "--seed cannot be combined with" in refusal.stderr
 
 
 # ---- estimates over seeds
@@ -388,14 +388,14 @@ def test_a_change_has_at_most_half_the_error_of_independent_samples() -> None:
     assert size < apart / 2
     assert abs(np.mean(errors)) < 5 * size / np.sqrt(12)
     assert abs(np.log(np.sqrt(np.mean(np.square(errors))) / size)) < np.log(2)
-    with refused("these releases have samples that one public seed chose"):
+    with refused("were not chosen by one public seed"):
         difference(one, others[0])
     for together in (dpsample.combine, dpsample.changes):  # their errors are those of independent samples
         with refused("samples of releases that are combined or compared are independent"):
             together(one, two)
-    with refused("a difference is of a function of the frequency that grows without jumps"):
+    with refused("a difference cannot be of keys, which jumps"):
         difference(one, two, of="keys")
-    with refused(f"a difference counts from frequency {change.at_least} on, where sampled keys are reported"):
+    with refused(f"at_least must be {change.at_least} or more, where sampled keys are reported"):
         difference(one, two, at_least=change.at_least - 1)
     shared = in_both(one, two)
     assert shared.at_least is not None

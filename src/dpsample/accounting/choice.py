@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dpsample.accounting.filled import Filled
-from dpsample.accounting.look import Look
+from dpsample.accounting.look import UsersByKeys
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps
 from dpsample.scheme.reporting import frequency_reaching
@@ -37,7 +37,7 @@ def capacity_cap(each: PerKey, sampling: Sampling = ALL) -> int:
     return reached
 
 
-def promising_keys(budget: OfManyKeys, look: Look, sampling: Sampling = ALL) -> int:
+def promising_keys(budget: OfManyKeys, look: UsersByKeys, sampling: Sampling = ALL) -> int:
     """Return with how many keys of each user the most keys could be found, judged by the look alone.
 
     The capacity of k keys of each user is the number of units that users give, the sum of min(k, their keys), divided

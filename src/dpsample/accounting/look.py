@@ -19,25 +19,12 @@ _REREAD = "get the release again from where it was written"
 
 
 @dataclass(frozen=True)
-class Look:
-    """A noisy histogram of users by their number of keys: up to 1, 4, 16, ..., 4096.
-
-    Adding or removing a user changes one of the numbers by one.
-    """
+class UsersByKeys:
+    """A histogram of users by their number of keys: up to 1, 4, 16, ..., 4096. It costs an epsilon."""
 
     users: tuple[int, ...]
     epsilon: Fraction
     EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(7))
-
-    def __post_init__(self) -> None:
-        if self.epsilon < LEAST_EPSILON:
-            raise InvalidValue(
-                f"the look at users must cost an epsilon of at least {text(LEAST_EPSILON)}, not {text(self.epsilon)}",
-                _REREAD,
-            )
-        whole = all(type(n) is int and abs(n) < _MOST_USERS for n in self.users)
-        if not whole or len(self.users) != len(self.EDGES):
-            raise InvalidValue("a look must have one whole number for each range of keys", _REREAD)
 
     def kept(self, most: int) -> float:
         """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
@@ -54,6 +41,28 @@ class Look:
         """Return about how many keys a user of each range keeps: the middle of the range, or `most` if that is less."""
         lowest = (1, *(edge + 1 for edge in self.EDGES[:-1]))
         return [min(float(most), (low + high) / 2) for low, high in zip(lowest, self.EDGES, strict=True)]
+
+
+class TrueLook(UsersByKeys):
+    """The histogram without noise, as if it had cost its epsilon: for a forecast. NOT private; no release has one."""
+
+    def __repr__(self) -> str:
+        return "TrueLook()"
+
+
+@dataclass(frozen=True)
+class Look(UsersByKeys):
+    """The histogram with noise, as a release states it. Adding or removing a user changes one of the numbers by one."""
+
+    def __post_init__(self) -> None:
+        if self.epsilon < LEAST_EPSILON:
+            raise InvalidValue(
+                f"the look at users must cost an epsilon of at least {text(LEAST_EPSILON)}, not {text(self.epsilon)}",
+                _REREAD,
+            )
+        whole = all(type(n) is int and abs(n) < _MOST_USERS for n in self.users)
+        if not whole or len(self.users) != len(self.EDGES):
+            raise InvalidValue("a look must have one whole number for each range of keys", _REREAD)
 
     @property
     def most(self) -> int:

@@ -11,14 +11,15 @@ import click
 from dpsample.accounting.amounts import amounts_of
 from dpsample.answers.release import read_release
 from dpsample.cli import options
-from dpsample.cli.printing import show, shown_stages
+from dpsample.cli.printing import Stages, show, shown_stages
 from dpsample.exact import text
 from dpsample.planning.earlier import estimated_frequencies
-from dpsample.planning.forecast import check_selection, forecast
+from dpsample.planning.forecast import Forecast, check_selection, forecast
 from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.goals import Goal, smallest_epsilon
 from dpsample.planning.grid import Grid
 from dpsample.planning.plan import HISTOGRAM, Plan
+from dpsample.planning.setting import Setting
 from dpsample.planning.users import forecast_users
 from dpsample.private.count import CountedUsers, count_by_bound
 from dpsample.release import options as released
@@ -100,7 +101,7 @@ def plan(form: str, goal: str | None, **arguments: Any) -> None:
     show(made.to_json(), made.lines(), form)
 
 
-def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Any:
+def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None = None) -> Plan:
     """Return the plan that the options describe, for these epsilons by default."""
     check_input(arguments)
     share = check_selection(arguments["share"])
@@ -151,51 +152,50 @@ def _stated(arguments: dict[str, Any]) -> Any:
     return given[0] if given else None
 
 
-def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None) -> Any:
+def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None) -> Grid:
     """Return the settings to plan; the grid refuses bad ones before anything is read."""
-    stated = _stated(arguments)
+    stated: Any = _stated(arguments) or "epsilon"
+    values = _listed(arguments[stated]) or epsilons
     if goal is not None:
-        values: Sequence[str] = ["1"]  # stands for the epsilon that the goal finds
-    else:
-        values = epsilons if stated is None else _listed(arguments[stated])
+        values = ["1"]  # stands for the epsilon that the goal finds
     return Grid(
         values,
         _listed(arguments["delta"]) or _deltas_of_release(arguments),
         _samplings(arguments),
         _bounds(arguments) or [None],
-        read_total(arguments),
+        total=read_total(arguments),
         discover="ask" if unbounded else None,
         amounts=amounts_of(arguments["rows"], read_sums(arguments)),
-        stated=stated or "epsilon",
+        stated=stated,
     )
 
 
-def _forecasts(arguments: dict[str, Any], grid: Any, share: float, goal: Any, stages: Any) -> list[Any]:
+def _forecasts(
+    arguments: dict[str, Any], grid: Grid, share: float, goal: Goal | None, stages: Stages
+) -> list[Forecast]:
     """Return the forecasts of elements, or of users with a contribution bound."""
 
-    def forecast_or_search(frequencies: Any, setting: Any) -> Any:
+    def forecast_or_search(frequencies: Frequencies, setting: Setting) -> Forecast:
         if goal is None:
             return forecast(frequencies, setting, share)
         return smallest_epsilon(frequencies, setting, goal, share, stages)
 
     by_bound = _frequencies_by_bound(arguments, stages, grid.max_keys_per_user)
-    return list(grid.forecasts(by_bound.__getitem__, forecast_or_search, stages))
+    return grid.forecasts(by_bound.__getitem__, forecast_or_search, stages)
 
 
-def _forecasts_of_users(arguments: dict[str, Any], grid: Any, stages: Any) -> list[Any]:
+def _forecasts_of_users(arguments: dict[str, Any], grid: Grid, stages: Stages) -> list[Forecast]:
     """Return the forecasts of users without a contribution bound."""
     source = options.source_of(arguments)
     with options.engine_of(arguments) as engine:
         engine.check(source.with_amounts(grid.amounts))
         numbers = CountedUsers(source, engine, stages)
-        return list(
-            grid.forecasts(lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages)
-        )
+        return grid.forecasts(lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages)
 
 
 def _frequencies_by_bound(
-    arguments: dict[str, Any], stages: Any, bounds: Sequence[int | None]
-) -> dict[int | None, Any]:
+    arguments: dict[str, Any], stages: Stages, bounds: Sequence[int | None]
+) -> dict[int | None, Frequencies]:
     """Return the frequencies for each number of keys per user: from a file, by a formula, or counted in the data."""
     if arguments["source"]:
         with options.engine_of(arguments) as engine:
@@ -222,13 +222,8 @@ def _described(arguments: dict[str, Any]) -> str:
 
 def check_input(arguments: dict[str, Any]) -> None:
     """Check that frequencies come from one place, and that all options belong to it."""
-    places = {
-        "SOURCE": bool(arguments["source"]),
-        "--zipf": arguments["zipf"] is not None,
-        "--histogram": arguments["histogram"] is not None,
-        "--release": arguments["release"] is not None,
-    }
-    named = [name for name, present in places.items() if present]
+    places = {"SOURCE": "source", "--zipf": "zipf", "--histogram": "histogram", "--release": "release"}
+    named = [place for place, name in places.items() if arguments[name] not in (None, ())]
     if len(named) != 1:
         given = " and ".join(named) or "none of them"
         raise click.UsageError(

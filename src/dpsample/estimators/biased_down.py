@@ -69,16 +69,18 @@ def _table(sampling: Sampling, privacy: PerKey, grid: int, measure: Measure, las
     """a_j of tokens 0 .. last; token 0, which there is not, gets 0."""
     reporting, end = Reporting.of(sampling, privacy), sampling.largest
 
-    def at_first(i: Ints) -> Floats:
+    def need_at_first(i: Ints) -> Floats:
         pi = reporting.probabilities(i)
-        ratio: Floats = np.divide(measure(i), pi, out=np.full(i.shape, np.inf), where=pi > 0)
+        ratio = np.full(i.shape, np.inf)
+        np.divide(measure(i), pi, out=ratio, where=pi > 0)
         return ratio
 
     estimates = np.zeros(min(last, end * grid) + 1)
     need = np.empty(0)  # r of the rows from 1 on
-    for j, (first, mass, odds) in enumerate(consecutive_supports(reporting, grid, len(estimates) - 1), start=1):
+    supports = consecutive_supports(reporting, grid, len(estimates) - 1)
+    for j, (first, mass, odds) in enumerate(supports, start=1):
         to = first - 1 + len(mass)
-        need = grown(need, to, at_first, end)
+        need = grown(need, to, need_at_first, end)
         r = need[first - 1 : to]
         if len(r):
             estimates[j] = r.min()

@@ -17,6 +17,8 @@ from dpsample.estimators.sum_functionals import round_up_key_count
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.sampling import Floats, Ints
 
+_TINY = 1e-300  # keeps ratios of zeros defined
+
 
 def narrow_quantile_intervals(
     tally: Tally,
@@ -37,34 +39,42 @@ def narrow_quantile_intervals(
     at, values_upto, bias, number = cumulative_counts(calibration, least, round_up_key_count(tally.total, tuning))
     places = calibration.places(tally.cells)
     inside = places < len(calibration.bins)
-    places, keys, far_keys = places[inside], tally.keys[inside], tally.keys[~inside]
-    one, far = number.table_values[places], number.values(tally.cells[~inside])
+    bins = calibration.bins[places[inside]]
+    # values that count all keys from the least frequency on, of the tokens that have bins and of those far beyond
+    one = number.table_values[places[inside]]
+    far = number.values(tally.cells[~inside])
+    keys, far_keys = tally.keys[inside], tally.keys[~inside]
     total = float(one @ keys + far @ far_keys)
+
     lows, highs = (ends.copy() for ends in intervals)
     for n, share in enumerate(shares):
         picks = np.flatnonzero((at >= lows[n] - calibration.spacing) & (at <= highs[n]))
         if not len(picks) or highs[n] > at[-1]:
             continue
-        values = values_upto[picks][:, calibration.bins[places]]
+        # values whose sum is N(x) - share N, for each x that is picked
+        values = values_upto[picks][:, bins]
         upto = values @ keys
         values -= share * one
         far_values = share * far
+        excess = upto - share * total
+
         square = values**2 @ keys + float(far_values**2 @ far_keys)
         fourth = values**4 @ keys + float(far_values**4 @ far_keys)
         squared_means = (1 - share) ** 2 * upto + share**2 * (total - upto)
-        effective_keys = square**2 / (fourth + 1e-300)
         variance = np.maximum(square - squared_means, tuning.cumulative_variance_floor * square)
+        effective_keys = square**2 / (fourth + _TINY)
         margin = np.sqrt(variance) * student_quantile(0.5 + level / 2, 2 * effective_keys)
         margin += bias[picks] * tally.total
-        excess = upto - share * total
-        known = effective_keys >= tuning.least_cumulative_keys
-        too_low = known & (excess + margin < 0)
-        too_high = known & (excess - margin >= (1 - share) * overcount)
+
+        rests_on_enough = effective_keys >= tuning.least_cumulative_keys
+        too_low = rests_on_enough & (excess + margin < 0)
+        too_high = rests_on_enough & (excess - margin >= (1 - share) * overcount)
         low = at[picks][~too_low]
         high = at[picks][~too_high] + calibration.spacing
         if picks[0] == 0:  # no key is below the first
             high = np.append(at[0], high)
-        if len(low) and len(high) and 0 <= high[-1] - low[0] < highs[n] - lows[n]:
+        is_shorter = len(low) and len(high) and 0 <= high[-1] - low[0] < highs[n] - lows[n]
+        if is_shorter:
             lows[n], highs[n] = low[0], high[-1]
     return lows, highs
 

@@ -85,15 +85,16 @@ class Deviations:
         _, against_smaller = half_widths
         shortest = 1e-9 * np.abs(means) + 1e-300
         step = np.maximum(against_smaller / numbers, shortest)  # about as far as the end of the interval
-
-        def end(sign: int, side: int) -> Floats:
-            """The mean that is as far away as its own interval is long, in the direction of the sign."""
+        squared_distance = (numbers * step) ** 2
+        ends = []
+        for sign, at_zero in zip((-1, 1), half_widths, strict=True):
+            side = (sign + 1) // 2
             at_one = self._half_widths(means + sign * step, level)[side]
             at_two = self._half_widths(means + sign * 2 * step, level)[side]
-            steps = _crossing(half_widths[side] ** 2, at_one**2, at_two**2, (numbers * step) ** 2)
-            return np.asarray(means + sign * np.maximum(steps, 0.0) * step)
-
-        return end(-1, side=0), end(1, side=1)
+            steps = _crossing(at_zero**2, at_one**2, at_two**2, squared_distance)
+            steps_away = np.maximum(steps, 0.0)
+            ends.append(np.asarray(means + sign * steps_away * step))
+        return ends[0], ends[1]
 
     def _half_widths(self, means: Floats, level: float) -> tuple[Floats, Floats]:
         """The lengths of the intervals of the deviations on both sides: against larger means, and smaller ones.

@@ -69,11 +69,12 @@ class Functional:
 
         It is their covariance. Balanced biases cancel out over keys, as errors do, so their product is added.
         """
-        covariance, calibration = self.covariance(other, largest), self.calibration
-        if not calibration.balanced:
+        covariance = self.covariance(other, largest)
+        if not self.calibration.balanced:
             return covariance
-        products = calibration.tuning.unbalanced_variance * self.bias * other.bias
-        return lambda i: covariance(i) + np.interp(i, calibration.frequencies, products, right=0.0)
+        frequencies = self.calibration.frequencies
+        products = self.calibration.tuning.unbalanced_variance * self.bias * other.bias
+        return lambda i: covariance(i) + np.interp(i, frequencies, products, right=0.0)
 
     def residual_bias(self, largest: int) -> Function:
         """Return the size of the bias that one key's value has left, as a function of its frequency."""
@@ -87,7 +88,8 @@ class Functional:
             means = np.array([law.probabilities @ values(law.cells) for law in laws])
             # away from kinks, uncorrected values have no bias to speak of
             is_kink = np.isin(beyond, self._kinks)
-            at_kinks = np.where(is_kink, np.abs(means - self.function(beyond)), 0.0)
+            sizes = np.abs(means - self.function(beyond))
+            at_kinks = np.where(is_kink, sizes, 0.0)
             i = np.append(i, beyond)
             bias = np.append(bias, at_kinks)
         return lambda frequencies: np.interp(frequencies, i, bias, right=0.0)
@@ -138,6 +140,10 @@ class Functional:
 
 def _covariance(law: TokenLaw, ours: Function, others: Function) -> float:
     """The covariance of two values of a key's token; both are 0 if it is not reported."""
-    a, b = ours(law.cells), others(law.cells)
-    m, n = law.probabilities @ a, law.probabilities @ b
-    return float(law.probabilities @ ((a - m) * (b - n)) + law.not_reported * m * n)
+    p = law.probabilities
+    a = ours(law.cells)
+    b = others(law.cells)
+    mean_a = p @ a
+    mean_b = p @ b
+    if_reported = p @ ((a - mean_a) * (b - mean_b))
+    return float(if_reported + law.not_reported * mean_a * mean_b)

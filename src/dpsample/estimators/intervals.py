@@ -66,7 +66,8 @@ class SumEstimate:
         if self.extrapolation_is_negligible:
             return low, high
         if self.extrapolated < 0:
-            return low - self.overcount(level)[1], high
+            _, at_most = self.overcount(level)
+            return low - at_most, high
         return low, high + self.extrapolated + normal_margin(level) * self.extrapolated_error
 
     def interval_above(self, level: float) -> tuple[float, float]:
@@ -76,16 +77,19 @@ class SumEstimate:
         by d is tested with the variance to be expected then, ``standard_error**2 + variance_slope * d``. The error of
         the variance is met by Student's distribution with two degrees of freedom for each effective key.
         """
-        t = float(student_quantile(0.5 + level / 2, np.array(2 * self.variance_keys)))
-        # the ends solve d**2 = t**2 (standard_error**2 + slope d), a quadratic equation, with d < 0 and with d > 0
-        slope_up = self.variance_slope + self.unreported_slope  # an unreported key only adds to the sum
-        half_slope_down = t * t * self.variance_slope / 2
-        half_slope_up = t * t * slope_up / 2
-        square_up = (t * self.standard_error) ** 2
-        square_down = square_up * (1 - self.unreported_share)
-        low = self.above + half_slope_down - math.sqrt(square_down + half_slope_down**2)
-        high = self.above + half_slope_up + math.sqrt(square_up + half_slope_up**2)
+        degrees_of_freedom = np.array(2 * self.variance_keys)
+        t = float(student_quantile(0.5 + level / 2, degrees_of_freedom))
+        square = (t * self.standard_error) ** 2
+        # a key that may not have been reported would only add to the sum
+        square_without_it = square * (1 - self.unreported_share)
+        slope_with_it = self.variance_slope + self.unreported_slope
+        low = self._end(-1, square_without_it, t * t * self.variance_slope / 2)
+        high = self._end(1, square, t * t * slope_with_it / 2)
         return low - self.bias_allowance, high + self.bias_allowance
+
+    def _end(self, sign: int, square: float, half_slope: float) -> float:
+        """The sum that is larger by the solution of ``d**2 = square + 2 half_slope d`` with this sign."""
+        return self.above + half_slope + sign * math.sqrt(square + half_slope**2)
 
 
 def added(parts: Sequence[SumEstimate]) -> SumEstimate:

@@ -18,5 +18,6 @@ def inverse_probability(frequencies: ArrayLike, sampling: Sampling, of: Measure 
     """
     i = as_frequencies(frequencies)
     q = sampling.q(i)
-    estimate: Floats = np.divide(Measure.of(of)(i), q, out=np.zeros(i.shape), where=q > 0)
+    estimate = np.zeros(i.shape)
+    np.divide(Measure.of(of)(i), q, out=estimate, where=q > 0)
     return estimate

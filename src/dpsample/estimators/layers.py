@@ -26,8 +26,10 @@ from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import first_frequency, support_length
 
-_EXACT = 1 << 16  # layers that are added one by one; beyond, functions are smooth, and knots are this far apart:
-_SPACING = 1e-3  # relative
+# Layers up to here are added one by one. Beyond, functions are smooth: sums are taken at knots with this relative
+# distance, and interpolated.
+_EXACT = 1 << 16
+_SPACING = 1e-3
 
 Function = Callable[[Ints], Floats]
 
@@ -35,13 +37,14 @@ Function = Callable[[Ints], Floats]
 class TokenWeights:
     """How token values follow from a function of the frequency of all keys: b(token) = sum over k of V(k) g(k).
 
-    V is a posterior mean of g / pi under a uniform prior, and a correction by the bias that this has, once over.
-    `spread` is the variance that a token has around its frequency.
+    With M the posterior mean of g / pi under a uniform prior, M g has a bias: its mean at frequency i is (P M g)(i),
+    with P the token laws. Values are M g, corrected by the posterior mean of this bias, M (g - P M g): so V is
+    2 M - M P M. `spread` is the variance that a token has around its frequency.
     """
 
-    def __init__(self, privacy: PerKey, grid: int) -> None:
-        support = support_length(privacy)
-        reporting = Reporting.of(KeepAll(), privacy)
+    def __init__(self, per_key: PerKey, grid: int) -> None:
+        support = support_length(per_key)
+        reporting = Reporting.of(KeepAll(), per_key)
         self.grid = grid
         self._last = reporting.constant_from + 2 * support  # later tokens are shifts of those of this frequency
         rows = self._last + 3 * support
@@ -49,23 +52,26 @@ class TokenWeights:
             raise InvalidValue(
                 "epsilon is too small: its tokens are too many to compare", "compare the sums of each release"
             )
-        cells = np.arange(1, (self._last + 2 * support) * grid + 1, dtype=np.int64)
-        law = _law_table(cells, reporting, grid, rows)
-        posterior = _posterior(law, reporting, Calibration.of(Scheme(KeepAll(), privacy, grid)).calibration_threshold)
+        tokens_of_table = self._last * grid
+        cells = np.arange(1, tokens_of_table + 2 * support * grid + 1, dtype=np.int64)
+        laws = _law_table(cells, reporting, grid, rows)  # [token, frequency], as all tables here
+        threshold = Calibration.of(Scheme(KeepAll(), per_key, grid)).calibration_threshold
+        posterior = _posterior(laws, reporting, threshold)
 
-        inner = self._last * grid
-        mean_posterior = (posterior[:inner] @ law.T) @ posterior
-        weights = 2 * posterior[:inner] - mean_posterior
+        of_table = posterior[:tokens_of_table]
+        mean_of_mean = (of_table @ laws.T) @ posterior  # M P M
+        weights = 2 * of_table - mean_of_mean
         # all that is not 0 lies in a window around the first frequency of each token
         self._window = np.arange(-2 * support, 3 * support)
-        columns = first_frequency(cells[:inner], grid)[:, None] + self._window
+        columns = first_frequency(cells[:tokens_of_table], grid)[:, None] + self._window
         inside = (columns >= 1) & (columns <= rows)
         in_window = np.take_along_axis(weights, columns.clip(0, rows), axis=1)
         self._table = np.where(inside, in_window, 0.0)
 
-        steady = law[:, self._last]
-        mean = steady @ cells / grid
-        self.spread = float(steady @ (cells / grid - mean) ** 2)
+        tokens = cells / grid
+        law_of_last = laws[:, self._last]
+        mean_token = law_of_last @ cells / grid
+        self.spread = float(law_of_last @ (tokens - mean_token) ** 2)
 
     def values(self, cells: Ints, function: Callable[[Ints], Floats]) -> Floats:
         """Return b of tokens; `function` has the frequencies of all keys for each token: [token, k] -> g."""
@@ -100,9 +106,9 @@ def _posterior(law: Floats, reporting: Law, threshold: int) -> Floats:
 
 
 @lru_cache(maxsize=8)
-def token_weights(privacy: PerKey, grid: int) -> TokenWeights:
+def token_weights(per_key: PerKey, grid: int) -> TokenWeights:
     """Return the weights of a scheme, which are costly."""
-    return TokenWeights(privacy, grid)
+    return TokenWeights(per_key, grid)
 
 
 class Layers:

@@ -250,12 +250,15 @@ def _frequencies_above(scheme: Scheme, c: int, measure: Measure, largest: int) -
     """Return the frequencies from c on at which laws are taken."""
     support = support_length(scheme.per_key)
     reach = _REACH * support
-    dense = c + reach * np.linspace(0, 1, _DENSE) ** 2  # densest at c, where laws change most
-    far = np.geomspace(c + reach, max(largest, c + reach + 1), _FAR)
+    shares = np.linspace(0, 1, _DENSE)
+    dense = c + reach * shares**2  # densest at c, where laws change most
+    last = max(largest, c + reach + 1)
+    far = np.geomspace(c + reach, last, _FAR)
     above = np.unique(np.append(dense, far).astype(np.int64))
     if measure.kink is not None:
         first = max(measure.kink - support, c)
-        around = np.linspace(first, measure.kink + support, _DENSE).astype(np.int64)
+        end = measure.kink + support
+        around = np.linspace(first, end, _DENSE).astype(np.int64)
         above = np.unique(np.append(above, around[around >= c]))
     return above[above <= scheme.sampling.largest]
 

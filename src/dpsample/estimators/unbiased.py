@@ -66,7 +66,8 @@ def _table(sampling: Sampling, privacy: PerKey, measure: Measure, last: int) -> 
     estimates = np.full(min(last, end) + 1, np.inf)
     estimates[0] = 0
     left = np.empty(0)  # g(i) less what the tokens so far bring, for the rows from 1 on
-    for j, (_, mass, _) in enumerate(consecutive_supports(reporting, 1, len(estimates) - 1), start=1):
+    supports = consecutive_supports(reporting, 1, len(estimates) - 1)
+    for j, (_, mass, _) in enumerate(supports, start=1):
         left = grown(left, max(j - 1 + len(mass), j), measure, end)
         wanted = left[j - 1]
         if wanted and (not len(mass) or abs(wanted) > mass[0] * _MOST):

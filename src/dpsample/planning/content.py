@@ -5,7 +5,7 @@ axes       a plan -> its sliders
 content    a plan -> all that the page's script reads
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,6 +18,12 @@ from dpsample.planning.forecast import Forecast
 from dpsample.planning.plan import Plan, described_data, sampling_of, stated_name
 from dpsample.release.explain import explain_protected, explain_strength, sentence
 from dpsample.release.option_words import budget_value
+
+_ASCENDING: dict[str, Callable[[Forecast], Fraction]] = {  # the sliders of numbers, and what they are ordered by
+    "epsilon": lambda forecast: Fraction(budget_value(forecast.setting.privacy)),
+    "delta": lambda forecast: forecast.setting.privacy.delta,
+    "users": lambda forecast: Fraction(forecast.setting.max_keys_per_user or 0),
+}
 
 
 @dataclass(frozen=True)
@@ -38,15 +44,10 @@ def axes(plan: Plan) -> list[Axis]:
         "sampling": "Sampling",
         "users": "Keys per user",
     }
-    ordered = {
-        "epsilon": sorted(forecasts, key=lambda forecast: Fraction(budget_value(forecast.setting.privacy))),
-        "delta": sorted(forecasts, key=lambda forecast: forecast.setting.privacy.delta),
-        "sampling": forecasts,
-        "users": sorted(forecasts, key=lambda forecast: forecast.setting.max_keys_per_user or 0),
-    }
     made = []
     for name, title in titles.items():
-        labels = [position(forecast)[name] for forecast in ordered[name]]
+        ordered = sorted(forecasts, key=_ASCENDING[name]) if name in _ASCENDING else forecasts
+        labels = [position(forecast)[name] for forecast in ordered]
         made.append(Axis(name, title, list(dict.fromkeys(labels))))
     return made
 
@@ -55,12 +56,10 @@ def position(forecast: Forecast) -> dict[str, str]:
     """Return where a forecast stands on each slider, as a text."""
     setting = forecast.setting
     size, bound = setting.size, setting.max_keys_per_user
-    return {
-        "epsilon": budget_value(setting.privacy),
-        "delta": text(setting.privacy.delta),
-        "sampling": f"{size.scheme}, about {size.size:,} keys" if size else sampling_of(forecast),
-        "users": f"{bound:,}" if bound else "no bound",
-    }
+    sampling = f"{size.scheme}, about {size.size:,} keys" if size else sampling_of(forecast)
+    users = f"{bound:,}" if bound else "no bound"
+    epsilon, delta = budget_value(setting.privacy), text(setting.privacy.delta)
+    return {"epsilon": epsilon, "delta": delta, "sampling": sampling, "users": users}
 
 
 def content(plan: Plan, drawn: Sequence[Chart]) -> dict[str, Any]:
@@ -71,12 +70,9 @@ def content(plan: Plan, drawn: Sequence[Chart]) -> dict[str, Any]:
         record = _record(forecast, plan, shown)
         record["lines"] = {chart.name: chart.lines[place] for chart in drawn}
         records["|".join(position(forecast).values())] = record
-    return {
-        "axes": {axis.name: axis.labels for axis in axes(plan)},
-        "start": position(plan.recommended),
-        "charts": {chart.name: chart.to_json() for chart in drawn},
-        "forecasts": records,
-    }
+    labels = {axis.name: axis.labels for axis in axes(plan)}
+    specified = {chart.name: chart.to_json() for chart in drawn}
+    return {"axes": labels, "start": position(plan.recommended), "charts": specified, "forecasts": records}
 
 
 def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str, Any]:
@@ -85,16 +81,11 @@ def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str
     facts = [column.cell(forecast, forecast.pws) for column in shown]
     titled = [f"{column.title}: {fact}" for column, fact in zip(shown, facts, strict=True)]
     budget = f"{stated_name(setting.privacy)} {budget_value(setting.privacy)}"
-    return {
-        "data": described_data(forecast),
-        "facts": facts,
-        "summary": f"{budget}. {'; '.join(titled)}.",
-        "meaning": _meaning(forecast),
-        "rows": rows(forecast, shown),
-        "notes": [sentence(note) for note in forecast.notes],
-        "command": command(setting, plan.source),
-        "python": python(setting, plan.source),
-    }
+    summary = f"{budget}. {'; '.join(titled)}."
+    numbers = {"data": described_data(forecast), "facts": facts, "summary": summary, "rows": rows(forecast, shown)}
+    notes = [sentence(note) for note in forecast.notes]
+    made_by = {"command": command(setting, plan.source), "python": python(setting, plan.source)}
+    return {**numbers, "notes": notes, "meaning": _meaning(forecast), **made_by}
 
 
 def _meaning(forecast: Forecast) -> list[str]:

@@ -113,25 +113,29 @@ class Forecast:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
+        methods = [method.to_json() for method in self.methods]
+        form = {"private_input": self.private, **self._setting_to_json(), **self._data_to_json()}
+        if self.possible is not None:
+            form["possible_keys"] = self.possible.keys
+        return {**form, "share": self.share, "methods": methods, "notes": list(self.notes)}
+
+    def _setting_to_json(self) -> dict[str, Any]:
         setting = self.setting
         form = {
-            "private_input": self.private,
             **setting.privacy.to_json(),
             "max_keys_per_user": setting.max_keys_per_user,
             "sampling": self.sampling.to_json(),
             "sample_size": setting.size.size if setting.size else None,
-            "keys": self.frequencies.total,
-            "elements": self.frequencies.elements,
-            "share": self.share,
-            "methods": [method.to_json() for method in self.methods],
-            "notes": list(self.notes),
         }
         if setting.discover is None:
             form["per_key"] = setting.per_key.to_json()
-        if (uncut := self.frequencies.uncut) is not None:
+        return form
+
+    def _data_to_json(self) -> dict[str, int]:
+        data, uncut = self.frequencies, self.frequencies.uncut
+        form = {"keys": data.total, "elements": data.elements}
+        if uncut is not None:
             form |= {"uncut_keys": uncut.total, "uncut_elements": uncut.elements}
-        if self.possible is not None:
-            form["possible_keys"] = self.possible.keys
         return form
 
 
@@ -258,12 +262,10 @@ class _Question:
         lost = self.frequencies.uncut.elements - kept
         sum_of_squares = float(self.frequencies.counts @ self.frequencies.values.astype(np.float64) ** 2)
         which_are_selected = share * (1 - share) * (lost / kept) ** 2 * sum_of_squares
-        return replace(
-            accuracy,
-            truth=accuracy.truth + share * lost,
-            bias=accuracy.bias - share * lost,
-            variance=accuracy.variance + which_are_selected,
-        )
+        truth = accuracy.truth + share * lost
+        bias = accuracy.bias - share * lost
+        variance = accuracy.variance + which_are_selected
+        return replace(accuracy, truth=truth, bias=bias, variance=variance)
 
 
 def _notes_on_input(setting: Setting, frequencies: Frequencies) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.totals import SampleSize
@@ -68,15 +68,9 @@ class Grid:
         """Yield all combinations, epsilon changing fastest."""
         deltas = self.delta or [_ANY_DELTA]
         for bound, delta, scheme, epsilon in product(self.max_keys_per_user, deltas, self.sampling, self.epsilon):
-            yield Setting(
-                _PRIVACY[self.stated](epsilon, delta),
-                sampling=KeepAll() if isinstance(scheme, SampleSize) else scheme,
-                size=scheme if isinstance(scheme, SampleSize) else None,
-                max_keys_per_user=bound,
-                total=self.total,
-                discover=self.discover,
-                amounts=self.amounts,
-            )
+            privacy = _PRIVACY[self.stated](epsilon, delta)
+            setting = Setting(privacy, max_keys_per_user=bound, total=self.total, discover=self.discover)
+            yield replace(setting, amounts=self.amounts, **_sampled(scheme))
 
     def forecasts(
         self,
@@ -94,3 +88,8 @@ class Grid:
                 results.append(forecast(frequencies, setting))
                 progress("planning", done, len(settings))
         return results
+
+
+def _sampled(scheme: Sampling | SampleSize) -> dict[str, Any]:
+    """A scheme as arguments of a setting."""
+    return {"size": scheme} if isinstance(scheme, SampleSize) else {"sampling": scheme}

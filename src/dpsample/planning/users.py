@@ -16,7 +16,7 @@ import numpy as np
 from dpsample.accounting.choice import capacity_cap, fuller, promising_keys
 from dpsample.accounting.discovery import Method
 from dpsample.accounting.filled import Filled
-from dpsample.accounting.look import Look
+from dpsample.accounting.look import TrueLook
 from dpsample.accounting.user_budget import UserBudget
 from dpsample.comparison.reporting_curve import LIKELY
 from dpsample.planning.forecast import Expected, Forecast, Way, most_possible
@@ -41,7 +41,7 @@ class UserNumbers(Protocol):
     def users(self) -> Frequencies:
         """How many keys have each true number of users."""
 
-    def look(self, full: int, epsilon: Fraction) -> Look:
+    def look(self, full: int, epsilon: Fraction) -> TrueLook:
         """Return how many users have how many keys, without noise, as if it had cost this epsilon."""
 
     def frequencies(self, method: Method, number: int) -> Frequencies:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.accounting.discovery import Method
-from dpsample.accounting.look import Look
+from dpsample.accounting.look import TrueLook
 from dpsample.accounting.user_budget import UserBudget
 from dpsample.errors import InvalidValue
 from dpsample.planning.frequencies import Frequencies
@@ -128,9 +128,9 @@ class CountedUsers:
         finally:
             self._engine.forget(every)
 
-    def look(self, full: int, epsilon: Fraction) -> Look:
+    def look(self, full: int, epsilon: Fraction) -> TrueLook:
         """Return how many users have how many keys, without noise, as if it had cost this epsilon."""
-        return Look(tuple(true_look(self._given(full).sizes)), epsilon)
+        return TrueLook(tuple(true_look(self._given(full).sizes)), epsilon)
 
     def frequencies(self, method: Method, number: int) -> Frequencies:
         """Return how many keys are given each number of users: see `planning.users.UserNumbers`."""

@@ -34,7 +34,8 @@ from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import chosen_grid, support_length
 
 COUNTED_FROM = "frequencies count from the first one at which the key's public hash samples it: for every seed"
-_RATIO_BITS = 256
+_RATIO_BITS = 256  # of the lower bound of exp(epsilon): far more digits than delta has
+_SHOWN_SPANS = 8
 _WORK = 1 << 20  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
 
 
@@ -82,26 +83,22 @@ class Certificate:
             "grid": self.grid,
             "holds": "at every frequency" if self.complete else "at the checked frequencies",
             "checked": [[r.start, r.stop - 1] for r in self.checked],
-            "delta_found": f"{self.delta.numerator}/{self.delta.denominator}",
+            "delta_found": _ratio(self.delta),
             "delta_found_decimal": f"{float(self.delta):.17g}",
             "at_frequency": self.at,
             "shifts_from": self.shifts_from,
-            "delta_at_every_frequency": None
-            if self.bound is None
-            else f"{self.bound.numerator}/{self.bound.denominator}",
+            "delta_at_every_frequency": None if self.bound is None else _ratio(self.bound),
             "complete": self.complete,
         }
 
     def __str__(self) -> str:
-        spans = ", ".join(f"{r.start}-{r.stop - 1}" for r in self.checked[:8])
-        more = f" and {len(self.checked) - 8} more spans" if len(self.checked) > 8 else ""
-        left = float(1 - self.delta / self.privacy.delta)
+        where = "" if self.complete else "at the checked frequencies "
+        steps = f", tokens in steps of 1/{self.grid}" if self.grid else ""
         lines = [
-            f"{self.privacy} holds {'' if self.complete else 'at the checked frequencies '}"
-            f"for {self.sampling or 'the given table'}" + (f", tokens in steps of 1/{self.grid}" if self.grid else ""),
-            f"  checked exactly: {self.pairs} pairs of neighbouring frequencies: {spans}{more}",
+            f"{self.privacy} holds {where}for {self.sampling or 'the given table'}{steps}",
+            f"  checked exactly: {self.pairs} pairs of neighbouring frequencies: {self._spans_in_words()}",
             f"  largest delta found: {float(self.delta):.12g} at frequency {self.at}; "
-            f"{left:.2g} of the allowed {float(self.privacy.delta):g} is unused",
+            f"{self._unused(self.delta)} of the allowed {float(self.privacy.delta):g} is unused",
         ]
         if self.sampling is not None and self.sampling.seed is not None:
             lines.append(f"  {COUNTED_FROM}")
@@ -111,12 +108,26 @@ class Certificate:
                 repeated = "spends with the one before it what this one does"
             lines.append(f"  from frequency {self.shifts_from} on, every row {repeated}")
         if self.bound is not None:
-            unused = float(1 - self.bound / self.privacy.delta)
-            lines.append(
-                f"  every other pair: {unused:.2g} of it or more is unused, by the lemma of docs/theory.md, section 5"
-            )
-        lines.append("  every frequency is covered" if self.complete else "  other frequencies are not covered")
-        return "\n".join(lines)
+            by_lemma = "of it or more is unused, by the lemma of docs/theory.md, section 5"
+            lines.append(f"  every other pair: {self._unused(self.bound)} {by_lemma}")
+        return "\n".join([*lines, _coverage_in_words(self.complete)])
+
+    def _unused(self, delta: Fraction) -> str:
+        """The share of the allowed delta that a smaller one leaves."""
+        return f"{float(1 - delta / self.privacy.delta):.2g}"
+
+    def _spans_in_words(self) -> str:
+        spans = ", ".join(f"{span.start}-{span.stop - 1}" for span in self.checked[:_SHOWN_SPANS])
+        more = len(self.checked) - _SHOWN_SPANS
+        return f"{spans} and {more} more spans" if more > 0 else spans
+
+
+def _ratio(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
+
+
+def _coverage_in_words(complete: bool) -> str:
+    return "  every frequency is covered" if complete else "  other frequencies are not covered"
 
 
 def certify(
@@ -159,25 +170,45 @@ def certify(
     if bound is not None:
         spans = _affordable(spans, window, grid)
     E = exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS)
-    total, done = sum(map(len, spans)), 0
-    worst, at = 0, 0
     unit = 1 << (2 * reporting.bits + 64 + _RATIO_BITS)
-    allowed = privacy.delta * unit
+    largest_delta = _LargestDelta(privacy, sampling, unit, sum(map(len, spans)), progress)
     for span in spans:
         for before, now in _pairs(span, reporting, grid):
-            delta = _delta_between(before, now, E)
-            if delta > allowed:
-                raise PrivacyViolation(
-                    f"{privacy} must hold at every frequency; found delta = {float(Fraction(delta, unit)):.12g} "
-                    f"between {now.frequency - 1} and {now.frequency}; do not use {sampling} with these parameters"
-                )
-            if delta > worst or not at:
-                worst, at = delta, now.frequency
-            done += 1
-            if progress is not None:
-                progress(done, total)
+            largest_delta.see(_delta_between(before, now, E), now.frequency)
     covered = steady is not None and any(steady in span for span in spans)
-    return Certificate(privacy, sampling, grid, spans, Fraction(worst, unit), at, steady if covered else None, bound)
+    shifts_from = steady if covered else None
+    return Certificate(privacy, sampling, grid, spans, largest_delta.found, largest_delta.at, shifts_from, bound)
+
+
+class _LargestDelta:
+    """The largest delta of the pairs of rows that were checked so far; one above that of the privacy is refused."""
+
+    def __init__(
+        self, privacy: Privacy, sampling: Sampling, unit: int, pairs: int, progress: Callable[[int, int], None] | None
+    ) -> None:
+        self._privacy, self._sampling, self._unit = privacy, sampling, unit
+        self._pairs, self._progress = pairs, progress
+        self._allowed = privacy.delta * unit
+        self._worst = self._seen = 0
+        self.at = 0  # the later frequency of the worst pair; 0 if none was checked
+
+    @property
+    def found(self) -> Fraction:
+        return Fraction(self._worst, self._unit)
+
+    def see(self, delta: int, frequency: int) -> None:
+        """Take the delta between a frequency and the one before it, in units."""
+        if delta > self._allowed:
+            raise PrivacyViolation(
+                f"{self._privacy} must hold at every frequency; found delta = "
+                f"{float(Fraction(delta, self._unit)):.12g} between {frequency - 1} and {frequency}; do not use "
+                f"{self._sampling} with these parameters"
+            )
+        if delta > self._worst or not self.at:
+            self._worst, self.at = delta, frequency
+        self._seen += 1
+        if self._progress is not None:
+            self._progress(self._seen, self._pairs)
 
 
 def _certify_held(
@@ -190,22 +221,13 @@ def _certify_held(
     spans = (range(1, end + 1),) if frequencies is None else _checked_spans(frequencies, MAX_FREQUENCY)
     E, ratio_bits = reporting.E, reporting.ratio_bits  # a proved bound, of a precision that fits delta
     unit = 1 << (reporting.bits + 128 + ratio_bits)
-    total, done, worst, at = min(sum(map(len, spans)), end), 0, 0, 0
-    for i, (up, down) in enumerate(spent_by_rows(reporting, E, ratio_bits), start=1):
-        if not any(i in span or (i == end and span.stop > end) for span in spans):
-            continue
-        delta, done = max(up, down), done + 1
-        if delta > privacy.delta * unit:
-            raise PrivacyViolation(
-                f"{privacy} must hold at every frequency; found delta = {float(Fraction(delta, unit)):.12g} "
-                f"between {i - 1} and {i}; do not use {reporting.sampling} with these parameters"
-            )
-        if delta > worst or not at:
-            worst, at = delta, i
-        if progress is not None:
-            progress(done, total)
     steady = end if any(span.stop > end for span in spans) else None
-    return Certificate(privacy, reporting.sampling, 1, spans, Fraction(worst, unit), at, steady)
+    pairs = min(sum(map(len, spans)), end)
+    largest_delta = _LargestDelta(privacy, reporting.sampling, unit, pairs, progress)
+    for i, (up, down) in enumerate(spent_by_rows(reporting, E, ratio_bits), start=1):
+        if i == steady or any(i in span for span in spans):
+            largest_delta.see(max(up, down), i)
+    return Certificate(privacy, reporting.sampling, 1, spans, largest_delta.found, largest_delta.at, steady)
 
 
 def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificate:
@@ -272,20 +294,13 @@ class KeyCertificate:
         }
 
     def __str__(self) -> str:
-        if isinstance(self.per_key, KeyNoise):
-            least, offset = self.sampling.least, self.per_key.offset
-            below = f"{least - offset}{f', with a token of at least {least}' if offset else ''}"
-            what = f"{self.per_key}: at every frequency the same symmetric table, shifted, and cut off below {below}"
-        elif isinstance(self.per_key, RenyiSteps):
-            what = f"{self.per_key}, outside of a probability of {float(self.per_key.delta):.3g}, for {self.sampling}"
-        else:
-            what = f"one key of each user: {self.per_key}"
-        lines = [what, f"  checked exactly: {self.comparisons:,} steps from one reporting probability to another"]
+        lines = [
+            self.per_key.claim(self.sampling),
+            f"  checked exactly: {self.comparisons:,} steps from one reporting probability to another",
+        ]
         if self.sampling.seed is not None:
             lines.append(f"  {COUNTED_FROM}")
-        return "\n".join(
-            [*lines, "  every frequency is covered" if self.complete else "  other frequencies are not covered"]
-        )
+        return "\n".join([*lines, _coverage_in_words(self.complete)])
 
 
 def certify_keys(

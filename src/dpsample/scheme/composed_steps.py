@@ -151,6 +151,9 @@ class ComposedSteps(PerKeyMethod):
     def _spent(self, epsilon: arb) -> arb:
         return spent_by_noise(epsilon, self.square)
 
+    def claim(self, sampling: Sampling) -> str:  # noqa: D102
+        return f"one key of each user: {self}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         return {

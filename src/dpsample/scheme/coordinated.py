@@ -51,14 +51,18 @@ def first_kept(hashes: Words, sampling: Sampling) -> Ints:
     """
     assert isinstance(sampling, Ppswor | Priority)
     real, error = _real_first(hashes, sampling)
-    least, most = np.floor(real - error), np.floor(real + error)  # h - 1 is one of these
+    least = np.floor(real - error)  # h - 1 is one of these
+    most = np.floor(real + error)
     last = _last_first(sampling)
-    first = np.where(least < last, most + 1, LAST_FIRST).astype(np.int64)
-    undecided = (least != most) & (least < last)
+    ever_sampled = least < last
+    first = np.where(ever_sampled, most + 1, LAST_FIRST).astype(np.int64)
+    undecided = ever_sampled & (least != most)
     for row in np.flatnonzero(undecided).tolist():
         high, low = hashes[row].tolist()
         u = high << 64 | low
-        first[row] = _first_exactly(u, max(int(least[row]), 0), min(int(most[row]) + 1, last), sampling)
+        not_yet = max(int(least[row]), 0)
+        at_last = min(int(most[row]) + 1, last)
+        first[row] = _first_exactly(u, not_yet, at_last, sampling)
     return np.minimum(first, LAST_FIRST)
 
 
@@ -67,14 +71,7 @@ def _real_first(hashes: Words, sampling: "Ppswor | Priority") -> tuple[Floats, F
 
     ``tau i**power`` is then u for priority sampling, and ``-ln(1 - u)`` for ppswor.
     """
-    high, low = hashes[:, 0], hashes[:, 1]
-    u = high * 2.0**-64 + low * 2.0**-128
-    x = u
-    if isinstance(sampling, Ppswor):
-        absent = ~high * 2.0**-64 + (~low + 1.0) * 2.0**-128  # 1 - u, where that is small
-        by_u = -np.log1p(-np.minimum(u, 0.5))
-        by_absent = -np.log(absent)
-        x = np.where(u < 0.5, by_u, by_absent)
+    x = _minus_log_complement(hashes) if isinstance(sampling, Ppswor) else _uniform(hashes)
     power = float(sampling.power)
     weights = x / float(sampling.tau)
     with np.errstate(over="ignore"):
@@ -82,6 +79,22 @@ def _real_first(hashes: Words, sampling: "Ppswor | Priority") -> tuple[Floats, F
     real = np.minimum(real, 2.0 * LAST_FIRST)
     error = _CLOSE * (1 + 1 / max(power, 1e-3)) * (real + 1)
     return real, error
+
+
+def _uniform(hashes: Words) -> Floats:
+    """u, from its two words."""
+    high, low = hashes.T
+    return np.asarray(high * 2.0**-64 + low * 2.0**-128)
+
+
+def _minus_log_complement(hashes: Words) -> Floats:
+    """-ln(1 - u), also where 1 - u is small."""
+    high, low = hashes.T
+    u = _uniform(hashes)
+    complement = ~high * 2.0**-64 + (~low + 1.0) * 2.0**-128
+    by_u = -np.log1p(-np.minimum(u, 0.5))
+    by_complement = -np.log(complement)
+    return np.where(u < 0.5, by_u, by_complement)
 
 
 def _last_first(sampling: "Ppswor | Priority") -> int:
@@ -168,11 +181,13 @@ class _Mixture:
 
     def _knots(self, frequencies: Ints) -> tuple[Ints, Ints, Ints]:
         """The frequencies, in equal ratios, between which means are interpolated: below, above, and which of these."""
-        beyond_near = np.maximum(frequencies / self._near, 1.0)
-        place = np.log(beyond_near) / np.log1p(_SPACING)
-        knot = np.floor(place).astype(np.int64)
-        knots, back = np.unique(knot, return_inverse=True)
-        return self._frequency_at(knots), self._frequency_at(knots + 1), back
+        ratio = np.maximum(frequencies / self._near, 1.0)
+        place = np.log(ratio) / np.log1p(_SPACING)
+        knot_below = np.floor(place).astype(np.int64)
+        knots, back = np.unique(knot_below, return_inverse=True)
+        lows = self._frequency_at(knots)
+        highs = self._frequency_at(knots + 1)
+        return lows, highs, back
 
     def _frequency_at(self, knots: Ints) -> Ints:
         frequencies = self._near * (1 + _SPACING) ** knots
@@ -217,7 +232,7 @@ class MixedReporting(Law):
         all_rows = np.arange(int(rows[-1]) + 1, dtype=np.int64)
         _, unused = self.base.unused_growth(all_rows)
         of_rows = np.stack([pi, absent, unused[rows - 1]], axis=1)
-        return _Mixture(self.sampling, self._rows, of_rows)
+        return self._mixture(of_rows)
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
@@ -238,9 +253,12 @@ class MixedReporting(Law):
         """S, gap and mass at lags of 0, 1/grid, ... behind the frequency."""
         if grid not in self._laws:
             above, gap = self.base.tails(self._rows.rows, grid)
-            laws = [_Mixture(self.sampling, self._rows, law.T) for law in (above, gap, cell_masses(above, gap))]
-            self._laws[grid] = laws[0], laws[1], laws[2]
+            mass = cell_masses(above, gap)
+            self._laws[grid] = self._mixture(above.T), self._mixture(gap.T), self._mixture(mass.T)
         return self._laws[grid]
+
+    def _mixture(self, of_rows: Floats) -> _Mixture:
+        return _Mixture(self.sampling, self._rows, of_rows)
 
     def tails(self, frequencies: Ints, grid: int) -> tuple[Floats, Floats]:  # noqa: D102
         above, gap, _ = self._laws_of(grid)

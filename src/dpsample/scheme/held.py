@@ -193,6 +193,10 @@ class HeldLaw(PerKeyMethod):
         """Half of the rows that a token has."""
         return self.reporting(self.sampling).support / 2
 
+    def claim(self, sampling: Sampling) -> str:
+        """Refuse: certificates are of the privacy and the sampling."""
+        raise InvalidValue("a law of some frequencies has no certificate", "certify the privacy")
+
     def to_json(self) -> dict[str, Any]:
         """Refuse: files have the privacy and the sampling."""
         raise InvalidValue("a law of some frequencies cannot be written", "write the privacy")

@@ -16,6 +16,7 @@ from dpsample.scheme.tail_map import advance
 if TYPE_CHECKING:
     from dpsample.scheme.reporting import Reporting
 
+Slacks = tuple[Floats, Floats, Floats, Floats]  # pi, a, c and d of rows; see `tail_map`
 _BLOCK = 1 << 18  # rows times keys at once
 _TINY = 1e-300  # keeps ratios of zeros defined
 _LEAST = 64  # keys at once: with fewer, a step of numpy costs more than the keys; it matters below epsilon = 0.007
@@ -33,35 +34,42 @@ def locate(frequencies: Ints, v: Floats, reporting: Law, grid: int) -> tuple[Int
 
 def locate_by_tail_map(frequencies: Ints, v: Floats, reporting: "Reporting", grid: int) -> tuple[Ints, Floats, Floats]:
     """As `locate`, for tokens that follow from pi."""
-    cells = np.empty(frequencies.shape, np.int64)
-    above, upto = np.empty_like(v), np.empty_like(v)
     window = support_length(reporting.privacy) + 32
     size = max(_LEAST, _BLOCK // window)
+    cells = np.empty(frequencies.shape, np.int64)
+    above = np.empty_like(v)
+    upto = np.empty_like(v)
     for start in range(0, len(frequencies), size):
         part = slice(start, start + size)
-        cells[part], above[part], upto[part] = _locate(frequencies[part], v[part], reporting, grid, window)
+        located = _locate(frequencies[part], v[part], reporting, grid, window)
+        cells[part], above[part], upto[part] = located
     return cells, above, upto
 
 
 def _locate(i: Ints, v: Floats, reporting: "Reporting", grid: int, window: int) -> tuple[Ints, Floats, Floats]:
     """Return the token whose boundaries enclose v at frequency i, and these, if it is at most `window` rows old."""
-    rows_before = np.arange(window, -1, -1, dtype=np.int64)
-    rows = np.maximum(i - rows_before[:, None], 0)
-    pi, a, c, d = reporting.slacks(rows)
-    back, share = _origin(v, reporting, pi, a, c, d)
-    token_of_row = (share * grid).astype(np.int64)
-    k = np.minimum(token_of_row, grid - 1)
-    shares = np.array([k, k + 1]) / grid
-    above, upto = _advance(back, shares, pi, d, reporting)
+    rows_before = np.arange(window, -1, -1, dtype=np.int64)[:, None]
+    rows = np.maximum(i - rows_before, 0)
+    slacks = reporting.slacks(rows)
+
+    # back to the row at which the boundary at v was new: it is between two tokens of that row
+    back, share = _origin(v, reporting, slacks)
+    place_in_row = (share * grid).astype(np.int64)
+    k = np.minimum(place_in_row, grid - 1)
     token = (i - back) * grid - k
+
+    # forward again, from the boundaries of that token
+    tokens_above = np.array([k, k + 1])
+    above, upto = _advance(back, tokens_above / grid, reporting, slacks)
     return token, above, upto
 
 
-def _origin(v: Floats, reporting: "Reporting", pi: Floats, a: Floats, c: Floats, d: Floats) -> tuple[Ints, Floats]:
+def _origin(v: Floats, reporting: "Reporting", slacks: Slacks) -> tuple[Ints, Floats]:
     """Return how many rows ago the boundary that is now at v was new, and which share of the new mass was above it.
 
     This is the tail map inverted, row by row. S and the gap to pi are both followed, each where it is the smaller.
     """
+    pi, a, c, d = slacks
     E, delta = reporting.growth + 1, float(reporting.privacy.delta)
     window = len(pi) - 1
     S, gap = v.copy(), np.maximum(pi[-1] - v, 0)
@@ -86,8 +94,9 @@ def _origin(v: Floats, reporting: "Reporting", pi: Floats, a: Floats, c: Floats,
     return np.maximum(back, 0), share
 
 
-def _advance(back: Ints, share: Floats, pi: Floats, d: Floats, reporting: "Reporting") -> Floats:
+def _advance(back: Ints, share: Floats, reporting: "Reporting", slacks: Slacks) -> Floats:
     """Return S at the last row of boundaries [n, key] that were new `back` rows before, with this share above."""
+    pi, _, _, d = slacks
     window = len(pi) - 1
     delta = float(reporting.privacy.delta)
     row_when_new = (window - back)[None]

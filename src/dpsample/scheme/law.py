@@ -50,6 +50,10 @@ class PerKeyMethod(ABC):
         return None
 
     @abstractmethod
+    def claim(self, sampling: Sampling) -> str:
+        """Return what a certificate says of the law of one key."""
+
+    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
 

@@ -134,6 +134,11 @@ class KeyNoise(PerKeyMethod):
         offset = min(round(self.offset / k), (n - 3) // 2)
         return KeyNoise.of(symmetric, offset)
 
+    def claim(self, sampling: Sampling) -> str:  # noqa: D102
+        lowest = f", with a token of at least {sampling.least}" if self.offset else ""
+        cut_off = f"cut off below {sampling.least - self.offset}{lowest}"
+        return f"{self}: at every frequency the same symmetric table, shifted, and {cut_off}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form: hexadecimal integers, and the offset if there is one."""
         offset = {"offset": self.offset} if self.offset else {}

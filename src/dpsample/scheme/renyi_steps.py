@@ -33,7 +33,8 @@ MOST_STEPS = 1 << 20
 _PRECISION = 192
 _MOST_ORDER = 10**15  # beyond, that many bits tell no steps apart
 LONGEST_STEP = 64.0  # in logits: the next coin is sought within it; a step this long is as good as certain
-_LOOKED_AT = 33  # logits at which the number of steps is estimated
+_LOOKED_AT = 33  # logits at which the number of steps is estimated: it is a smooth integral
+_TINY = 1e-300  # keeps ratios defined
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,9 @@ class RenyiSteps(PerKeyMethod):
     def __reduce__(self) -> tuple[type["RenyiSteps"], tuple[Fraction, Fraction, Fraction]]:
         return RenyiSteps, (self.order, self.divergence, self.delta)  # balls, which are computed, cannot be sent
 
+    def claim(self, sampling: Sampling) -> str:  # noqa: D102
+        return f"{self}, outside of a probability of {float(self.delta):.3g}, for {sampling}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         return {
@@ -133,10 +137,12 @@ def estimated_steps(steps: Steps) -> float:
     It is the integral of one over the length of a step, over the logits from the first step to one half.
     """
     start = math.log(steps.first) - math.log1p(-steps.first)
-    logits = np.linspace(start, min(start, 0.0) / _LOOKED_AT, _LOOKED_AT).tolist()
+    if start >= 0:  # the first step leads beyond one half
+        return 0.0
+    logits = np.linspace(start, start / _LOOKED_AT, _LOOKED_AT).tolist()
+    spacing = logits[1] - logits[0]
     lengths = np.array([steps.next_logit(logit) - logit for logit in logits])
-    each = (logits[1] - logits[0]) if start < 0 else 0.0
-    return float((each / np.maximum(lengths, 1e-300)).sum())
+    return float((spacing / np.maximum(lengths, _TINY)).sum())
 
 
 class StepReporting(Reporting):
