@@ -258,5 +258,5 @@ def test_a_least_number_and_rows_are_planned() -> None:
 
 
 def test_users_are_planned_where_there_are_users() -> None:
-    with DuckDB(threads=1) as engine, refused("users are planned"):
+    with DuckDB(threads=1) as engine, refused("a plan for users needs"):
         CountedUsers(Source(one_key_each(), "k"), engine)

@@ -211,9 +211,9 @@ def test_a_prior_order(assigning: Assigning) -> None:
     source = assigning.source(table)
     units, _ = assigning.assigned(source, 5, prior=pa.table({"more": range(5), "k": first}))
     assert units == placed(named, 5, users, ["key 7", "key 60", "key 1", *others])
-    with refused("a table of keys has all key columns"):
+    with refused("the table of keys has no column"):
         assigning.assigned(source, 5, prior=pa.table({"j": first}))
-    with refused("a table of keys has the types of the source"):
+    with refused("the table of keys has other types than the source"):
         assigning.assigned(source, 5, prior=pa.table({"k": [[1]]}))
 
 
@@ -259,7 +259,7 @@ def test_what_is_refused(assigning: Assigning) -> None:
             assigning.assigned(source, cap)  # type: ignore[arg-type]
     with refused("the column 'w' must be in"):
         assigning.assigned(Source(source.data, "k", user="w"), 2)
-    with refused("users are bounded where rows say whose they are"):
+    with refused("the source has no user column"):
         assigning.assigned(Source(source.data, "k"), 2)
     with pytest.raises(InvalidValue, match=r"the user column 'f' must be of .* floats"):
         assigning.assigned(Source(source.data, "k", user="f"), 2)

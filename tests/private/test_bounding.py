@@ -195,7 +195,7 @@ def test_what_a_user_cannot_be() -> None:
         Source(["x"], user="u")
     with refused("user must be the name of a column"):
         Source(table, "k", user=3)  # type: ignore[arg-type]
-    with refused("users are bounded where rows say whose they are"):
+    with refused("the source has no user column"):
         kept(Source(table, "k"), 2)
 
 

@@ -178,16 +178,14 @@ class TestSources:
     @READ
     def test_elements_of_aggregated_rows(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({"k": ["a"], "n": [1]}), "k", "n")
-        refuses(
-            lambda: engine.elements(source), "elements are read one by one from raw rows", "a source with frequencies"
-        )
+        refuses(lambda: engine.elements(source), "a source with frequencies has no rows of single elements", "read it")
 
     @READ
     def test_a_closed_engine(self, engine: Engine, make: Make) -> None:
         source = make(pa.table({"k": ["a"]}), "k")
         engine.close()
         engine.close()
-        refuses(lambda: engine.check(source), "an engine must be open", "a closed one")
+        refuses(lambda: engine.check(source), "the engine is closed", "with")
 
 
 @READ
@@ -241,7 +239,7 @@ class TestTypes:
 class TestRefusals:
     def test_null_keys(self, engine: Engine, make: Make) -> None:
         table = pa.table({"k": [CANARY, None, "b", "b"], "l": [1, 2, None, 4]})
-        rule, found = "the key column 'k' must have no NULL", "at least one row with NULL"
+        rule, found = "the key column 'k' must have no NULL", "at least one row has one"
         refuses(lambda: list(engine.aggregated(make(table, "k"))), rule, found)
         refuses(lambda: list(engine.elements(make(table, "k"))), rule, found)
         refuses(lambda: list(engine.aggregated(make(table, ["l", "k"]))), "the key column", found)
@@ -310,7 +308,7 @@ class TestUsers:
 
     def test_nobody(self, engine: Engine, make: Make) -> None:
         table = pa.table({"k": ["a", CANARY, "a"], "u": ["x", None, "y"]})
-        rule, found = "the user column 'u' must have no NULL", "at least one row with NULL"
+        rule, found = "the user column 'u' must have no NULL", "at least one row has one"
         refuses(lambda: self.kept(engine, make(table, "k", user="u"), 2), rule, found)
         assert self.kept(engine, make(table, "k", user="u", drop_null=True), 2) == {"a": 2}
         assert self.kept(engine, make(table.slice(0, 0), "k", user="u"), 2) == {}
@@ -321,7 +319,7 @@ class TestUsers:
         table = pa.table({"k": ["a"], "u": [0.5]})
         rule = "the user column 'u' must be of integers"
         refuses(lambda: self.kept(engine, make(table, "k", user="u"), 2), rule, "floats")
-        rule = "users are bounded where rows say whose they are"
+        rule = "the source has no user column"
         refuses(lambda: self.kept(engine, make(table, "k"), 2), rule, "no user column")
 
 

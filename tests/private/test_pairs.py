@@ -110,9 +110,9 @@ def test_rows_without_a_user_or_a_key(pairing: Pairing) -> None:
 def test_what_is_refused(pairing: Pairing) -> None:
     table, keys = pa.table({"u": ["a"], "k": ["x"]}), pa.table({"k": ["x"]})
     source = pairing.source(table)
-    with refused("users are bounded where rows say whose they are"):
+    with refused("the source has no user column"):
         pairing.sums(Source(source.data, "k"), keys)
-    with refused("a table of keys has all key columns"):
+    with refused("the table of keys has no column"):
         pairing.sums(source, pa.table({"j": ["x"]}))
     with pytest.raises(InvalidValue, match="the column 'w' must be in"):
         pairing.sums(Source(source.data, "k", user="w"), keys)
@@ -252,5 +252,5 @@ def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
         assert set(folder.iterdir()) == before
         engine.pairs_of(Source(path, "k", user="u"), keys)
     assert list(tmp_path.iterdir()) == [path]
-    with refused("an engine must be open"):
+    with refused("the engine is closed"):
         engine.summed(pairs, keys_of_users)

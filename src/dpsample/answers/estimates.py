@@ -56,7 +56,7 @@ class Estimates:
         try:
             return self.to_arrow().to_pandas()
         except ImportError:
-            raise InvalidValue("this needs pandas", "that it is not installed", "run: pip install pandas") from None
+            raise InvalidValue("this needs pandas, which is not installed", "run: pip install pandas") from None
 
     def __len__(self) -> int:
         return int(self.numbers.num_rows)
@@ -74,7 +74,7 @@ class Estimates:
         for n, row in enumerate(zip(*columns, strict=True)):
             if row == wanted:
                 return self._estimate(n)
-        raise InvalidValue("a group is one of the answer's", repr(group), "iterate over the answer to see all")
+        raise InvalidValue(f"the answer has no group {group!r}", "iterate over the answer to see all")
 
     def _estimate(self, n: int) -> Estimate:
         numbers = {name: self.numbers[name][n].as_py() for name in self.numbers.column_names if name != "probability"}
@@ -172,7 +172,7 @@ class Estimates:
         if self.is_total and self.others:
             lines.insert(1, f"in all keys: {self.others}")
         if "below" in self.numbers.column_names:
-            lines.insert(1, "below: about so much in rarer keys if the density of keys continues (not guaranteed)")
+            lines.insert(1, "below: extrapolated amount in rarer keys (not guaranteed)")
         return lines
 
 

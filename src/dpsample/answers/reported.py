@@ -33,17 +33,17 @@ def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bool
     sure = float(weights[certain].sum())
     low = sure + float(np.minimum(uncertain, 0).sum())
     high = sure + float(np.maximum(uncertain, 0).sum())
-    likely = float(weights[value].sum())
-    return Reported(min(max(likely, low), high), math.nan, low, high)
+    likely = min(max(float(weights[value].sum()), low), high)
+    return Reported(likely, math.nan, low, high)
 
 
 def added_reported(parts: Sequence[Reported]) -> Reported:
     """Return the sum of independent sums: distances of ends from values add up by their squares."""
     value = sum(part.value for part in parts)
-    error = math.hypot(*(part.standard_error for part in parts))
+    errors = [part.standard_error for part in parts]
     down = math.hypot(*(part.value - part.low for part in parts))
     up = math.hypot(*(part.high - part.value for part in parts))
-    return Reported(value, error, value - down, value + up)
+    return Reported(value, math.hypot(*errors), value - down, value + up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +134,9 @@ class ReportedSums:
 
 def independent(weights: Floats, value: Floats, low: Floats, high: Floats) -> Reported:
     """Return a weighted sum of numbers whose errors are independent: these add up by their squares."""
-    one_end, other_end = weights * (low - value), weights * (high - value)
-    below, above = np.minimum(one_end, other_end), np.maximum(one_end, other_end)
-    down, up = float(np.linalg.norm(below)), float(np.linalg.norm(above))
+    one_end = weights * (low - value)
+    other_end = weights * (high - value)
+    down = float(np.linalg.norm(np.minimum(one_end, other_end)))
+    up = float(np.linalg.norm(np.maximum(one_end, other_end)))
     centre = float(weights @ value)
     return Reported(centre, math.nan, centre - down, centre + up)

@@ -17,7 +17,7 @@ from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.ledger.ledger import check_ledger, read_ledger
 from dpsample.privacy import StatedPrivacy
 from dpsample.private.known import KnownKeys
-from dpsample.private.sources.source import Source
+from dpsample.private.sources.source import Source, SourceOptions
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.options import ReleaseKeywords, ReleaseOptions, SampleKeywords, Strategy, part_of
@@ -198,7 +198,7 @@ def check_keywords(keywords: Mapping[str, Any], allowed: type = ReleaseKeywords)
         if name in allowed.__annotations__:
             continue
         hint = f"it has {', '.join(allowed.__annotations__)}"
-        if name in Source.__init__.__annotations__:
+        if name in SourceOptions.__annotations__:
             hint = f"a Source has it: write release(Source(data, key, {name}=...), ...)"
         raise TypeError(f"a release has no option {name!r}; {hint}")
 

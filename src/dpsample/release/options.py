@@ -15,7 +15,7 @@ state it. `ReleaseKeywords` has the keyword arguments of `dpsample.release`, for
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from os import PathLike
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -356,6 +356,17 @@ def options_of(name: str) -> tuple[Option, ...]:
     metadata = {each.name: each.metadata for each in fields(ReleaseOptions)}
     options: tuple[Option, ...] = metadata[name]["options"]
     return options
+
+
+@cache
+def written_names() -> dict[str, str]:
+    """Return what states each field and each option on the command line; a field has the name of its first option."""
+    names: dict[str, str] = {}
+    for each in fields(ReleaseOptions):
+        for option in options_of(each.name):
+            names.setdefault(each.name, option.written)
+            names[option.name] = option.written
+    return names
 
 
 def all_options() -> Iterator[Option]:

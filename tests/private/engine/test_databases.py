@@ -68,10 +68,13 @@ class TestDatabases:
 
     def test_what_the_database_refuses(self, uri: str, engine: DuckDB) -> None:
         run(uri, "CREATE TABLE t (k text)", f"INSERT INTO t VALUES ('{CANARY}')")
-        refused(lambda: engine.check(Source(uri, "k", table="missing")), "found no table of that name")
-        refused(lambda: engine.check(Source(uri, "k", query="SELECT missing FROM t")), "a column that is not there")
-        refused(lambda: engine.check(Source(uri, "k", query=f"SELEC '{CANARY}'")), "must answer the query")
-        refused(lambda: engine.check(Source(uri, "k", query="DROP TABLE t")), "must answer the query")
+        refused(lambda: engine.check(Source(uri, "k", table="missing")), "has no table of that name")
+        refused(
+            lambda: engine.check(Source(uri, "k", query="SELECT missing FROM t")),
+            "has no column of a name",
+        )
+        refused(lambda: engine.check(Source(uri, "k", query=f"SELEC '{CANARY}'")), "no table|could not answer")
+        refused(lambda: engine.check(Source(uri, "k", query="DROP TABLE t")), "could not answer the query")
         assert counted(engine.aggregated(Source(uri, "k", table="t"))) == {CANARY: 1}
 
     def test_an_empty_table(self, uri: str, engine: DuckDB) -> None:
@@ -110,23 +113,23 @@ class TestSQLite:
     @pytest.mark.parametrize(
         ("declared", "value", "found"),
         [
-            ("INTEGER", f"'{CANARY}'", "integers, as it is declared; found at least one other value"),
-            ("bigint", "x'00'", "integers, as it is declared; found at least one other value"),
-            ("BLOB", f"'{CANARY}'", "bytes, as it is declared; found at least one other value"),
-            ("TEXT", "x'00'", "text or integers, as it is declared; found at least one other value"),
-            ("", "1.5", "found at least one value of type real"),
-            ("DECIMAL(9, 2)", "1.5", "found at least one value of type real"),
-            ("float", "1", "found type real"),
+            ("INTEGER", f"'{CANARY}'", "must have only integers, as it is declared"),
+            ("bigint", "x'00'", "must have only integers, as it is declared"),
+            ("BLOB", f"'{CANARY}'", "must have only bytes, as it is declared"),
+            ("TEXT", "x'00'", "must have only text or integers, as it is declared"),
+            ("", "1.5", "not a value of type real"),
+            ("DECIMAL(9, 2)", "1.5", "not a value of type real"),
+            ("float", "1", "not type real"),
         ],
     )
     def test_values_of_another_type_than_declared(
         self, uri: str, declared: str, value: str, found: str, engine: DuckDB
     ) -> None:
         run(uri, f"CREATE TABLE t (k {declared}, u {declared})", f"INSERT INTO t VALUES ({value}, {value})")
-        refused(lambda: engine.check(Source(uri, "k", table="t")), f"the key column 'k' must .*{found}")
+        refused(lambda: engine.check(Source(uri, "k", table="t")), f"the key column 'k' .*{found}")
         with_user = Source(uri, "c", user="u", query="SELECT 'a' AS c, u FROM t")
         if declared:  # a query does not tell a column without a type from one of bytes
-            refused(lambda: engine.check(with_user), f"the user column 'u' must .*{found}")
+            refused(lambda: engine.check(with_user), f"the user column 'u' .*{found}")
 
     def test_bytes_and_upper_case(self, uri: str, engine: DuckDB) -> None:
         run(uri, "CREATE TABLE t (k TEXT COLLATE NOCASE, b BLOB)", "INSERT INTO t VALUES ('a', x'00'), ('A', x'ff')")
@@ -135,10 +138,12 @@ class TestSQLite:
 
     def test_files(self, tmp_path: Path, engine: DuckDB) -> None:
         missing = Source(f"sqlite:///{tmp_path}/none.db", "k", table="t")
-        refused(lambda: engine.check(missing), "a sqlite URI must name a file")
+        refused(lambda: engine.check(missing), "there is no SQLite file at")
         assert not (tmp_path / "none.db").exists()
         (tmp_path / "a.db").write_text(CANARY * 100)
-        refused(lambda: engine.check(Source(f"sqlite:///{tmp_path}/a.db", "k", table="t")), "must answer the query")
+        refused(
+            lambda: engine.check(Source(f"sqlite:///{tmp_path}/a.db", "k", table="t")), "could not answer the query"
+        )
 
     def test_a_missing_driver(self, uri: str, engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
         for database, address in (("sqlite", uri), ("postgresql", "postgresql://localhost/db")):
@@ -211,7 +216,7 @@ class TestPostgreSQL:
         expected = [[16, 1], [2 * (2.5 - 40 + 7), 800], [2 * 28, -1], [2 * 21 / 4, -0.25], [2 * 28, -1]]
         assert found.tolist() == [pytest.approx(own, abs=1e-5) for own in expected]  # 1000 is cut off at 8 clips
         dated = source.with_amounts(amounts_of(None, {"day": 1}))
-        refused(lambda: engine.check(dated), "the column 'day' that is summed must be of numbers")
+        refused(lambda: engine.check(dated), "the summed column 'day' must be of numbers")
 
     def test_no_connection(self, server: str, engine: DuckDB) -> None:
         folder = server.partition("host=")[2]
@@ -221,10 +226,10 @@ class TestPostgreSQL:
             f"postgresql://tester:{servers.PASSWORD}@/postgres?host={folder}/none",
             f"postgresql://tester:{servers.PASSWORD} x@local host/postgres",
         ):
-            refused(partial(engine.check, Source(uri, "k", table="t")), "must accept a connection; found none")
+            refused(partial(engine.check, Source(uri, "k", table="t")), "did not accept a connection")
 
     def test_a_failure_half_way(self, server: str, engine: DuckDB) -> None:
         value = f"CASE WHEN i = 99999 THEN CAST('{CANARY}' AS integer) ELSE i END"
         query = f"SELECT {value} AS k FROM generate_series(0, 99999) i"
-        refused(lambda: drain(engine, Source(server, "k", query=query)), "must answer the query")
-        refused(lambda: list(engine.elements(Source(server, "k", query=query))), "must answer the query")
+        refused(lambda: drain(engine, Source(server, "k", query=query)), "could not answer the query")
+        refused(lambda: list(engine.elements(Source(server, "k", query=query))), "could not answer the query")

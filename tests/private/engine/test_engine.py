@@ -129,7 +129,7 @@ class TestObjects:
         source = Source(broken())
         with pytest.raises(ZeroDivisionError):
             list(engine.aggregated(source))
-        with pytest.raises(InvalidValue, match="a stream can be read once"):
+        with pytest.raises(InvalidValue, match="can be read only once"):
             list(engine.aggregated(source))
 
     def test_many_elements(self, engine: DuckDB) -> None:

@@ -118,7 +118,7 @@ class TestPages:
         stages = [stage for job in jobs for stage in tracker.getJobInfo(job).stageIds]
         assert 3 in [info.numTasks for stage in stages if (info := tracker.getStageInfo(stage)) is not None]
         for bad in (0, -1, 1.5, True, "4"):
-            with pytest.raises(InvalidValue, match="partitions is a whole number from 1"):
+            with pytest.raises(InvalidValue, match="partitions must be a whole number from 1"):
                 Spark(spark, partitions=bad)  # type: ignore[arg-type]
 
 
@@ -166,7 +166,7 @@ class TestFolder:
     def test_a_folder_that_is_not_shared(self, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # what a worker wrote is not where the driver looks
         monkeypatch.setattr("dpsample.private.engine.spark.jobs._drafted", faults.elsewhere)
-        with pytest.raises(SystemFailure, match="the folder must be one that the driver and all workers see"):
+        with pytest.raises(SystemFailure, match="the driver does not see what workers wrote"):
             dpsample.spark.release_to_folder(tmp_path / "out", Source(events, "k"), privacy=PRIVACY)
         assert list(tmp_path.iterdir()) == []
 
@@ -226,7 +226,7 @@ class TestFunctions:
         made = dpsample.spark.sanitize(frame, "word", privacy=Privacy(1, 1e-10), sampling=Ppswor(1))
         assert made.table["word"].to_pylist() == ["a", "b"]
         assert made.sampling == Ppswor(1)
-        with pytest.raises(InvalidValue, match="a sample has each key once"):
+        with pytest.raises(InvalidValue, match="at least one key of the sample is in several rows"):
             dpsample.spark.sanitize(frame.union(frame), "word", privacy=Privacy(1, 1e-10), sampling=Ppswor(1))
 
     def test_a_ledger_refuses_a_second_release_of_a_sample(self, spark: Any, tmp_path: Path) -> None:

@@ -183,15 +183,15 @@ def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
     assert started(frame, tmp_path, drop_null=True).awaitTermination(120)
     assert read_stream(tmp_path / "s.private").elements == 1
 
-    with refused("a state goes on as it was started"):
+    with refused("the state was started with"):
         started(frame, tmp_path, tau="0.2")
-    with refused("a stream on a cluster is a streaming DataFrame"):
+    with refused("these data are no streaming DataFrame"):
         started(spark.createDataFrame([("a",)], "k string"), tmp_path)
     with refused("the column 'k' must be in"):
         started(frame.withColumnRenamed("k", "other"), tmp_path)
-    with refused("a batch that is counted again has the same rows"):
+    with refused("may be others when a batch is counted again"):
         started(frame.filter("rand() < 0.5"), tmp_path)
-    with refused("a release is of data that are stored"):
+    with refused("a streaming DataFrame cannot be released"):
         dpsample.spark.release(frame, "k", privacy=Privacy(1, "1e-6"))
     failing(started(frame, tmp_path, checkpoint=tmp_path / "other", drop_null=True), "batches of another query")
     pq.write_table(pa.table({"k": ["b"]}), tmp_path / "elements" / "1.parquet")

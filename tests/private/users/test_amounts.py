@@ -129,7 +129,7 @@ def test_amounts_of_text_and_databases(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("type", [pa.string(), pa.date32(), pa.binary()])
 def test_a_column_of_no_numbers_is_refused(type: pa.DataType) -> None:
     table = pa.table({"u": [1], "k": ["a"], "x": pa.array([None], type)})
-    with refused("the column 'x' that is summed must be of numbers"):
+    with refused("the summed column 'x' must be of numbers"):
         dpsample.release(table, "k", user="u", privacy=Privacy(1, 1e-6), sums={"x": 1})
 
 

@@ -1,14 +1,13 @@
 """Columns that all engines have: which types keys can have, batches cast to a schema, and keys with positions."""
 
 import re
-from contextlib import suppress
 from datetime import date
 
 import numpy as np
 import pyarrow as pa
 
 from dpsample.accounting.parts import Part
-from dpsample.errors import InvalidValue
+from dpsample.errors import InvalidValue, attempt
 from dpsample.files import plain_schema
 from dpsample.private.engine.errors import type_refusal
 
@@ -21,7 +20,7 @@ def require_plain(name: str, kind: pa.DataType, role: str = "key") -> None:
     Traceback (most recent call last):
       ...
     dpsample.errors.InvalidValue: the key column 'hour' must be of integers, decimals, text, bytes, booleans, dates \
-or timestamps; found type time64[us]; cast it to text or to an integer first
+or timestamps, not type time64[us]; cast it to text or to an integer first
     """
     if pa.types.is_floating(kind):
         raise type_refusal(name, f"type {kind}", "floats", role)
@@ -45,8 +44,7 @@ def part_family(part: Part, kind: pa.DataType) -> str:
     >>> part_family(Part("n", "07"), pa.int64())
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: the part of the column 'n' is written as an integer, such as 7; found '07'; write \
-it so
+    dpsample.errors.InvalidValue: the part of the column 'n' must be a value of type integer, not '07'; write it like 7
     """
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind):
@@ -60,11 +58,9 @@ it so
     else:
         raise type_refusal(part.name, f"type {kind}".partition("<")[0], "", "part")
     if not good:
-        named = f"{'an' if family == 'integer' else 'a'} {family}"
         raise InvalidValue(
-            f"the part of the column {part.name!r} is written as {named}, such as {example}",
-            repr(part.value),
-            "write it so",
+            f"the part of the column {part.name!r} must be a value of type {family}, not {part.value!r}",
+            f"write it like {example}",
         )
     return family
 
@@ -97,12 +93,11 @@ def positioned(keys: pa.Table, schema: pa.Schema) -> pa.Table:
     """
     missing = [name for name in schema.names if name not in keys.column_names]
     if missing:
-        raise InvalidValue("a table of keys has all key columns", f"none called {missing[0]!r}", "rename its columns")
-    cast = None
-    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        cast = keys.select(schema.names).cast(schema)
-    if cast is None:
-        raise InvalidValue("a table of keys has the types of the source", "others", "cast its columns")
+        raise InvalidValue(f"the table of keys has no column {missing[0]!r}", "rename its columns")
+    refusal = InvalidValue("the table of keys has other types than the source", "cast its columns")
+    cast = attempt(
+        lambda: keys.select(schema.names).cast(schema), refusal, pa.ArrowInvalid, pa.ArrowNotImplementedError
+    )
     names = [f"k{i}" for i in range(len(schema))]
     placed = cast.rename_columns(names).append_column("position", pa.array(np.arange(cast.num_rows)))
     first = placed.group_by(names).aggregate([("position", "min")])
@@ -123,7 +118,9 @@ def each_pair_once(rows: pa.RecordBatch, amounts: int) -> pa.RecordBatch:
     {'u': [7, 7], 'k': [1, 2], 'a0': [8, 4]}
     """
     names = rows.schema.names
-    pair, values = names[: len(names) - amounts], names[len(names) - amounts :]
-    grouped = pa.Table.from_batches([rows]).group_by(pair).aggregate([(name, "sum") for name in values])
-    summed = grouped.select([*pair, *(f"{name}_sum" for name in values)])
-    return joined(summed.rename_columns(names).to_batches())
+    pair = names[: len(names) - amounts]
+    values = names[len(names) - amounts :]
+    groups = pa.Table.from_batches([rows]).group_by(pair)
+    summed = groups.aggregate([(name, "sum") for name in values])
+    ordered = summed.select([*pair, *(f"{name}_sum" for name in values)])
+    return joined(ordered.rename_columns(names).to_batches())

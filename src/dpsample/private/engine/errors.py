@@ -30,7 +30,7 @@ def refusal_of_mark(message: str, before: str, columns: Sequence[str]) -> Dpsamp
     the statement, with all marks that it might raise.
 
     >>> refusal_of_mark(f"Error: {MARK}:null:0", "Error: ", ["k"])
-    InvalidValue("the key column 'k' must have no NULL; found at least one row with NULL; ...")
+    InvalidValue("the key column 'k' must have no NULL, but at least one row has one; ...")
     >>> refusal_of_mark("Error: dpsample-refused:null:0", "Error: ", ["k"])
     """
     mark = re.search(rf"{before}{MARK}:(\w+)(?::(\d+))?", message)
@@ -46,9 +46,8 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
         return null_refusal(column)
     if code == "nobody":
         return InvalidValue(
-            f"the user column {column!r} must have no NULL",
-            "at least one row with NULL",
-            "leave such rows out with `drop_null=True`, or say whose they are",
+            f"the user column {column!r} must have no NULL, but at least one row has one",
+            "leave such rows out with `drop_null=True`, or fill in the user",
         )
     if code.startswith("nested"):
         return type_refusal(column, "an object or array", "nested values", "user" if code == "nested_user" else "key")
@@ -56,42 +55,43 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
         return type_refusal(column, "a number with a fraction, or above 2**53", "floats", "user")
     if code == "twice":
         return InvalidValue(
-            "a sample has each key once",
-            "at least one key in several rows",
+            "at least one key of the sample is in several rows",
             "sum the frequencies of each key before sampling; two samples cannot be merged by stacking them",
         )
+    fault = FREQUENCY_FAULTS[code]
     return InvalidValue(
-        "frequencies must be whole numbers from 0 to 2**63 - 1",
-        FREQUENCY_FAULTS[code],
-        "count the elements of each key",
+        f"frequencies must be whole numbers from 0 to 2**63 - 1, but there is {fault}", "count the elements of each key"
     )
 
 
 def nobody_refusal() -> DpsampleError:
     """Return the refusal of a source that has no user column."""
-    return InvalidValue("users are bounded where rows say whose they are", "no user column", "name it: `user='...'`")
+    return InvalidValue("the source has no user column, so users cannot be bounded", "name it: `user='...'`")
 
 
 def amount_refusal(name: str, kind: str) -> DpsampleError:
     """Return the refusal of the type of a column that is to be summed."""
-    return InvalidValue(f"the column {name!r} that is summed must be of numbers", kind, "name another, or cast it")
+    return InvalidValue(f"the summed column {name!r} must be of numbers, not {kind}", "name another, or cast it")
+
+
+def frequency_refusal(name: str, kind: str) -> DpsampleError:
+    """Return the refusal of the type of a column with frequencies."""
+    return InvalidValue(f"the frequency column {name!r} must be of numbers, not {kind}", "name another, or cast it")
 
 
 def type_refusal(name: str, kind: str, what: str, role: str = "key") -> DpsampleError:
     """Return the refusal of the type of a column, of the key or the user."""
     why = {
-        "floats": "; floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
-        "nested values": "; it may be made of several columns instead",
+        "floats": ": floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
+        "nested values": ": it may be made of several columns instead",
     }
     if role == "part":
         return InvalidValue(
-            f"the part column {name!r} must be of text, integers, dates or booleans, so that one value has one text",
-            kind,
+            f"the part column {name!r} must be of text, integers, dates or booleans, not {kind}",
             "cast it first, for example a timestamp to a date",
         )
     return InvalidValue(
-        f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or timestamps"
-        + why.get(what, ""),
-        kind,
+        f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or timestamps, not "
+        f"{kind}{why.get(what, '')}",
         "cast it to text or to an integer first",
     )

@@ -24,7 +24,7 @@ def source_table(source: Source) -> "pa.Table":
         data = pa.Table.from_batches([data])
     types = declared_types(source)
     if isinstance(data, pa.Table) and types:
-        raise InvalidValue("key_type cannot be used with an Arrow table", "cast the column instead")
+        raise InvalidValue("`key_type` cannot be used with an Arrow table", "cast the column instead")
     names = [str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)]
     _require_no_index(source, data, names)
     source.require(names)

@@ -29,7 +29,7 @@ delimiter=';'
     delimiter, encoding = options.get("delimiter"), options.get("encoding")
     if delimiter is not None and not _separates(delimiter):
         raise InvalidValue(
-            "delimiter must be one character, and no quote, line end or letter", "write one such as `delimiter=';'`"
+            "`delimiter` must be one character, and no quote, line end or letter", "write one such as `delimiter=';'`"
         )
     if encoding is not None:
         _check_encoding(encoding)
@@ -38,7 +38,7 @@ delimiter=';'
     outside = {*_UNQUOTED, *(delimiter or ",\t")}
     if not all(isinstance(text, str) and text and not outside & set(text) for text in nulls):
         raise InvalidValue(
-            "null must be text without quotes, line ends and delimiters", "write one or several, such as `null='NA'`"
+            "`null` must be text without quotes, line ends and delimiters", "write one or several, such as `null='NA'`"
         )
     return nulls
 
@@ -50,7 +50,7 @@ def _separates(delimiter: Any) -> bool:
 
 def _check_encoding(encoding: Any) -> None:
     unknown = InvalidValue(
-        f"encoding must be a name that Python knows, not {encoding!r}",
+        f"`encoding` must be a name that Python knows, not {encoding!r}",
         "write one such as `encoding='latin-1'`, 'cp1252' or 'utf-16'",
     )
     known: Any = attempt(lambda: codecs.lookup(encoding), unknown, LookupError, TypeError, ValueError)

@@ -101,19 +101,19 @@ def public_names(columns: tuple[str, ...], key_as: str | Sequence[str] | None, k
     names = columns if key_as is None else key_names(key_as, kind)
     _refuse_if(
         key_as is not None and kind in ("mapping", "keys"),
-        "key_as cannot be used with a mapping or an iterable of keys",
+        "`key_as` cannot be used with a mapping or an iterable of keys",
         "name them by key alone",
     )
     _refuse_if(
         len(names) != len(columns),
-        f"key_as has {len(names)} names for {len(columns)} key columns",
+        f"`key_as` has {len(names)} names for {len(columns)} key columns",
         "write one name for each column",
     )
     for name in names:
         _refuse_if(
             name.lower() in RESERVED,
             f"the key column {name!r} is called like a column that samples and releases have of their own",
-            "give it another name there, such as key_as='name'",
+            "give it another name there, such as `key_as='name'`",
         )
     return names
 
@@ -124,7 +124,7 @@ def key_names(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
         return ("key",)
     names = (key,) if isinstance(key, str) else tuple(key or ())
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidValue("key must be the name of a column, or of several", "write `key='name'`")
+        raise InvalidValue("`key` must be the name of a column, or of several", "write `key='name'`")
     seen = set[str]()
     for name in names:
         if name.lower() in seen:  # databases do not tell upper from lower case
@@ -142,17 +142,17 @@ def declared_types(source: "Source") -> dict[str, "pa.DataType"]:
         declared = dict.fromkeys(source.key_columns, declared)
     if source.kind not in ("mapping", "keys", "table"):
         raise InvalidValue(
-            "key_type is for key columns of Python objects or of pandas",
+            "`key_type` is for key columns of Python objects or of pandas",
             "leave it out: this source has types of its own, or is text",
         )
     if not set(declared) <= set(source.key_columns):
-        raise InvalidValue("key_type names a column that is not in the key", "declare types of key columns alone")
+        raise InvalidValue("`key_type` names a column that is not in the key", "declare types of key columns alone")
     types = {name: named_type(str(kind)) for name, kind in declared.items()}
     for name, kind in types.items():
         if kind is None or not accepted_classes(kind):
             raise InvalidValue(
-                "key_type must be an Arrow type of text, booleans, bytes, integers, dates, timestamps or decimals, not "
-                f"{declared[name]!r}",
+                "`key_type` must be an Arrow type of text, booleans, bytes, integers, dates, timestamps or decimals,"
+                f" not {declared[name]!r}",
                 "write a name such as 'int64', 'date32', 'timestamp[us]' or 'decimal128(9, 2)'",
             )
     return types
@@ -177,12 +177,12 @@ def _check_frequency(source: "Source") -> None:
     name = source.frequency
     _refuse_if(
         name is not None and source.kind in ("mapping", "keys"),
-        "frequency cannot be used with a mapping or an iterable of keys",
+        "`frequency` cannot be used with a mapping or an iterable of keys",
         "leave it out: the values of a mapping are its frequencies",
     )
     _refuse_if(
         name is not None and not (isinstance(name, str) and name),
-        f"frequency must be the name of a column, not of type {type(name).__name__}",
+        f"`frequency` must be the name of a column, not of type {type(name).__name__}",
         "write its name",
     )
     _refuse_if(
@@ -194,7 +194,7 @@ def _check_user(source: "Source") -> None:
     user = source.user
     _refuse_if(
         not isinstance(user, str) or not user,
-        f"user must be the name of a column, not of type {type(user).__name__}",
+        f"`user` must be the name of a column, not of type {type(user).__name__}",
         "write its name",
     )
     _refuse_if(
@@ -221,19 +221,19 @@ def _check_place(source: "Source") -> None:
     is_file, is_database = source.kind == "files", source.kind == "database"
     _refuse_if(
         format is not None and not (is_file and format in FORMATS),
-        f"format can only be used with files, and is one of {', '.join(FORMATS)}",
+        f"`format` can only be used with files, and is one of {', '.join(FORMATS)}",
         "leave it out where the extension says it",
     )
     _refuse_if(
-        bool(text) and not is_file, f"{''.join(text[:1])} can only be used with files of CSV or TSV", "leave it out"
+        bool(text) and not is_file, f"`{''.join(text[:1])}` can only be used with files of CSV or TSV", "leave it out"
     )
     _refuse_if(
         bool(in_database) and not is_database,
-        "table and query can only be used with a database",
+        "`table` and `query` can only be used with a database",
         "name it as sqlite:///PATH or postgresql://HOST/NAME, or leave them out",
     )
     _refuse_if(
         is_database and len(in_database) != 1,
         "a database needs either a table or a query",
-        "write table='name' or query='SELECT ...'",
+        "write `table='name'` or `query='SELECT ...'`",
     )

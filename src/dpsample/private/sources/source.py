@@ -255,14 +255,14 @@ class Source:
             raise InvalidValue(f"the files are of several formats: {found}", "release those of each format separately")
         format = str(formats.pop())
         if self.text_options and format not in ("csv", "tsv"):
-            raise InvalidValue(f"{min(self.text_options)} cannot be used with files of {format}", "leave it out")
+            raise InvalidValue(f"`{min(self.text_options)}` cannot be used with files of {format}", "leave it out")
         return format, files
 
     def _unknown_format(self, files: Sequence[str]) -> InvalidValue:
         endings = ", ".join(ending for format in FORMATS.values() for ending in format.endings)
-        remedy = "name the format, such as format='csv'"
+        remedy = "name the format, such as `format='csv'`"
         if any(path.lower().endswith(".json") and format_of(path) is None for path in files):
-            remedy = "write an array of JSON as one object on each line, as with jq -c '.[]', and state format='jsonl'"
+            remedy = "write an array of JSON as an object on each line, as with jq -c '.[]', and state `format='jsonl'`"
         return InvalidValue(f"a file at {self.location} has none of the extensions {endings}", remedy)
 
     def files(self) -> list[str]:

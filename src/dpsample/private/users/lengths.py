@@ -184,11 +184,7 @@ def _clip_at(lengths: Lengths, errors: ClipErrors, square: float, longest: Float
     [lost] = most_lost(square, longest)
     [beyond] = lengths.beyond(square, longest)
     groups = np.clip(_SHARE_ERROR / max(float(share_error), 1e-9), 1, MOST_GROUPS)
-    return Clip(
-        square,
-        longest=float(longest[0]),
-        lost=float(lost),
-        groups=int(groups),
-        unseen=float(lengths.users @ beyond),
-        unseen_error=float(np.linalg.norm(lengths.errors * beyond)),
-    )
+    unseen = float(lengths.users @ beyond)
+    unseen_error = float(np.linalg.norm(lengths.errors * beyond))
+    [end] = longest.tolist()
+    return Clip(square, end, float(lost), int(groups), unseen, unseen_error)

@@ -6,16 +6,22 @@ import pyarrow as pa
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
-from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family
-from dpsample.private.engine.errors import amount_refusal, type_refusal
+from dpsample.private.engine.errors import amount_refusal, frequency_refusal, type_refusal
 from dpsample.private.sources.formats import Form
 from dpsample.sql import quoted_text
 
 _PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "timestamp", "timestamp with time zone"}
 _PLAIN |= {"timestamp_s", "timestamp_ms", "timestamp_ns"}
 _INTEGERS = {"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint"}
+_PART_TYPES = {  # the types that the column of a part can have
+    **dict.fromkeys(_INTEGERS, pa.int64()),
+    "ubigint": pa.uint64(),
+    "varchar": pa.string(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+}
 
 
 def frequency_faults(column: str, family: str) -> list[tuple[str, str]]:
@@ -24,26 +30,22 @@ def frequency_faults(column: str, family: str) -> list[tuple[str, str]]:
     NaN is above every number for DuckDB and PostgreSQL, and SQLite has none.
     """
     number = f"TRY_CAST({column} AS BIGINT)"
-    missing, negative = (f"{column} IS NULL", "missing"), (f"{column} < 0", "negative")
+    missing = (f"{column} IS NULL", "missing")
+    negative = (f"{column} < 0", "negative")
+    large = (f"NOT {column} <= {MAX_FREQUENCY}", "large")
+    inexact = f"NOT {column} <= {2**53}"
     fractional = (f"{column} <> CAST({column} AS BIGINT)", "fractional")
-    above = (f"NOT {column} <= {MAX_FREQUENCY}", "large")
-    above_exact = f"NOT {column} <= {2**53}"
+    if family == "text":
+        not_plain = f"CAST({number} AS VARCHAR) IS DISTINCT FROM {column}"
+        return [missing, (f"{number} < 0", "negative"), (not_plain, "text")]
+    if family == "stored":
+        no_number = f"typeof({column}) NOT IN ('integer', 'real')"
+        inexact_real = f"typeof({column}) = 'real' AND {inexact}"
+        return [missing, (no_number, "text"), negative, (inexact_real, "large"), fractional]
     return {
-        "text": [
-            missing,
-            (f"{number} < 0", "negative"),
-            (f"CAST({number} AS VARCHAR) IS DISTINCT FROM {column}", "text"),
-        ],
-        "integer": [missing, negative, above],
-        "decimal": [missing, negative, above, fractional],
-        "float": [missing, negative, (above_exact, "large"), fractional],
-        "stored": [
-            missing,
-            (f"typeof({column}) NOT IN ('integer', 'real')", "text"),
-            negative,
-            (f"typeof({column}) = 'real' AND {above_exact}", "large"),
-            fractional,
-        ],
+        "integer": [missing, negative, large],
+        "decimal": [missing, negative, large, fractional],
+        "float": [missing, negative, (inexact, "large"), fractional],
     }[family]
 
 
@@ -71,12 +73,12 @@ def part_sql(part: Part, column: str, kind: Any, form: Form) -> str:
     if form == "json" or family in ("enum", "uuid", "null") or str(kind) in ("JSON", '"NULL"'):
         column = f"({column} ->> '$')" if form == "json" else f"CAST({column} AS VARCHAR)"
         return f"{column} = {quoted_text(part.value)}"
-    types = {"varchar": pa.string(), "boolean": pa.bool_(), "date": pa.date32(), **dict.fromkeys(_INTEGERS, pa.int64())}
-    types["ubigint"] = pa.uint64()
-    if family not in types:
+    if family not in _PART_TYPES:
         raise type_refusal(part.name, f"type {family}", "", "part")
-    value = {"text": quoted_text(part.value), "date": f"DATE {quoted_text(part.value)}"}
-    return f"{column} = {value.get(part_family(part, types[family]), part.value)}"
+    quoted = quoted_text(part.value)
+    written = {"text": quoted, "date": f"DATE {quoted}"}
+    own = part_family(part, _PART_TYPES[family])
+    return f"{column} = {written.get(own, part.value)}"
 
 
 def is_json(kind: Any, form: Form) -> bool:
@@ -103,7 +105,7 @@ def number_family(name: str, kind: str) -> str:
         return "float"
     if kind == "decimal":
         return "decimal"
-    raise InvalidValue(f"the frequency column {name!r} must be of numbers", f"type {kind}", "name another, or cast it")
+    raise frequency_refusal(name, f"type {kind}")
 
 
 def amount_sql(amount: Amount, column: str, kind: Any, form: Form) -> str:

@@ -60,19 +60,25 @@ class Database:
 
     def grouped(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return each key, its frequency as text, and the number of the worst fault of its rows."""
-        value, fault = "count(*)", "-1"
-        if self._source.frequency is not None:
-            column = quoted_name(self._source.frequency)
-            faults = frequency_faults(column, self._family)
-            numbers = [(condition, list(FREQUENCY_FAULTS).index(code)) for condition, code in faults]
-            fault = f"max(CASE {' '.join(f'WHEN {condition} THEN {n}' for condition, n in numbers)} ELSE -1 END)"
-            no_fault = f"CASE {' '.join(f'WHEN {condition} THEN 0' for condition, _ in numbers)} "
-            value = f"sum({no_fault} ELSE CAST({column} AS BIGINT) END)"
+        value, fault = self._value_and_fault()
         places = ", ".join(str(i + 1) for i in range(len(self._keys)))
         chosen = f"{', '.join(self._keys)}, CAST({value} AS TEXT), {fault}"
-        names = [*self._source.key, "frequency", "fault"]
-        schema = pa.schema(list(zip(names, [*self.types, pa.string(), pa.int64()], strict=True)))
+        keys = zip(self._source.key, self.types, strict=True)
+        schema = pa.schema([*keys, ("frequency", pa.string()), ("fault", pa.int64())])
         return schema, self._batches(f"SELECT {chosen} FROM {self._item} GROUP BY {places}", schema)
+
+    def _value_and_fault(self) -> tuple[str, str]:
+        """SQL of the frequency of a key, and of the number of the worst fault of its rows."""
+        if self._source.frequency is None:
+            return "count(*)", "-1"
+        column = quoted_name(self._source.frequency)
+        codes = list(FREQUENCY_FAULTS)
+        number_of_fault, zero_if_fault = "", ""
+        for condition, code in frequency_faults(column, self._family):
+            number_of_fault += f"WHEN {condition} THEN {codes.index(code)} "
+            zero_if_fault += f"WHEN {condition} THEN 0 "
+        value = f"sum(CASE {zero_if_fault}ELSE CAST({column} AS BIGINT) END)"
+        return value, f"max(CASE {number_of_fault}ELSE -1 END)"
 
     def pairs(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return each pair of a key and a user once; with amounts, that of each row, and columns as floats."""
@@ -87,7 +93,7 @@ class Database:
 
     def _summed(self, column: pa.Field) -> str:
         """SQL of a column that is summed, as a float; NULL where a number is none, which a cast would refuse."""
-        declared = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
+        declared = _postgres_type(column)
         plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or declared == "numeric"
         if not self._sqlite and not plain:
             raise amount_refusal(column.name, f"type {column.type}")
@@ -121,8 +127,10 @@ class Database:
             *schema, table = str(self._source.options.get("table")).split(".", 1)
             named = ", ".join(map(quoted_text, [table, *schema]))
             [_, *batches] = self._run(f"SELECT name, type FROM pragma_table_xinfo({named})")
-        types = {row["name"]: str(row["type"]).upper() for batch in batches for row in batch.to_pylist()}
-        return [self._affinity(name, types.get(name, "")) for name in self._names]
+        declared = dict[str, str]()
+        for batch in batches:
+            declared |= {row["name"]: str(row["type"]).upper() for row in batch.to_pylist()}
+        return [self._affinity(name, declared.get(name, "")) for name in self._names]
 
     def _affinity(self, name: str, declared: str) -> tuple[pa.DataType, str]:
         column = quoted_name(name)
@@ -146,22 +154,23 @@ class Database:
         present = [bool(column[0].as_py()) for column in batch.columns]
         for i, (name, kind) in enumerate(zip(self._names, self.types, strict=True)):
             if present[2 * i]:
-                raise type_refusal(name, "at least one value of type real", "floats", self._role(name))
+                raise type_refusal(name, "a value of type real", "floats", self._role(name))
             if present[2 * i + 1]:
                 raise InvalidValue(
-                    f"the {self._role(name)} column {name!r} must have {_STORED[kind][1]}, as it is declared",
-                    "at least one other value",
+                    f"the {self._role(name)} column {name!r} must have only {_STORED[kind][1]}, as it is declared",
                     f"write `query='SELECT CAST({name} AS TEXT) AS {name} ...'` instead, or hex({name}) for bytes",
                 )
 
     def _declared(self, column: pa.Field, role: str | None = None) -> tuple[pa.DataType, str]:
-        kind, sql, role = column.type, quoted_name(column.name), role or self._role(column.name)
-        declared = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
+        kind, sql = column.type, quoted_name(column.name)
+        role = role or self._role(column.name)
+        declared = _postgres_type(column)
+        is_extension = isinstance(kind, pa.BaseExtensionType)
         if declared == "numeric" and role == "user":  # 1.0 and 1.00 are one user
             return pa.string(), f"CAST(trim_scale({sql}) AS text)"
-        if declared == "numeric" or (isinstance(kind, pa.BaseExtensionType) and str(kind) != "extension<arrow.uuid>"):
+        if declared == "numeric" or (is_extension and str(kind) != "extension<arrow.uuid>"):
             raise type_refusal(column.name, f"type {declared}", "", role)
-        if pa.types.is_string(kind) or isinstance(kind, pa.BaseExtensionType):
+        if pa.types.is_string(kind) or is_extension:
             return pa.string(), f'CAST({sql} AS text) COLLATE "C"'
         return kind, sql
 
@@ -170,7 +179,7 @@ class Database:
             return "integer"
         if pa.types.is_floating(column.type):
             return "float"
-        kind = (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()
+        kind = _postgres_type(column)
         return number_family(column.name, "decimal" if kind == "numeric" else kind)
 
     def _batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -205,16 +214,13 @@ class Database:
         with contextlib.suppress(ImportError):
             driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
         if driver is None:
-            raise InvalidValue(
-                f"a {name} source needs its ADBC driver", "none installed", f"run: pip install 'dpsample[{name}]'"
-            )
+            raise InvalidValue(f"the ADBC driver of {name} is not installed", f"run: pip install 'dpsample[{name}]'")
         if not self._sqlite:
             return driver.connect(self._source.data)
         path = self._source.data.partition(":///")[2]
         if not os.path.isfile(path):
             raise InvalidValue(
-                "a sqlite URI must name a file",
-                f"nothing at {path!r}",
+                f"there is no SQLite file at {path!r}",
                 "write sqlite:///relative/path or, with four slashes, sqlite:////absolute/path",
             )
         return driver.connect(f"file:{quote(os.path.abspath(path))}?mode=ro")
@@ -223,18 +229,23 @@ class Database:
         # of SQLite's and libpq's messages only the beginning: the rest may quote rows
         state, message = getattr(error, "sqlstate", None) or "", str(error)
         unprepared = message.partition("[SQLite] Failed to prepare query: ")[2] if self._sqlite else ""
-        rule = f"{self._source.location} must answer the query"
+        where = self._source.location
         if self._sqlite and message == "IO: Failed to step query: integer overflow":
             return refusal_of_code("sum")
         if state == "42P01" or unprepared.startswith("no such table"):
-            return InvalidValue(rule, "no table of that name", "check the table's name and schema")
+            return InvalidValue(f"{where} has no table of that name", "check the table's name and schema")
         if state == "42703" or unprepared.startswith("no such column"):
-            return InvalidValue(rule, "a column that is not there", "check the query")
+            return InvalidValue(f"{where} has no column of a name in the query", "check the query")
         if state == "42501":
-            return InvalidValue(rule, "no permission to read the table", "ask for it")
+            return InvalidValue(f"{where} does not permit reading the table", "ask for permission")
         if message.startswith("IO: [libpq] Failed to connect") or state.startswith(("08", "28")):
             return InvalidValue(
-                f"{self._source.location} must accept a connection", "none", "check server, database, user and password"
+                f"{where} did not accept a connection", "check the server, the database, the user and the password"
             )
-        remedy = "try the query in the database's own shell"
-        return InvalidValue(rule, f"a failure{f' of SQLSTATE {state}' if state else ''}", remedy)
+        code = f" (SQLSTATE {state})" if state else ""
+        return InvalidValue(f"{where} could not answer the query{code}", "try it in the database's own shell")
+
+
+def _postgres_type(column: pa.Field) -> str:
+    """Return the name of a column's type in PostgreSQL."""
+    return (column.metadata or {}).get(b"POSTGRESQL:type", b"other").decode()  # type: ignore[no-any-return]

@@ -37,6 +37,7 @@ _LEAST = 300 * 10**6  # bytes of memory to work in: below it, DuckDB would have 
 # measured, with users more, so that the limit was exceeded (docs/command-line.md, Large data)
 _PROCESS = 250 * 10**6
 _UNSCALED = 10**9  # bytes of a memory limit from which on as much is held at once as without one
+_GROUP = 48  # bytes that a group takes beside its key, about
 _THREAD = 64 * 10**6  # bytes of memory that a thread should have
 
 
@@ -70,11 +71,12 @@ class DuckDB(Statements):
     ) -> None:
         self.memory_limit = None if memory_limit is None else _bytes(memory_limit)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-            raise InvalidValue("threads is a whole number from 1", f"{threads!r}", "leave it out to use every core")
+            raise InvalidValue(
+                f"`threads` must be a whole number from 1, not {threads!r}", "leave it out to use every core"
+            )
         if temp_dir is not None and not (os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK)):
             raise InvalidValue(
-                "`temp_dir` is a folder that can be written to",
-                f"{os.fspath(temp_dir)!r}",
+                f"`temp_dir` must be a folder that can be written to, and {os.fspath(temp_dir)!r} is none",
                 "make it, or choose another",
             )
         self.in_order = in_order
@@ -158,9 +160,7 @@ class DuckDB(Statements):
         A NULL key is refused when it is met.
         """
         if source.aggregated:
-            raise InvalidValue(
-                "elements are read one by one from raw rows", "a source with frequencies", "read it aggregated"
-            )
+            raise InvalidValue("a source with frequencies has no rows of single elements", "read it aggregated")
         return self._read(source, self._elements, frequency=False)
 
     def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -168,13 +168,13 @@ class DuckDB(Statements):
 
         It is the second pass over a source: what `elements` refuses, it passes over.
         """
-        wanted = keys.select(list(source.key)).rename_columns([f"k{i}" for i in range(len(source.key))])
 
         def produce(table: Table) -> Iterator[pa.RecordBatch]:
             self.fill(table)
-            match = " AND ".join(f"r.k{i} = w.k{i}" for i in range(len(table.keys)))
-            rows = f"SELECT r.* FROM ({replace(table, drop_null=True).rows}) r SEMI JOIN wanted w ON {match}"
-            return self.stream(table.grouped(rows), {**table.objects, "wanted": lambda: wanted})
+            checked = replace(table, drop_null=True).rows
+            rows = f"SELECT r.* FROM ({checked}) r SEMI JOIN wanted USING ({table.names})"
+            objects = {**table.objects, "wanted": lambda: _listed(keys, table)}
+            return self.stream(table.grouped(rows), objects)
 
         return self._read(source, produce, frequency=True)
 
@@ -286,8 +286,9 @@ class DuckDB(Statements):
         def grouped(rows: str, condition: str = "true") -> str:
             if join is None:
                 return table.grouped(rows)
-            wanted = f"SELECT r.* FROM ({rows}) r SEMI JOIN listed USING ({table.names})"
-            return join(table.grouped(wanted if only else rows), only, condition)
+            if only:
+                rows = f"SELECT r.* FROM ({rows}) r SEMI JOIN listed USING ({table.names})"
+            return join(table.grouped(rows), only, condition)
 
         self.fill(table)
         if table.frequency is not None:
@@ -328,13 +329,12 @@ class DuckDB(Statements):
         """How many parts to begin with, so that the groups of one come near to fitting into memory."""
         if self.memory_limit is None:
             return 1
-        lengths = {pa.string(): "strlen", pa.binary(): "octet_length"}
-        columns = [(sql, lengths.get(f.type)) for sql, f in zip(table.keys, table.schema, strict=True)]
-        length = " + ".join(f"{function}({sql})" for sql, function in columns if function) or "0"
+        length = " + ".join(table.lengths) or "0"
         first = f"SELECT {length} AS n FROM {table.item} LIMIT 10000"
         [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
         rows = None if table.text is None else int(table.text / (size + 1))  # at most, unless the first keys are long
-        return 1 + int(self._distinct(table, rows) * (48 + size)) // (2 * share_of(self.memory_limit))
+        memory = self._distinct(table, rows) * (_GROUP + size)
+        return 1 + int(memory) // (2 * share_of(self.memory_limit))
 
     def _refuse_overflow(self, table: "Table") -> None:
         [(total,)] = self.run(f"SELECT sum(f) FROM ({table.rows})", table.objects)
@@ -356,15 +356,15 @@ class DuckDB(Statements):
         is ``D = d + f1 (f1 - 1) / (2 (f2 + 1))``, and n rows draw ``D (1 - exp(-n / D))`` of them. It is far too low
         where rows are sorted by key; the parts are then split as needed.
         """
-        chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(table.keys))
-        first = f"SELECT {chosen} FROM {table.item} LIMIT {_PREFIX}"
+        first = f"SELECT {table.named_keys} FROM {table.item} LIMIT {_PREFIX}"
         frequencies = f"SELECT count(*) AS f FROM ({first}) GROUP BY {table.names}"
         numbers = "count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), coalesce(sum(f), 0)::BIGINT"
         [(distinct, once, twice, seen)] = self.run(f"SELECT {numbers} FROM ({frequencies})", table.objects)
         if seen < _PREFIX:
             return int(distinct)
-        population, rows = float(distinct + once * (once - 1) / (2 * (twice + 1))), table.size()
-        rows = most if rows is None else rows
+        population = float(distinct + once * (once - 1) / (2 * (twice + 1)))
+        size = table.size()
+        rows = most if size is None else size
         return round(population if rows is None else -population * math.expm1(-rows / population))
 
     def fill(self, table: "Table") -> None:
@@ -418,7 +418,7 @@ def _listed(keys: pa.Table, table: Table) -> pa.Table:
 
 def _spent() -> Iterator[pa.RecordBatch]:
     yield from ()
-    raise InvalidValue("a stream can be read once", "one that was read before", "make a new one")
+    raise InvalidValue("the stream was read before, and can be read only once", "make a new one")
 
 
 def _bytes(limit: str | int) -> int:
@@ -430,10 +430,12 @@ def _bytes(limit: str | int) -> int:
     powers = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", str(limit).strip().lower())
     if match is None or isinstance(limit, bool):
-        raise InvalidValue(f"`memory_limit` must be a number and a unit, such as 1GB, not {limit!r}")
+        raise InvalidValue(f"`memory_limit` must be a number of bytes, not {limit!r}", "write one such as '1GB'")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** powers[match[2]])
     if size < _LEAST:
-        raise InvalidValue(f"`memory_limit` must be at least {_LEAST // 10**6}MB, not {limit!r}", "choose a larger one")
+        raise InvalidValue(
+            f"`memory_limit` must be at least {_LEAST // 10**6}MB, not {limit!r}", "choose a larger one, or none"
+        )
     return size
 
 

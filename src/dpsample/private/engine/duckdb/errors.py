@@ -56,32 +56,29 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
     if isinstance(error, duckdb.InterruptException):
         return KeyboardInterrupt()
     if _is_out_of_space(error):
-        return SystemFailure(
-            "temporary files need room on the disk", "none left", "free some, or choose another `temp_dir`"
-        )
+        return SystemFailure("the disk has no room left for temporary files", "free some, or choose another `temp_dir`")
     if is_out_of_memory(error) or isinstance(error, MemoryError):
         return SystemFailure(
-            "the work must fit into the memory limit",
-            "too little",
-            "raise or set `memory_limit`, or use fewer `threads`",
+            "the work does not fit into the memory limit", "raise or set `memory_limit`, or use fewer `threads`"
         )
     if isinstance(error, duckdb.FatalException):  # DuckDB does nothing more after an error inside itself
         return SystemFailure(
-            "DuckDB must be able to go on",
-            f"that it stopped at a fault of {location}, or of a source before it",
+            f"DuckDB stopped at a fault of {location}, or of a source before it",
             "check the files, and use a new engine",
         )
-    rule, remedy = f"{location} must be whole and readable", "check the file, or write it anew"
     if line := _BROKEN_CSV.match(message):
         near = f" near line {line[1]}" if line[1] else ""
         return InvalidValue(
-            rule,
-            f"a broken row of CSV{near}",
+            f"{location} has a broken row of CSV{near}",
             "check its quotes and line ends, and state its `delimiter=...` or `encoding=...` if they are not as usual",
         )
     if line := _BROKEN_JSON.match(message):
-        return InvalidValue(rule, f"a broken line of JSON near line {line[1]}", "write one object on each line")
-    return InvalidValue(rule, f"one that is not ({type(error).__name__})", remedy)
+        return InvalidValue(
+            f"{location} has a broken line of JSON near line {line[1]}", "write one object on each line"
+        )
+    return InvalidValue(
+        f"{location} is not whole and readable ({type(error).__name__})", "check the file, or write it anew"
+    )
 
 
 def called(work: Callable[[], _T]) -> _T:

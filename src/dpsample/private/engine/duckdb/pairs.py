@@ -46,8 +46,8 @@ class PairsFile:
         with self.path.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
 
             def write(begins: Flags, codes: Ints, *more: Ints) -> None:
-                columns = zip((2 * codes + begins, *more), kinds, strict=True)
-                arrays = [pa.array(column.astype(kind)) for column, kind in columns]
+                columns = [2 * codes + begins, *more]
+                arrays = [column.astype(kind) for column, kind in zip(columns, kinds, strict=True)]
                 batch = pa.record_batch(arrays, schema=schema)
                 for start, end in pairwise(_cuts(begins)):
                     writer.write_batch(batch.slice(start, end - start))

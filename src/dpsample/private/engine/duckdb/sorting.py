@@ -166,10 +166,12 @@ def _summed_pairs(rows: pa.RecordBatch, known: int, bits: int, amounts: Sequence
     pairs, places = pairs[by_pair], by_user[by_pair]
     values = [amount.to_numpy()[places] for amount in _amounts(rows)]
     marks = _hashes(rows)[places].astype(np.uint32)  # the last bits of a hash, which follow from the user alone
-    summed = summed_rows(_changes(pairs), (pairs, marks, *values), len(values))
+    first = _changes(pairs)
+    summed = summed_rows(first, (pairs, marks, *values), len(values))
     pairs, *others = cut_off(summed, amounts)
+    begins = _changes(pairs >> bits)
     codes = pairs & (1 << bits) - 1
-    return _changes(pairs >> bits), codes, *others
+    return begins, codes, *others
 
 
 def _user_order(rows: pa.RecordBatch, known: int) -> tuple[Ints, Flags]:

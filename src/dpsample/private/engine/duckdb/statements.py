@@ -103,7 +103,7 @@ class Statements:
 
     def _require_open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
+            raise InvalidValue("the engine is closed", "use it inside its `with` block")
         return self._connection
 
     def spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -69,42 +68,51 @@ class Table:
         return ", ".join(f"k{i}" for i in range(len(self.keys)))
 
     @property
+    def named_keys(self) -> str:
+        """SQL of the key columns, with their names in `rows`."""
+        return _aliased(self.keys, "k")
+
+    @property
+    def lengths(self) -> list[str]:
+        """SQL of the lengths of the key columns that have any, in bytes."""
+        functions = {pa.string(): "strlen", pa.binary(): "octet_length"}
+        kinds = zip(self.keys, self.schema.types, strict=True)
+        return [f"{functions[kind]}({sql})" for sql, kind in kinds if kind in functions]
+
+    @property
     def rows(self) -> str:
         """The checked rows: k0, k1, ... and, unless they are raw, f."""
-        chosen = [f"{sql} AS k{i}" for i, sql in enumerate(self.keys)]
-        chosen += [] if self.frequency is None else [f"{self.frequency} AS f"]
-        return self._checked(chosen)
+        return self._checked(self.named_keys if self.frequency is None else f"{self.named_keys}, {self.frequency} AS f")
 
     @property
     def pairs(self) -> str:
         """The distinct pairs of checked rows: u, then k0, k1, ..."""
-        return self._checked([f"DISTINCT {self.user} AS u", *(f"{sql} AS k{i}" for i, sql in enumerate(self.keys))])
+        return self._checked(f"DISTINCT {self.user} AS u, {self.named_keys}")
 
     @property
     def all_pairs(self) -> str:
         """The pairs of checked rows, with repetitions: u, then k0, k1, ..., and the units of amounts, a0, a1, ..."""
-        chosen = [f"{self.user} AS u", *(f"{sql} AS k{i}" for i, sql in enumerate(self.keys))]
-        return self._checked(
-            [*chosen, *(f"{sql} AS {n}" for sql, n in zip(self.units, self.amount_names, strict=True))]
-        )
+        units = f", {_aliased(self.units, 'a')}" if self.units else ""
+        return self._checked(f"{self.user} AS u, {self.named_keys}{units}")
 
     @property
     def amount_names(self) -> list[str]:
         """The names of the units in `all_pairs`."""
         return [f"a{i}" for i in range(len(self.units))]
 
-    def _checked(self, chosen: list[str]) -> str:
-        cases = [
-            f"WHEN {sql} IS NULL THEN {'false' if self.drop_null else raise_sql(f'null:{i}')}"
-            for i, sql in enumerate(self.keys)
-        ]
-        if self.user is not None:
-            nobody = "false" if self.drop_null else raise_sql(f"nobody:{len(self.keys)}")
-            cases.append(f"WHEN {self.user} IS NULL THEN {nobody}")
-        cases += [f"WHEN {condition} THEN {raise_sql(code)}" for condition, code in self.faults]
+    def _checked(self, chosen: str) -> str:
+        """SQL of the rows without NULL and faults; others are refused, or left out."""
+        cases = list[str]()
         if self.part is not None:  # once more: DuckDB may check rows before it leaves other parts out
-            cases.insert(0, f"WHEN ({self.part}) IS NOT TRUE THEN false")
-        return f"SELECT {', '.join(chosen)} FROM {self.item} WHERE CASE {' '.join(cases)} ELSE true END"
+            cases.append(f"WHEN ({self.part}) IS NOT TRUE THEN false")
+        needed = [(sql, f"null:{i}") for i, sql in enumerate(self.keys)]
+        if self.user is not None:
+            needed.append((self.user, f"nobody:{len(self.keys)}"))
+        for sql, code in needed:
+            cases.append(f"WHEN {sql} IS NULL THEN {'false' if self.drop_null else raise_sql(code)}")
+        for condition, code in self.faults:
+            cases.append(f"WHEN {condition} THEN {raise_sql(code)}")
+        return f"SELECT {chosen} FROM {self.item} WHERE CASE {' '.join(cases)} ELSE true END"
 
     def with_known(self, counted: str, only: bool, condition: str = "true") -> str:
         """All of some counted keys, or only the `listed` ones, and those of the listed that were not counted."""
@@ -119,6 +127,11 @@ class Table:
             return f"SELECT {self.names}, count(*) AS frequency FROM ({rows}) GROUP BY {self.names}"
         total = "CAST(sum(f) AS BIGINT) AS frequency"
         return f"SELECT {self.names}, {total} FROM ({rows}) GROUP BY {self.names} HAVING sum(f) > 0"
+
+
+def _aliased(columns: list[str], name: str) -> str:
+    """SQL of columns that are called by a name and their number."""
+    return ", ".join(f"{sql} AS {name}{i}" for i, sql in enumerate(columns))
 
 
 def _called(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,9 +167,7 @@ class Tables:
 
     def _make(self, source: Source) -> Table:
         if source.kind == "frame":
-            raise InvalidValue(
-                "DuckDB reads what is on this machine", "a DataFrame of Spark", "use dpsample.spark instead"
-            )
+            raise InvalidValue("DuckDB cannot read a DataFrame of Spark", "use dpsample.spark instead")
         if source.kind == "database":
             return self._database(source)
         if source.kind == "table":
@@ -180,7 +191,7 @@ class Tables:
         format, paths = source.listing()
         for path in paths:
             if not os.access(path, os.R_OK):
-                raise InvalidValue("a file must be readable", f"no permission for {path!r}", "check who may read it")
+                raise InvalidValue(f"there is no permission to read {path!r}", "check who may read it")
         scan = called(lambda: FORMATS[format].scan(source, paths, self._engine))
         table = self._table(source, scan.origin, scan.objects, scan.form)
         table = replace(table, unseen=list(scan.checks), text=scan.size)
@@ -192,37 +203,46 @@ class Tables:
     def _table(self, source: Source, origin: str, objects: Objects | None = None, form: Form = "typed") -> Table:
         """Make the table of a FROM item with the columns of the source, in order, as c0, c1, ..."""
         types = [kind for _, kind in self._engine.describe(origin, objects)]
-        keys = [key_sql(name, f"c{i}", types[i], form) for i, name in enumerate(source.key_columns)]
-        faults = [fault for i in range(len(keys)) if form == "json" for fault in json_faults(f"c{i}", i)]
-        user = None
+        keys, faults = list[str](), list[tuple[str, str]]()
+        for i, name in enumerate(source.key_columns):
+            keys.append(key_sql(name, f"c{i}", types[i], form))
+            faults += json_faults(f"c{i}", i) if form == "json" else []
+        place = len(keys)  # of what follows the key: the user, or the frequency
+        column = f"c{place}"
+        user = frequency = part = None
         if source.user is not None:
-            place = len(keys)
-            user = key_sql(source.user, f"c{place}", types[place], form, "user")
-            faults += json_faults(f"c{place}", place, "user") if is_json(types[place], form) else []
-        frequency = None
+            user = key_sql(source.user, column, types[place], form, "user")
+            faults += json_faults(column, place, "user") if is_json(types[place], form) else []
         if source.aggregated:
-            column, name = f"c{len(keys)}", source.frequency or "frequency"
             frequency = f"TRY_CAST({column} AS BIGINT)"
-            family = number_family(name, str(types[len(keys)].id)) if form == "typed" else "text"
+            name = source.frequency or "frequency"
+            family = number_family(name, str(types[place].id)) if form == "typed" else "text"
             faults += frequency_faults(column, family)
             # a comparison alone would be judged by a Parquet file's statistics, which leave NaN out
             faults += [(f"isnan({column})", "large")] if family == "float" else []
-        schema = self._schema(source, keys, origin, objects)
-        part = None
         if source.part is not None:
             place = source.columns.index(source.part.name)
             part = part_sql(source.part, f"c{place}", types[place], form)
-        places = [None if a.column is None else source.columns.index(a.column) for a in source.amounts]
-        units = [
-            "1::BIGINT" if place is None else amount_sql(amount, f"c{place}", types[place], form)
-            for amount, place in zip(source.amounts, places, strict=True)
-        ]
-        made = Table(origin, schema, keys, frequency, user, faults, source.drop_null, objects or {}, part=part)
-        return replace(made, amounts=source.amounts, units=units)
+        units = list[str]()
+        for amount in source.amounts:
+            place = -1 if amount.column is None else source.columns.index(amount.column)
+            units.append("1::BIGINT" if place < 0 else amount_sql(amount, f"c{place}", types[place], form))
+        return Table(
+            origin=origin,
+            schema=self._schema(source, keys, origin, objects),
+            keys=keys,
+            frequency=frequency,
+            user=user,
+            faults=faults,
+            drop_null=source.drop_null,
+            objects=objects or {},
+            part=part,
+            amounts=source.amounts,
+            units=units,
+        )
 
     def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
-        chosen = ", ".join(f"{sql} AS k{i}" for i, sql in enumerate(keys))
-        types = self._engine.schema(f"SELECT {chosen} FROM {origin}", objects).types
+        types = self._engine.schema(f"SELECT {_aliased(keys, 'k')} FROM {origin}", objects).types
         for name, kind in zip(source.key_columns, types, strict=True):
             require_plain(name, kind)
         return pa.schema(list(zip(source.key, types, strict=True)))
@@ -234,27 +254,29 @@ class Tables:
     def _database(self, source: Source) -> Table:
         database = Database(source)
         keys = [f"c{i}" for i in range(len(source.key))]
+        empty = pa.schema(list(zip(keys, database.types, strict=False))).empty_table()
         if source.user is not None:
-            schema, batches = database.pairs()
-            places = count(len(keys) + 1)  # columns that are summed follow the user
-            empty = pa.schema(list(zip(keys, database.types, strict=False))).empty_table()
+            units, place = list[str](), len(keys) + 1  # columns that are summed follow the user
+            for amount in source.amounts:
+                if amount.column is None:
+                    units.append("1::BIGINT")
+                else:
+                    units.append(amount_sql(amount, f"c{place}", duckdb.sqltypes.DOUBLE, "typed"))
+                    place += 1
             return Table(
                 origin=self._engine.name(),
                 schema=self._schema(source, keys, "empty", {"empty": lambda: empty}),
                 keys=keys,
                 user=f"c{len(keys)}",
                 drop_null=source.drop_null,
-                pending=(schema, batches),
+                pending=database.pairs(),
                 amounts=source.amounts,
-                units=[
-                    "1::BIGINT"
-                    if amount.column is None
-                    else amount_sql(amount, f"c{next(places)}", duckdb.sqltypes.DOUBLE, "typed")
-                    for amount in source.amounts
-                ],
+                units=units,
             )
         frequency, fault = f"c{len(keys)}", f"c{len(keys) + 1}"
-        empty = pa.schema(list(zip(keys, database.types, strict=True))).empty_table()
+        checked = f"TRY_CAST({frequency} AS BIGINT)"
+        faults = [(f"{fault} = {i}", code) for i, code in enumerate(FREQUENCY_FAULTS)]
+        faults.append((f"{checked} IS NULL", "sum"))
 
         def elements() -> Iterator[pa.RecordBatch]:
             for batch in database.elements():
@@ -268,11 +290,8 @@ class Tables:
             origin=self._engine.name(),
             schema=self._schema(source, keys, "empty", {"empty": lambda: empty}),
             keys=keys,
-            frequency=f"TRY_CAST({frequency} AS BIGINT)",
-            faults=[
-                *((f"{fault} = {i}", code) for i, code in enumerate(FREQUENCY_FAULTS)),
-                (f"TRY_CAST({frequency} AS BIGINT) IS NULL", "sum"),
-            ],
+            frequency=checked,
+            faults=faults,
             drop_null=source.drop_null,
             pending=database.grouped(),
             elements=elements,

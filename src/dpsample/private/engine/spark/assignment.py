@@ -25,9 +25,11 @@ def all_pairs(made: Frame, salts: tuple[int, int], prior: Any | None, prior_keys
     """
     rows = made.all_pairs()
     if prior is not None:  # a key that has no position there comes after all that have one
-        joined = rows.join(small(prior, prior_keys), on=made.names, how="left")
-        rows = joined.select(*rows.columns, F.coalesce("position", F.lit(prior_keys)).alias("place"))
-    return sorted_rows(made, rows, salts).mapInArrow(packing(len(made.names), made.amounts), PACKED)
+        placed = rows.join(small(prior, prior_keys), on=made.names, how="left")
+        place = F.coalesce("position", F.lit(prior_keys)).alias("place")
+        rows = placed.select(*rows.columns, place)
+    pack = packing(len(made.names), made.amounts)
+    return sorted_rows(made, rows, salts).mapInArrow(pack, PACKED)
 
 
 def assigned(made: Frame, pairs: Any, cap: int) -> Any:

@@ -60,7 +60,7 @@ class Spark:
             isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1
         ):
             raise InvalidValue(
-                "partitions is a whole number from 1", f"{partitions!r}", "leave it out to let Spark choose"
+                f"`partitions` must be a whole number from 1, not {partitions!r}", "leave it out to let Spark choose"
             )
         self._session, self._partitions, self._open = session, partitions, True
         self._frames: dict[int, tuple[Source, Frame]] = {}
@@ -90,9 +90,7 @@ class Spark:
     def check(self, source: Source) -> pa.Schema:
         """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
         if source.kind == "frame" and source.data.isStreaming:
-            raise InvalidValue(
-                "a release is of data that are stored", "a streaming DataFrame", "count it with dpsample.spark.stream"
-            )
+            raise InvalidValue("a streaming DataFrame cannot be released", "count it with dpsample.spark.stream")
         return self.frame(source).schema
 
     def repeatable(self, source: Source) -> bool:
@@ -128,9 +126,7 @@ class Spark:
         A NULL key is refused when it is met.
         """
         if source.aggregated:
-            raise InvalidValue(
-                "elements are read one by one from raw rows", "a source with frequencies", "read it aggregated"
-            )
+            raise InvalidValue("a source with frequencies has no rows of single elements", "read it aggregated")
         return self._read(source, lambda made: made.rows(), "reading elements", frequency=False)
 
     def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -159,7 +155,8 @@ class Spark:
 
         def aggregate() -> tuple[Any, int]:
             counted = self.keep(elements.grouped(elements.rows()))
-            return counted, sum(int(row[0]) for row in counted.mapInArrow(weigh_keys, "total string").collect())
+            totals = counted.mapInArrow(weigh_keys, "total string").collect()
+            return counted, sum(int(row[0]) for row in totals)
 
         return self.job("weighing keys", source.columns, aggregate)
 
@@ -232,11 +229,15 @@ class Spark:
         """Put the users of just these distinct keys aside: they are kept on the workers, divided by user."""
         made = self.frame(source)
         require_users(made)
-        wanted, every = positioned(keys, made.schema), None if after is None else after.pairs
+        wanted = positioned(keys, made.schema)
+        every = None if after is None else after.pairs
         if every is not None and every.frame is made and self._keeps(every.data):
-            found, rows = selected(every.data, wanted, made.more), _PACKED
+            rows = _PACKED
+            found = selected(every.data, wanted, made.more)
         else:
-            found, rows = pairs_of(made, self.sent(wanted, made.fields(position="long")), wanted), LARGE
+            rows = LARGE
+            sent = self.sent(wanted, made.fields(position="long"))
+            found = pairs_of(made, sent, wanted)
         kept = self.job("finding users of keys", source.columns, lambda: self._computed(found), rows)
         return Pairs(KeptPairs(kept, wanted.num_rows, made.more))
 
@@ -281,13 +282,13 @@ class Spark:
         """Return the session, or refuse if there is none."""
         session = self._session or SparkSession.getActiveSession()
         if session is None:
-            raise InvalidValue("Spark needs a session", "none that is active", "start one, or hand one in")
+            raise InvalidValue("no session of Spark is active", "start one, or hand one in")
         return session
 
     def frame(self, source: Source) -> Frame:
         """Return a source as Spark has it, made and checked the first time."""
         if not self._open:
-            raise InvalidValue("an engine must be open", "a closed one", "use it inside its `with` block")
+            raise InvalidValue("the engine is closed", "use it inside its `with` block")
         if id(source) not in self._frames:
             if source.kind == "frame" and self._session is None:
                 self._session = source.data.sparkSession

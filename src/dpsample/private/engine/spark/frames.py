@@ -1,5 +1,6 @@
 """How sources look from inside Spark: a DataFrame of checked rows, with the columns k0, k1, ... and f."""
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family, require_plain
-from dpsample.private.engine.errors import MARK, amount_refusal, type_refusal
+from dpsample.private.engine.errors import MARK, amount_refusal, frequency_refusal, type_refusal
 from dpsample.private.engine.spark.errors import translated
 from dpsample.private.sources.inputs import identity_of_uri, require_distinct
 from dpsample.private.sources.source import Source
@@ -61,6 +62,11 @@ class Frame:
         return plan is None or bool(plan.queryExecution().analyzed().deterministic())
 
     @property
+    def amount_names(self) -> list[str]:
+        """The names of the units in `all_pairs`."""
+        return [f"a{i}" for i in range(len(self.amounts))]
+
+    @property
     def more(self) -> int:
         """The number of columns that pairs have beside user and key: marks and amounts."""
         return len(self.amounts) and 1 + len(self.amounts)
@@ -84,7 +90,7 @@ class Frame:
     def all_pairs(self) -> Any:
         """The pairs of users and keys, with repetitions, and the units of amounts: u, k0, k1, ..., a0, a1, ..."""
         assert self.user is not None
-        units = [column.alias(f"a{i}") for i, column in enumerate(self.units[: len(self.amounts)])]
+        units = [column.alias(name) for column, name in zip(self.units, self.amount_names, strict=False)]
         return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named, *units)
 
     def total(self) -> Any:
@@ -103,23 +109,29 @@ class Frame:
         writes them all.
         """
         needed = [(key, f"null:{i}") for i, key in enumerate(self.keys)]
-        needed += [] if self.user is None else [(self.user[0], f"nobody:{len(self.keys)}")]
+        if self.user is not None:
+            needed.append((self.user[0], f"nobody:{len(self.keys)}"))
         rows = self.data
         for column, code in needed:
-            fault = column.isNull() if self.part is None else self.part & column.isNull()  # filters may change places
-            rows = rows.filter(column.isNotNull() if drop else F.when(fault, _refuse(code)).otherwise(True))
+            fault = column.isNull()
+            if self.part is not None:
+                fault = self.part & fault  # Spark may apply this filter before that of the part
+            refused = F.when(fault, _refuse(code)).otherwise(True)
+            rows = rows.filter(column.isNotNull() if drop else refused)
         return rows
 
     def grouped(self, rows: Any, once: bool = False) -> Any:
         """Each key of some rows once, with its frequency; with `once`, a key in several rows is refused."""
+        groups, number = rows.groupBy(*self.names), F.count(F.lit(1))
         if self.frequency is None:
-            return rows.groupBy(*self.names).agg(F.count(F.lit(1)).alias("frequency"))
-        total = F.sum(F.col("f").cast("decimal(19,0)")).alias("total")
-        counted = rows.groupBy(*self.names).agg(total, F.count(F.lit(1)).alias("n"))
-        good = F.when(F.col("total") > F.lit(MAX_FREQUENCY), _refuse("sum")).otherwise(F.col("total") > 0)
+            return groups.agg(number.alias("frequency"))
+        exact = F.sum(F.col("f").cast("decimal(19,0)"))
+        counted = groups.agg(exact.alias("total"), number.alias("n"))
+        total = F.col("total")
+        good = F.when(total > F.lit(MAX_FREQUENCY), _refuse("sum")).otherwise(total > 0)
         if once:
             good = F.when(F.col("n") > 1, _refuse("twice")).otherwise(good)
-        return counted.filter(good).select(*self.names, F.col("total").cast("bigint").alias("frequency"))
+        return counted.filter(good).select(*self.names, total.cast("bigint").alias("frequency"))
 
     def with_known(self, counted: Any, known: Any, size: int, only: bool) -> Any:
         """All counted keys, or only those of a DataFrame of k0, k1, ..., which come with frequency 0 as well."""
@@ -127,8 +139,9 @@ class Frame:
         if only:
             counted = counted.join(small(known, size), on=self.names, how="left_semi")
         joined = counted.join(listed, on=self.names, how="full")
-        frequency = F.coalesce(F.col("frequency"), F.lit(0).cast("bigint")).alias("frequency")
-        return joined.select(*self.names, frequency, F.coalesce(F.col("listed"), F.lit(False)).alias("known"))
+        frequency = F.coalesce("frequency", F.lit(0).cast("bigint"))
+        is_known = F.coalesce("listed", F.lit(False))
+        return joined.select(*self.names, frequency.alias("frequency"), is_known.alias("known"))
 
     def restricted(self, keys: Any, size: int, outside: bool) -> "Frame":
         """The rows of the keys of a DataFrame of k0, k1, ..., or of all others; rows with a NULL key stay."""
@@ -161,31 +174,32 @@ def frame(source: Source, session: Any) -> Frame:
     # by position: Spark does not tell upper from lower case
     data = data.toDF(*[f"x{i}" for i in range(len(names))])
     data = data.select(*[F.col(f"x{place}").alias(f"c{i}") for i, place in enumerate(places)])
-    keys = [_key(name, F.col(f"c{i}"), fields[name]) for i, name in enumerate(source.key_columns)]
-    frequency: Any | None = None
+    place = {name: f"c{i}" for i, name in enumerate(source.columns)}
+    keys = [_key(name, F.col(place[name]), fields[name]) for name in source.key_columns]
+    frequency = user = part = None
     if source.frequency is not None:
-        frequency = _frequency(source.frequency, f"c{len(keys)}", fields[source.frequency])
-    user: tuple[Any, T.DataType] | None = None
+        frequency = _frequency(source.frequency, place[source.frequency], fields[source.frequency])
     if source.user is not None:
-        user = _key(source.user, F.col(f"c{len(keys)}"), fields[source.user], "user")[:2]
-    part: Any | None = None
+        user = _key(source.user, F.col(place[source.user]), fields[source.user], "user")[:2]
     if source.part is not None:
-        part = _in_part(source.part, f"c{source.columns.index(source.part.name)}", fields[source.part.name])
+        part = _in_part(source.part, place[source.part.name], fields[source.part.name])
         data = data.filter(part)
-    named = {name: f"c{i}" for i, name in enumerate(source.columns)}
-    one = F.lit(1).cast("bigint")
-    units = [one if a.column is None else _units(a, named[a.column], fields[a.column]) for a in source.amounts]
+    units = list[Any]()
+    for amount in source.amounts:
+        name = amount.column
+        units.append(F.lit(1).cast("bigint") if name is None else _units(amount, place[name], fields[name]))
+    columns, types, kinds = zip(*keys, strict=True)
     return Frame(
-        data,
-        pa.schema([pa.field(name, kind) for name, (_, _, kind) in zip(source.key, keys, strict=True)]),
-        [kind for _, kind, _ in keys],
-        [column for column, _, _ in keys],
-        frequency,
-        source.drop_null,
-        user,
-        part,
-        source.amounts,
-        tuple(units),
+        data=data,
+        schema=pa.schema(list(zip(source.key, kinds, strict=True))),
+        types=list(types),
+        keys=list(columns),
+        frequency=frequency,
+        drop_null=source.drop_null,
+        user=user,
+        part=part,
+        amounts=source.amounts,
+        units=tuple(units),
     )
 
 
@@ -203,8 +217,7 @@ def _require_parquet(paths: list[str], format: str | None) -> None:
     endings = {path.rpartition(".")[2].lower() for path in paths if "." in path.rpartition("/")[2]}
     if (format or "parquet") != "parquet" or endings & {"csv", "tsv", "json", "jsonl", "ndjson", "gz", "arrow", "orc"}:
         raise InvalidValue(
-            "the Spark engine reads Parquet by itself",
-            "another format",
+            "the Spark engine itself reads only Parquet",
             "read it into a DataFrame, with the types that you want, and call dpsample.spark.release",
         )
 
@@ -236,8 +249,7 @@ def _schema(session: Any, paths: list[str]) -> T.StructType:
 def _files(source: Source, session: Any) -> Any:
     if source.kind != "files":
         raise InvalidValue(
-            "the Spark engine reads DataFrames of Spark, and Parquet files that all workers see",
-            f"{source}",
+            f"the Spark engine reads only DataFrames of Spark and Parquet files that all workers see, not {source}",
             "use dpsample.release, which reads it on this machine",
         )
     format, paths = source.listing()
@@ -260,29 +272,41 @@ def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[A
     if named in _PLAIN:
         require_plain(name, _PLAIN[named], role)
         return column, kind, _PLAIN[named]
-    what = "floats" if isinstance(kind, T.FloatType | T.DoubleType) else ""
-    nested = isinstance(kind, T.ArrayType | T.StructType | T.MapType) or named == "variant"
-    raise type_refusal(name, f"type {named.partition('<')[0]}", "nested values" if nested else what, role)
+    what = ""
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        what = "floats"
+    if isinstance(kind, T.ArrayType | T.StructType | T.MapType) or named == "variant":
+        what = "nested values"
+    raise type_refusal(name, _type_name(kind), what, role)
+
+
+def _type_name(kind: T.DataType) -> str:
+    return f"type {kind.simpleString().partition('<')[0]}"
 
 
 def _in_part(part: Part, place: str, kind: T.DataType) -> Any:
     """Return whether a row is in a part, as a column."""
     if isinstance(kind, T.StringType | T.NullType):  # a collation would take different values for equal
         return F.col(place).cast(T.StringType()) == F.lit(part.value)
-    if kind.simpleString() not in _PLAIN:
-        raise type_refusal(part.name, f"type {kind.simpleString().partition('<')[0]}", "", "part")
-    family = part_family(part, _PLAIN[kind.simpleString()])
+    plain = _PLAIN.get(kind.simpleString())
+    if plain is None:
+        raise type_refusal(part.name, _type_name(kind), "", "part")
     types = {"integer": "bigint", "date": "date", "boolean": "boolean"}
-    return F.col(place) == F.lit(part.value).cast(types[family])
+    value = F.lit(part.value).cast(types[part_family(part, plain)])
+    return F.col(place) == value
 
 
 def _units(amount: Amount, place: str, kind: T.DataType) -> Any:
     """Return a row's amount in whole units, as a column; NULL, NaN and infinite values count 0."""
-    if not isinstance(kind, T.IntegralType | T.DecimalType | T.FloatType | T.DoubleType | T.BooleanType):
-        raise amount_refusal(str(amount.column), f"type {kind.simpleString().partition('<')[0]}")
-    number, most = F.col(place).cast("double"), float(amount.most_of_row)
-    within = F.least(F.greatest(number * F.lit(amount.scale) + F.lit(0.5), F.lit(-most)), F.lit(most))
-    return F.when(F.abs(number) < F.lit(float("inf")), F.floor(within)).otherwise(F.lit(0)).cast("bigint")
+    if not isinstance(kind, T.NumericType | T.BooleanType):
+        raise amount_refusal(str(amount.column), _type_name(kind))
+    number = F.col(place).cast("double")
+    scaled = number * F.lit(amount.scale) + F.lit(0.5)
+    most = float(amount.most_of_row)
+    within = F.least(F.greatest(scaled, F.lit(-most)), F.lit(most))
+    is_finite = F.abs(number) < F.lit(math.inf)
+    units = F.when(is_finite, F.floor(within)).otherwise(F.lit(0))
+    return units.cast("bigint")
 
 
 def _frequency(name: str, place: str, kind: T.DataType) -> Any:
@@ -296,10 +320,7 @@ def _frequency(name: str, place: str, kind: T.DataType) -> Any:
     elif isinstance(kind, T.FloatType | T.DoubleType):
         large = column > F.lit(2.0**53)  # NaN is above every number
     else:
-        named = kind.simpleString().partition("<")[0]
-        raise InvalidValue(
-            f"the frequency column {name!r} must be of numbers", f"type {named}", "name another, or cast it"
-        )
+        raise frequency_refusal(name, _type_name(kind))
     return (
         F.when(missing, _refuse("missing", "bigint"))
         .when(negative, _refuse("negative", "bigint"))

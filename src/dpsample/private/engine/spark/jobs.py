@@ -1,5 +1,6 @@
 """Jobs: what is done where the rows are. A release or a sample is drawn by kernels that are sent to the workers."""
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -178,9 +179,7 @@ class Job:
                 raise
             payment.mark_drawn()
             if not all((draft / row[0]).exists() for row in drafted):
-                raise SystemFailure(
-                    "the folder must be one that the driver and all workers see", "another", "choose a shared one"
-                )
+                raise SystemFailure("the driver does not see what workers wrote into the folder", "choose a shared one")
             rows = int(sum(row[1] for row in drafted))
             write = _write(str(target), drawn, columns, terms)
             if rows <= _PART:  # not worth a job
@@ -192,7 +191,8 @@ class Job:
             counts = {_name(part): count for part, count in sorted(parts)}
             if len(counts) < len(parts) or sum(counts.values()) != rows:
                 raise SystemFailure(
-                    "each reported key is written once", "another number", "run it again; nothing was written"
+                    "the number of keys that were written is not that of reported keys",
+                    "run it again; nothing was written",
                 )
             shutil.rmtree(draft)
             commit_parts(target, counts, columns, terms.to_json(rows))
@@ -203,9 +203,10 @@ class Job:
         frame, keys = self.frame, self.source.key
         pivots = self.engine.job("dividing the release", keys, lambda: self._pivots(reported, draft, rows))
         more = {} if terms.keys_only else {"token": "double"}
-        placed = reported.mapInArrow(_place(pivots, draft, frame.names), frame.fields(**more, part="integer"))
-        # all of a part is in one partition, in order
-        ordered = placed.repartition(pivots.num_rows + 1, "part").sortWithinPartitions("part", *frame.names)
+        place = _place(pivots, draft, frame.names)
+        placed = reported.mapInArrow(place, frame.fields(**more, part="integer"))
+        divided = placed.repartition(pivots.num_rows + 1, "part")  # all of a part is in one partition
+        ordered = divided.sortWithinPartitions("part", *frame.names)
         written = ordered.mapInArrow(write, "part int, rows bigint")
         parts = self.engine.job("writing the release", keys, written.collect)
         return [(row[0], row[1]) for row in parts]
@@ -269,19 +270,22 @@ class Job:
 
     def _pivots(self, reported: Any, draft: str, rows: int) -> pa.Table:
         """The first key of each part but the first: evenly spaced among keys that a public hash names."""
-        schema, parts = self.frame.schema, -(-rows // _PART)
+        schema = self.frame.schema
+        parts = math.ceil(rows / _PART)
         limit = np.uint64(min(2**64 - 1, _CANDIDATES * parts * 2**64 // rows))
 
-        def choose_parts(batches: Batches) -> Batches:
+        def choose_candidates(batches: Batches) -> Batches:
             for batch in _reread(draft, batches):
                 keys = batch.select(schema.names)
-                hashed = KeyedCoins(bytes(32), keys, "part").first(keys.num_rows)
-                yield from messages([keys.take(pa.array(np.flatnonzero(hashed < limit)))])
+                hashes = KeyedCoins(bytes(32), keys, "part").first(keys.num_rows)
+                yield from messages([keys.filter(pa.array(hashes < limit))])
 
-        candidates = received(reported.mapInArrow(choose_parts, MESSAGES).collect())
-        table = pa.Table.from_batches(self.engine.sort(candidates, schema, schema.names), schema)
-        chosen = np.unique(np.arange(1, parts) * table.num_rows // parts)
-        return table.take(pa.array(chosen[chosen < table.num_rows])).combine_chunks()
+        found = reported.mapInArrow(choose_candidates, MESSAGES).collect()
+        ordered = self.engine.sort(received(found), schema, schema.names)
+        candidates = pa.Table.from_batches(ordered, schema)
+        evenly = np.unique(np.arange(1, parts) * candidates.num_rows // parts)
+        chosen = evenly[evenly < candidates.num_rows]
+        return candidates.take(pa.array(chosen)).combine_chunks()
 
 
 def _discard(draft: Path, payment: Payment) -> None:
@@ -337,18 +341,25 @@ def _place(pivots: pa.Table, draft: str, names: list[str]) -> Kernel:
 
     def divide(batches: Batches) -> Batches:
         for batch in _reread(draft, batches):
-            low = np.zeros(batch.num_rows, np.int32)
-            high = np.full(batch.num_rows, pivots.num_rows, np.int32)
-            while (low < high).any():  # a binary search, of all rows at once
-                middle = (low + high) // 2
-                at = pa.array(np.minimum(middle, pivots.num_rows - 1))  # beyond the last one only where it is settled
-                below = ascends(batch.columns[: len(names)], [first.take(at) for first in firsts]).to_numpy(False)
-                below |= low == high
-                low, high = np.where(below, low, middle + 1), np.where(below, middle, high)
-            columns = [*batch.columns, pa.array(low)]
-            yield pa.RecordBatch.from_arrays(columns, [*names, *batch.schema.names[len(names) :], "part"])
+            part = _pivots_not_above(batch.columns[: len(names)], firsts)
+            others = batch.schema.names[len(names) :]
+            yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(part)], [*names, *others, "part"])
 
     return divide
+
+
+def _pivots_not_above(keys: list[pa.Array], pivots: list[pa.Array]) -> "np.ndarray[Any, Any]":
+    """Return for each key how many pivots, which ascend, are not above it: a binary search of all keys at once."""
+    number = len(pivots[0]) if pivots else 0
+    low = np.zeros(len(keys[0]), np.int32)
+    high = np.full(len(keys[0]), number, np.int32)
+    while (low < high).any():
+        middle = (low + high) // 2
+        at = pa.array(np.minimum(middle, number - 1))  # the last one is also taken where the search has ended
+        below = ascends(keys, [pivot.take(at) for pivot in pivots]).to_numpy(False)
+        below |= low == high
+        low, high = np.where(below, low, middle + 1), np.where(below, middle, high)
+    return low
 
 
 def _write(folder: str, drawn: pa.Schema, columns: pa.Schema, terms: Terms) -> Kernel:

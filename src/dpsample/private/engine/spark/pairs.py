@@ -32,9 +32,11 @@ def pairs_of(made: Frame, sent: Any, wanted: pa.Table) -> Any:
 
     A row of the DataFrame is a batch: to take rows out of Spark one by one took most of the time of a kernel.
     """
-    found = made.all_pairs().join(small(sent, wanted.num_rows), on=made.names, how="left_semi")
-    pack, select = packing(len(made.names), made.amounts), _selecting(wanted, made.more)
+    keys = small(sent, wanted.num_rows)
+    found = made.all_pairs().join(keys, on=made.names, how="left_semi")
     ordered = sorted_rows(made, found, (0, 0))
+    pack = packing(len(made.names), made.amounts)
+    select = _selecting(wanted, made.more)
     return ordered.mapInArrow(lambda batches: select(pack(batches)), "pairs binary")
 
 
@@ -67,10 +69,12 @@ def filled(every: AllPairs, most: int, full: int) -> Any:
 def _users_who_keep(packed: pa.RecordBatch, more: int, most: int) -> pa.RecordBatch:
     """The keys of a packed batch that some of its users keep, and how many do."""
     [(keys, (begins, codes, *_))] = unpacked(iter([packed]), more)
-    words = np.frombuffer(packed.column("users")[0].as_buffer(), "<u8")
-    users = np.bincount(codes[kept_rows(begins, most, words)], minlength=keys.num_rows)
+    hashes = np.frombuffer(packed["users"][0].as_buffer(), "<u8")
+    rows = kept_rows(begins, most, hashes)
+    users = np.bincount(codes[rows], minlength=keys.num_rows)
     kept = np.flatnonzero(users)
-    return keys.take(pa.array(kept)).append_column("users", pa.array(users[kept], pa.int64()))
+    counts = pa.array(users[kept], pa.int64())
+    return keys.take(pa.array(kept)).append_column("users", counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +95,8 @@ def vectors_of(pairs: KeptPairs, kernel: Kernel) -> list[Ints]:
         yield pa.record_batch({"vector": [zlib.compress(vector.tobytes(), 1)]})  # most of many numbers are small
 
     rows = pairs.data.mapInArrow(apply_kernel, "vector binary").collect()
-    return [np.frombuffer(zlib.decompress(bytes(row[0])), "<i8").astype(np.int64) for row in rows]
+    vectors = [zlib.decompress(bytes(row[0])) for row in rows]
+    return [np.frombuffer(vector, "<i8").astype(np.int64) for vector in vectors]
 
 
 def _selecting(wanted: pa.Table, more: int) -> Callable[[Batches], Batches]:
@@ -102,7 +107,8 @@ def _selecting(wanted: pa.Table, more: int) -> Callable[[Batches], Batches]:
             kept = np.flatnonzero(positions >= 0)
             if len(kept):  # a user begins at the first one of these, whatever came before
                 begins = np.diff(numbered(begins)[kept], prepend=0) > 0
-                pairs = packed_pairs(begins, positions[kept], wanted.num_rows, *(column[kept] for column in others))
+                columns = [column[kept] for column in others]
+                pairs = packed_pairs(wanted.num_rows, begins, positions[kept], *columns)
                 yield pa.record_batch({"pairs": [pairs]})
 
     return select
@@ -137,12 +143,14 @@ class Positions:
 
     def of(self, keys: pa.RecordBatch) -> Ints:
         """Return the position of each key, or -1 where it is not wanted."""
-        codes, found = np.zeros(keys.num_rows, np.int64), np.ones(keys.num_rows, bool)
+        codes = np.zeros(keys.num_rows, np.int64)
+        found = np.ones(keys.num_rows, bool)
         for column, (values, together) in zip(keys.columns, self._levels, strict=True):
             place = pc.index_in(column.cast(values.type), values)
             found &= place.is_valid().to_numpy(zero_copy_only=False)
             mixed = codes * len(values) + _ints(place.fill_null(0))
-            codes = np.minimum(np.searchsorted(together, mixed), len(together) - 1)
+            nearest = np.searchsorted(together, mixed)
+            codes = np.minimum(nearest, len(together) - 1)
             found[found] = together[codes[found]] == mixed[found]
         return self._positions[np.where(found, codes, -1)]
 

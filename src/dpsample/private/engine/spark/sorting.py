@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from dpsample.accounting.amounts import Amount
+from dpsample.private.engine.columns import each_pair_once, joined
 from dpsample.private.engine.spark.frames import Frame
 from dpsample.private.pairs import Batch, Flags, cut_off, pair_types, summed_rows
 from dpsample.scheme.sampling import Ints
@@ -45,11 +46,14 @@ def sorted_rows(made: Frame, rows: Any, salts: tuple[int, int]) -> Any:
     """
     user_order = order_column([F.col("u")], salts[0])
     key_order = order_column([F.col(name) for name in made.names], salts[1])
-    places = ["place"] if "place" in rows.columns else []
-    more = [F.xxhash64("u").alias("mark"), *(f"a{i}" for i in range(len(made.amounts)))] if made.amounts else []
-    # the orders are computed again rather than moved
-    ordered = rows.repartition(F.shiftright(user_order, _BUCKET)).sortWithinPartitions(user_order)
-    return ordered.select(user_order.alias("h"), "u", *places, key_order.alias("kh"), *made.names, *more)
+    divided = rows.repartition(F.shiftright(user_order, _BUCKET))
+    chosen = [user_order.alias("h"), F.col("u")]  # both orders are computed again rather than moved
+    if "place" in rows.columns:
+        chosen.append(F.col("place"))
+    chosen += [key_order.alias("kh"), *map(F.col, made.names)]
+    if made.amounts:
+        chosen += [F.xxhash64("u").alias("mark"), *map(F.col, made.amount_names)]
+    return divided.sortWithinPartitions(user_order).select(*chosen)
 
 
 def packing(keys: int, amounts: tuple[Amount, ...]) -> Callable[[Batches], Batches]:
@@ -66,11 +70,11 @@ def packing(keys: int, amounts: tuple[Amount, ...]) -> Callable[[Batches], Batch
         number = 0
         for piece in _of_complete_users(batches, amounts):
             buckets = piece.column(0).to_numpy() >> _BUCKET
-            edges = [0, *(np.flatnonzero(buckets[1:] != buckets[:-1]) + 1).tolist(), len(buckets)]
-            for start, end in pairwise(edges):
-                message, pairs, users = _packed(piece.slice(start, end - start), keys, amounts)
+            starts = np.flatnonzero(_changes(buckets)).tolist()
+            for start, end in pairwise([*starts, len(buckets)]):
+                packed = _packed(piece.slice(start, end - start), keys, amounts)
                 place = {"bucket": [int(buckets[start])], "number": [number]}
-                yield pa.record_batch({**place, "keys": [message], "pairs": [pairs], "users": [users]})
+                yield pa.record_batch({**place, **packed})
                 number += 1
 
     return pack
@@ -84,10 +88,10 @@ def unpacked(batches: Batches, more: int) -> Iterator[tuple[pa.RecordBatch, Batc
             yield keys, unpacked_pairs(pairs.as_buffer(), keys.num_rows, more)
 
 
-def packed_pairs(begins: Flags, codes: Ints, keys: int, *more: Ints) -> bytes:
+def packed_pairs(keys: int, begins: Flags, codes: Ints, *more: Ints) -> bytes:
     """Pack pairs, column after column: whether each begins a user, codes below `keys`, marks and amounts.
 
-    >>> packed = packed_pairs(np.array([True, False]), np.array([0, 4]), 5)
+    >>> packed = packed_pairs(5, np.array([True, False]), np.array([0, 4]))
     >>> [column.tolist() for column in unpacked_pairs(packed, 5, 0)]
     [[True, False], [0, 4]]
     """
@@ -98,15 +102,19 @@ def packed_pairs(begins: Flags, codes: Ints, keys: int, *more: Ints) -> bytes:
 def unpacked_pairs(packed: Any, keys: int, more: int) -> Batch:
     """Return what `packed_pairs` packed."""
     kinds = [np.dtype(kind) for kind in pair_types(keys, more)]
-    rows, start, columns = len(packed) // sum(kind.itemsize for kind in kinds), 0, []
+    rows = len(packed) // sum(kind.itemsize for kind in kinds)
+    columns, start = list[Any](), 0
     for kind in kinds:
         columns.append(np.frombuffer(packed, kind, rows, start))
         start += rows * kind.itemsize
-    return columns[0] & 1 == 1, (columns[0] >> 1).astype(np.int64), *columns[1:]
+    pairs, *others = columns
+    begins = pairs & 1 == 1
+    codes = (pairs >> 1).astype(np.int64)
+    return begins, codes, *others
 
 
 def order_column(columns: list[Any], salt: int) -> Any:
-    """Return the salted hash by which users or keys are ordered; what has equal hashes is ordered by itself."""
+    """Return the salted hash by which users or keys are ordered; `Engine.assigned` explains the orders."""
     return F.xxhash64(F.lit(salt - (1 << 63)), *columns)
 
 
@@ -120,47 +128,42 @@ def _of_complete_users(batches: Batches, amounts: tuple[Amount, ...]) -> Batches
         changes = np.flatnonzero(hashes[1:] != hashes[:-1])
         start = int(changes[-1]) + 1 if len(changes) else 0
         if start or (held and held[0].column(0)[0].as_py() != hashes[0]):
-            yield _joined([*held, batch.slice(0, start)])
+            yield joined([*held, batch.slice(0, start)])
             held, most = [], _HELD
         held.append(batch.slice(start))
         if sum(piece.num_rows for piece in held) > most:
-            held = [_distinct(_joined(held), len(amounts))]
+            held = [each_pair_once(joined(held), len(amounts))]
             most = max(most, 2 * held[0].num_rows)
     if held:
-        yield _joined(held)
+        yield joined(held)
 
 
-def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-    [batch] = pa.Table.from_batches(pieces).combine_chunks().to_batches()
-    return batch
-
-
-def _distinct(rows: pa.RecordBatch, amounts: int) -> pa.RecordBatch:
-    """Each pair once; amounts are added up."""
-    names = rows.schema.names
-    by, values = names[: len(names) - amounts], names[len(names) - amounts :]
-    grouped = pa.Table.from_batches([rows]).group_by(by).aggregate([(name, "sum") for name in values])
-    return _joined(grouped.select([*by, *(f"{name}_sum" for name in values)]).rename_columns(names).to_batches())
-
-
-def _packed(rows: pa.RecordBatch, keys: int, amounts: tuple[Amount, ...]) -> tuple[bytes, bytes, bytes]:
+def _packed(rows: pa.RecordBatch, keys: int, amounts: tuple[Amount, ...]) -> dict[str, list[bytes]]:
     """Sort the rows of complete users; return their distinct keys, their pairs, and the hashes of users."""
     names = rows.schema.names
-    own = names.index("kh") + 1  # where the key begins
-    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names[: own + keys]])
-    by = order.to_numpy()
-    codes, distinct = coded(rows.select(names[own : own + keys]))
-    codes = codes[by]
-    hashes = rows.column(0).to_numpy()[by]
-    begins = _changes(hashes) | _column_changes(rows.column(1).take(order))
+    key = names.index("kh") + 1  # where the columns of the key begin
+    after = key + keys
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names[:after]])
+    rows = rows.take(order)
+    codes, distinct = coded(rows.select(names[key:after]))
+    hashes = rows["h"].to_numpy()
+    begins = _changes(hashes) | _column_changes(rows["u"])
+    marks_and_amounts = [column.to_numpy() for column in rows.columns[after:]]
+    begins_and_codes = _each_once(begins, codes, marks_and_amounts, amounts)
+    users = hashes[begins].astype("<i8").tobytes()
+    pairs = packed_pairs(distinct.num_rows, *begins_and_codes)
+    return {"keys": [_message(distinct)], "pairs": [pairs], "users": [users]}
+
+
+def _each_once(begins: Flags, codes: Ints, others: list[Ints], amounts: tuple[Amount, ...]) -> Batch:
+    """Return sorted pairs once each; of `others`, which are marks and amounts, with the sums of the amounts."""
     first = begins | _changes(codes)
-    if amounts:
-        marks, *values = (column.to_numpy()[by] for column in rows.columns[own + keys :])
-        columns = cut_off(summed_rows(first, (begins, codes, marks & 0xFFFFFFFF, *values), len(amounts)), amounts)
-    else:
-        columns = begins[first], codes[first]
-    pairs = packed_pairs(columns[0], columns[1], distinct.num_rows, *columns[2:])
-    return _message(distinct), pairs, hashes[begins].astype("<i8").tobytes()
+    if not amounts:
+        return begins[first], codes[first]
+    marks, *values = others
+    last_bits = marks & 0xFFFFFFFF
+    summed = summed_rows(first, (begins, codes, last_bits, *values), len(values))
+    return cut_off(summed, amounts)
 
 
 def coded(keys: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:

@@ -46,8 +46,7 @@ def start_query(
         frame = engine.frame(source)
     if not frame.repeatable:
         raise InvalidValue(
-            "a batch that is counted again has the same rows",
-            "a DataFrame with random columns or filters",
+            "the rows of a DataFrame with random columns or filters may be others when a batch is counted again",
             "write it to files first",
         )
     if Path(state).exists():
@@ -78,21 +77,24 @@ def _counted(
 
     def hold_keys(batches: Batches) -> Batches:
         elements = 0
-        marked = schema.append(pa.field("held", pa.bool_()))
-        for batch in rebatch((shaped(batch, marked) for batch in batches), marked):
-            counts = batch.column("frequency").to_numpy().copy()
+        with_held = schema.append(pa.field("held", pa.bool_()))
+        for batch in rebatch((shaped(batch, with_held) for batch in batches), with_held):
+            counts = batch["frequency"].to_numpy().copy()
             elements += int(counts.sum())
-            others = np.flatnonzero(~batch.column("held").to_numpy(zero_copy_only=False))
-            keys = batch.select(names).take(pa.array(others))
-            counts[others] = held_counts(counts[others], sampling, coins.for_keys(keys, "sample"))
-            rows = pa.RecordBatch.from_arrays([*batch.columns[: len(names)], pa.array(counts)], schema=schema)
+            is_held = batch["held"].to_numpy(zero_copy_only=False)
+            others = np.flatnonzero(~is_held)
+            keys = batch.select(names)
+            drawn = coins.for_keys(keys.take(pa.array(others)), "sample")
+            counts[others] = held_counts(counts[others], sampling, drawn)
+            rows = keys.append_column("frequency", pa.array(counts))
             yield from messages([rows.filter(pa.array(counts > 0))])
         yield pa.record_batch({"message": [b""], "rows": [elements]})
 
-    marked = _marked(engine, frame, held).mapInArrow(sent_inline(hold_keys), MESSAGES)
-    rows = engine.job("counting a batch", source.columns, marked.collect)
-    table = pa.Table.from_batches(received(row for row in rows if row[0]), schema)
-    return table, sum(row[1] for row in rows if not row[0])
+    counted = _marked(engine, frame, held).mapInArrow(sent_inline(hold_keys), MESSAGES)
+    rows = engine.job("counting a batch", source.columns, counted.collect)
+    elements = sum(number for message, number in rows if not message)
+    batches = received(row for row in rows if row[0])
+    return pa.Table.from_batches(batches, schema), elements
 
 
 def _marked(engine: Spark, frame: Frame, held: pa.Table) -> Any:
@@ -100,30 +102,31 @@ def _marked(engine: Spark, frame: Frame, held: pa.Table) -> Any:
     counted = frame.grouped(frame.rows())
     if not held.num_rows:
         return counted.withColumn("held", F.lit(False))
-    keys = engine.sent_keys(held.select(frame.schema.names), frame).withColumn("held", F.lit(True))
-    joined = counted.join(small(keys, held.num_rows), on=frame.names, how="left")
-    return joined.select(*frame.names, "frequency", F.coalesce("held", F.lit(False)).alias("held"))
+    keys = engine.sent_keys(held.select(frame.schema.names), frame)
+    marked = small(keys.withColumn("held", F.lit(True)), held.num_rows)
+    joined = counted.join(marked, on=frame.names, how="left")
+    is_held = F.coalesce("held", F.lit(False))
+    return joined.select(*frame.names, "frequency", is_held.alias("held"))
 
 
 def _require_elements(source: Source) -> None:
     if source.kind != "frame" or not source.data.isStreaming:
         raise InvalidValue(
-            "a stream on a cluster is a streaming DataFrame, such as of spark.readStream",
-            "other data",
+            "these data are no streaming DataFrame, such as spark.readStream returns",
             "release data that are stored with dpsample.spark.release, or add them to a dpsample.Stream",
         )
     if getattr(source.data, "_jdf", None) is None:
         raise InvalidValue(
-            "the state of a stream is on the driver", "a session of Spark Connect", "run the driver in the same process"
+            "a stream cannot be counted over Spark Connect, since its state is on the driver",
+            "run the driver in the same process",
         )
     if source.aggregated or source.user is not None or source.part is not None:
-        raise InvalidValue("a stream has one row for each element", "a source with other columns", "name the key alone")
+        raise InvalidValue("a stream has one row for each element, and its key alone is read", "name the key alone")
 
 
 def _require_same(stream: Stream, sampling: SampleAndHold, keys: tuple[str, ...]) -> None:
     if (stream.sampling, stream.keys) != (sampling, keys):
         raise InvalidValue(
-            "a state goes on as it was started",
-            "another tau" if stream.sampling != sampling else "other key columns",
+            f"the state was started with {'another tau' if stream.sampling != sampling else 'other key columns'}",
             "state those of the first time, or name another state",
         )

@@ -29,23 +29,25 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
 
     def order_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            numbers = secret.for_keys(batch, "keep").wide().view("<i8")
-            columns = [*batch.columns, *(pa.array(number) for number in numbers.T)]
-            yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, "r0", "r1"])
+            first, second = secret.for_keys(batch, "keep").wide().view("<i8").T
+            yield batch.append_column("r0", pa.array(first)).append_column("r1", pa.array(second))
 
     assert made.user is not None
-    fields = T.StructType([T.StructField("u", made.user[1]), *made.fields(r0="long", r1="long").fields])
+    user = T.StructField("u", made.user[1])
+    fields = T.StructType([user, *made.fields(r0="long", r1="long").fields])
+    numbered = made.pairs().mapInArrow(sent_inline(order_keys), fields)
     order = ", ".join(["r0", "r1", *made.names])
     place = F.expr(f"row_number() OVER (PARTITION BY u ORDER BY {order})")
-    placed = made.pairs().mapInArrow(sent_inline(order_keys), fields).withColumn("place", place)
-    kept = placed.filter(F.col("place") <= limit).select(*made.names)
-    return replace(made, data=kept, keys=[F.col(name) for name in made.names], user=None, drop_null=False, part=None)
+    kept = numbered.withColumn("place", place).filter(F.col("place") <= limit)
+    keys = [F.col(name) for name in made.names]
+    return replace(made, data=kept.select(*keys), keys=keys, user=None, drop_null=False, part=None)
 
 
 def dropped(made: Frame, limit: int, most: int) -> Any:
     """Count the distinct keys of users beyond `limit`, of each user up to `most`: the only row."""
     require_users(made)
-    beyond = made.pairs().groupBy("u").count().select((F.col("count") - limit).alias("n")).filter("n > 0")
+    sizes = made.pairs().groupBy("u").count()
+    beyond = sizes.select((F.col("count") - limit).alias("n")).filter("n > 0")
     return beyond.agg(F.sum(F.least("n", F.lit(most)).cast("decimal(28,0)")))
 
 
@@ -55,7 +57,6 @@ def require_users(made: Frame) -> None:
         raise nobody_refusal()
     if not made.repeatable:
         raise InvalidValue(
-            "what users keep is chosen from rows that are the same each time",
-            "a DataFrame with random columns or filters",
+            "the rows of a DataFrame with random columns or filters may be others when they are read again",
             "write it to files first",
         )
