@@ -85,7 +85,7 @@ def test_bad_arguments_are_refused(kind: str, name: str) -> None:
 def test_unknown_estimators_are_refused_by_name(kind: str) -> None:
     """Also where a release has one estimator, and would not look at the name."""
     for name in ("sum", "count_keys", "mean"):
-        with pytest.raises(InvalidValue, match="an estimator is one of calibrated, mle, biased_down, unbiased"):
+        with pytest.raises(InvalidValue, match="estimator must be one of calibrated, mle, biased_down, unbiased"):
             getattr(KINDS[kind], name)(estimator="nonsense")
 
 
