@@ -143,7 +143,7 @@ def test_answers_are_about_both_kinds(both: Release) -> None:
     part = both.sum(at_least=100, **near)
     assert part.low <= sum(n for n in DATA.values() if n >= 100) <= part.high
     assert part.high - part.low < 1000  # of ten keys, each of about 100, it is not known whether they count
-    with refused("at_least is for sums of frequency and keys"):
+    with refused("at_least can only be used with sums"):
         both.sum(of="at-least:50", at_least=100)
     assert both.rank("unicorn").low > 50  # most of the 60 keys are clearly above what an unreported one may be
     below = frequency_reaching(0.95, both.sampling, both.per_key)
