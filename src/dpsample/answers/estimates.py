@@ -119,13 +119,14 @@ class Estimates:
         hidden = {"standard_error", *(["guaranteed"] if self._guaranteed else [])}
         if self.is_total:
             return self._shown_totals(hidden | {*_REPORTED, "value", "low", "high"})
-        table, first = self.to_arrow(), self.groups.num_columns
-        names = list(zip(self.numbers.column_names, table.column_names[first:], strict=True))
-        table = table.select([*table.column_names[:first], *(shown for name, shown in names if name not in hidden)])
-        if not self.intervals:
-            return table
-        own = {shown: f"{name} {self.intervals}" for name, shown in names if name in ("low", "high")}
-        return table.rename_columns([own.get(name, name) for name in table.column_names])
+        table = self.groups
+        for name, column in zip(self.numbers.column_names, self.numbers.columns, strict=True):
+            if name in hidden:
+                continue
+            if self.intervals and name in ("low", "high"):
+                name = f"{name} {self.intervals}"
+            table = table.append_column(_free(name, table), column)
+        return table
 
     def _shown_totals(self, hidden: set[str]) -> pa.Table:
         """Totals of groups: a column of what is in the reported keys, and one of what is in all keys."""

@@ -96,7 +96,8 @@ class _TokenEstimates:
         places = np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int)
         self.at = likeliest[np.unique(places)]
         laws = [token_law(i, *scheme) for i in self.at.tolist()]
-        cells = np.unique(np.concatenate([law.cells for law in laws]))
+        every_cell = np.concatenate([law.cells for law in laws])
+        cells = np.unique(every_cell)
         self._tokens = cells / scheme.grid
         self._likeliest = likeliest_frequencies(cells, *scheme)
         self._places = [np.searchsorted(cells, law.cells) for law in laws]

@@ -33,17 +33,20 @@ def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bool
     sure = float(weights[certain].sum())
     low = sure + float(np.minimum(uncertain, 0).sum())
     high = sure + float(np.maximum(uncertain, 0).sum())
-    likely = min(max(float(weights[value].sum()), low), high)
+    likely = float(weights[value].sum())
+    likely = min(max(likely, low), high)
     return Reported(likely, math.nan, low, high)
 
 
 def added_reported(parts: Sequence[Reported]) -> Reported:
     """Return the sum of independent sums: distances of ends from values add up by their squares."""
     value = sum(part.value for part in parts)
-    errors = [part.standard_error for part in parts]
-    down = math.hypot(*(part.value - part.low for part in parts))
-    up = math.hypot(*(part.high - part.value for part in parts))
-    return Reported(value, math.hypot(*errors), value - down, value + up)
+    error = math.hypot(*[part.standard_error for part in parts])
+    below = [part.value - part.low for part in parts]
+    above = [part.high - part.value for part in parts]
+    down = math.hypot(*below)
+    up = math.hypot(*above)
+    return Reported(value, error, value - down, value + up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +114,8 @@ class ReportedSums:
         if self.measure != FREQUENCY:
             frequencies = [i - added for i in likely_frequencies(raised, *scheme, self.level)]
             return independent(weights, *map(self._of, frequencies))
-        together = self._together(Selected.of(raised / scheme.grid, weights, np.ones(len(cells))))
+        keys = Selected.of(raised / scheme.grid, weights, np.ones(len(cells)))
+        together = self._together(keys)
         before = float(weights @ added)
         low, high = together.low - before, together.high - before
         return replace(together, value=together.value - before, low=low, high=high)

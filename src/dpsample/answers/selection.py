@@ -100,7 +100,7 @@ class Selection:
     >>> privacy = Privacy(1, 1e-6)
     >>> table = pa.table({"query": ["cat", "cow", "dog"], "token": [31.5, 12.0, 12.0]})
     >>> release = Release(table, Terms(privacy, ("query",), Tokens(KeepAll(), privacy, grid=8)))
-    >>> groups, [c, d] = Selection(release, by="left(query, 1)").tallies()
+    >>> groups, [c, d] = Selection(Rows.of(table, release.terms), by="left(query, 1)").tallies()
     >>> groups.to_pylist(), c.cells, d.cells
     ([{'left(query, 1)': 'c'}, {'left(query, 1)': 'd'}], array([ 96, 252]), array([96]))
     """
@@ -191,17 +191,23 @@ class Selection:
         wanted = {f"{_OURS}{name}": sql for name, sql in columns.items()}
         computed = {**named, **wanted}
         selected = ", ".join(f"{sql} AS {quoted_name(name)}" for name, sql in computed.items())
-        group, [first, *_] = ", ".join(map(quoted_name, named)), map(quoted_name, wanted)
-        placed = f"dense_rank() OVER (ORDER BY {group})" if named else "1"
+        first = quoted_name(next(iter(wanted)))
+        placed = "1"
+        if named:
+            group = ", ".join(map(quoted_name, named))
+            placed = f"dense_rank() OVER (ORDER BY {group})"
         table = self._run(
             f'SELECT *, {placed} AS "{_OURS}place" FROM (SELECT {selected} FROM rows '
             f'WHERE {self._weight}::DOUBLE IS NOT NULL {aggregated}) ORDER BY "{_OURS}place", {first}'
         )
-        starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
-        groups = table.select(list(named)).take(starts).rename_columns(list(self._by))
+        places = table[f"{_OURS}place"].to_numpy()
+        starts = np.flatnonzero(np.diff(places, prepend=0))
+        groups = table.select(list(named)).take(starts)
+        groups = groups.rename_columns(list(self._by))
         if not len(starts) and self._by:
             return groups, []
-        parts = [np.split(table[name].to_numpy(), starts[1:]) for name in wanted]
+        columns_of_all = [table[name].to_numpy() for name in wanted]
+        parts = [np.split(column, starts[1:]) for column in columns_of_all]
         return groups, [list(part) for part in zip(*parts, strict=True)]
 
     def rows(self) -> tuple[Ints, Ints]:

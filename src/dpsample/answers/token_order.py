@@ -144,10 +144,11 @@ class TokenKeys(Keys):
 
     def _ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
         """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
-        [low], [high] = self.spectrum.interval([cell], level)
-        fewest = self._number_reaching(int(high) + 1, level)
-        most = self._number_reaching(int(low) + 1, level)
-        return 1 + fewest.low, 1 + most.high
+        ends = self.spectrum.interval([cell], level)
+        least, largest = np.ravel(ends).tolist()
+        fewest_above = self._number_reaching(largest + 1, level).low
+        most_above = self._number_reaching(least + 1, level).high
+        return 1 + fewest_above, 1 + most_above
 
     def _competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""

@@ -21,11 +21,13 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from dpsample.accounting.amounts import Amount, Clip, amounts_of
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.discovery import LOOK_SHARE, UserBudget, capacity_cap, count_share
+from dpsample.accounting.choice import capacity_cap
+from dpsample.accounting.counts import count_share
 from dpsample.accounting.filled import FILLED_SHARE
 from dpsample.accounting.parts import Part
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, check_share
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.privacy import Privacy, StatedPrivacy

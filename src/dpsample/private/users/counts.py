@@ -25,9 +25,10 @@ import pyarrow as pa
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
-from dpsample.accounting.discovery import Counts, UserBudget
+from dpsample.accounting.counts import Counts
 from dpsample.accounting.lengths import deviation_of, first_length, first_unit, lost_length, lost_units, vector_length
 from dpsample.accounting.normal import TABLE_MARGIN
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine

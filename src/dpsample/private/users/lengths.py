@@ -14,8 +14,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from dpsample.accounting.discovery import cleaned
 from dpsample.accounting.lengths import MOST_GROUPS
+from dpsample.accounting.look import cleaned
 from dpsample.private.users.parts import Measured
 from dpsample.private.users.put_back import Shares, unevenness
 from dpsample.private.users.weighing import Clip
