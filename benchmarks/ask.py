@@ -27,8 +27,10 @@ from typing import Any
 import numpy as np
 
 from dpsample import KeepAll, Privacy
-from dpsample.accounting.discovery import Look, UserBudget, capacity_cap, promising_keys
-from dpsample.accounting.filled import Filled, fuller
+from dpsample.accounting.choice import capacity_cap, fuller, promising_keys
+from dpsample.accounting.filled import Filled
+from dpsample.accounting.look import Look
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.planning.setting import Setting
 from dpsample.private.assignment import Assignment
 from dpsample.private.pairs import kept_rows
@@ -145,7 +147,7 @@ def chosen(ways: dict[int, Way], look: Ints, budget: UserBudget, draw: np.random
     """The number of keys of each user that a run uses, and the one that one key is compared with."""
     cost = budget.privacy.share(budget.look)
     seen = Look(tuple((look + laplace(float(1 / cost), draw, len(look))).tolist()), cost)
-    most = promising_keys(Stated(ways), seen, ALL)  # type: ignore[arg-type]
+    most = promising_keys(Stated(ways), seen, ALL)
     compared = []
     for keys, epsilon in zip((1, most), budget.filled_epsilons, strict=True):
         exact = Filled(keys, ways[keys].full, ways[keys].units, epsilon)

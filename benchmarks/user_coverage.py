@@ -31,7 +31,10 @@ from typing import Any
 import numpy as np
 
 from dpsample import KeepAll, Privacy
-from dpsample.accounting.discovery import COUNT_SHARE, LOOK_SHARE, Look, UserBudget, capacity_cap, promising_keys
+from dpsample.accounting.choice import capacity_cap, promising_keys
+from dpsample.accounting.counts import COUNT_SHARE
+from dpsample.accounting.look import Look
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.users.counts import Stage
 from dpsample.private.users.parts import Noisy, Part

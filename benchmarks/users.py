@@ -40,7 +40,8 @@ import pyarrow as pa
 
 import dpsample
 from dpsample import KeepAll, Privacy
-from dpsample.accounting.discovery import COUNT_SHARE, whole_square
+from dpsample.accounting.counts import COUNT_SHARE
+from dpsample.accounting.user_budget import whole_square
 from dpsample.cli.standard_library import standard_library
 from dpsample.exact import figures_below
 from dpsample.private.engine.duckdb import DuckDB

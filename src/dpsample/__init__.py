@@ -12,11 +12,12 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     errors        what is raised, and when
     sql           how names are written in SQL
     scheme        the mathematics: sampling, reporting probabilities, token laws, certificates
-    accounting    what is spent, and the proof of it: composition, budgets, ledgers
+    accounting    what is spent, and the proof of it: composition, budgets
+    ledger        the file of what a dataset's releases spent, its rules, and what is left
     private       EVERYTHING that may see private data or secret coins: sources, engines, randomness, runs
     spark         releases of data on a cluster; imported on demand
-    release       the only publishable object, its terms and its rows
-    questions     what can be asked of a release
+    release       what every release has: its terms, its kind and its rows
+    answers       Release, the only publishable object, and what can be asked of it
     periods       several releases together: what they say of a week, and what changed
     estimators    token -> estimate of the frequency; a tally of tokens -> a sum with its error
     comparison    the accuracy of methods, and other methods to compare with

@@ -218,8 +218,10 @@ def gaussian_delta(epsilon: arb, mu: arb) -> arb:
 
     ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)`` (Balle and Wang, 2018).
     """
-    ratio = epsilon / mu
-    return _normal(mu / 2 - ratio) - epsilon.exp() * _normal(-mu / 2 - ratio)
+    root = mu * arb(2).sqrt()
+    near = (epsilon - mu**2 / 2) / root
+    far = (epsilon + mu**2 / 2) / root
+    return (near.erfc() - epsilon.exp() * far.erfc()) / 2
 
 
 @lru_cache(maxsize=256)

@@ -15,20 +15,13 @@ from scipy import stats
 
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, PrivacyViolation, read_release
-from dpsample.accounting.discovery import (
-    COUNT_SHARE,
-    LOOK_SHARE,
-    Counts,
-    Discovery,
-    Look,
-    UserBudget,
-    capacity_cap,
-    certify_users,
-    cleaned,
-    whole_square,
-)
-from dpsample.accounting.filled import fuller
+from dpsample.accounting.choice import capacity_cap, fuller
+from dpsample.accounting.counts import COUNT_SHARE, Counts
+from dpsample.accounting.discovery import Discovery
+from dpsample.accounting.look import Look, cleaned
 from dpsample.accounting.many_keys import largest_steps
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget, whole_square
+from dpsample.accounting.user_proof import certify_users
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.ledger.ledger import new_ledger, read_ledger
 from dpsample.private.request import Request, prior_keys
@@ -114,11 +107,11 @@ def test_composed_steps_cost_less_than_any_mechanism_of_the_same_epsilon_beside_
 
 
 def test_too_much_for_counts_is_refused() -> None:
-    with refused("the shares for the look, the total and the counts must leave some of the privacy for the keys"):
+    with refused("nothing is left for the keys"):
         UserBudget(PRIVACY, counts=Fraction(1))
-    with refused("the shares for the look"):
+    with refused("nothing is left for the keys"):
         UserBudget(PRIVACY, look=Fraction(1, 2), total=Fraction(1, 2))
-    with refused("keys without a contribution bound are found with an epsilon and a delta"):
+    with refused("users without a contribution bound are protected by an epsilon and a delta"):
         UserBudget(Privacy.zcdp("0.1", "1e-6"))
 
 
@@ -228,7 +221,7 @@ def test_many_keys_leave_room_for_the_counts() -> None:
     assert larger is not None
     assert certify_users(discovery, each, counted, beside.left).delta <= PRIVACY.delta
     assert certify_users(discovery, larger, None, beside.left).delta <= PRIVACY.delta
-    with pytest.raises(PrivacyViolation, match="parts that spend more"):
+    with pytest.raises(PrivacyViolation, match="together spend more"):
         certify_users(discovery, larger, counted, beside.left)
 
 
@@ -240,9 +233,9 @@ def test_records_that_are_impossible_are_refused() -> None:
         ("guess", 1, 5),
         ("many-keys", 0, None),
     ):
-        with refused("keys are found by one key of each user"):
+        with refused("the keys of a release are found by one key of each user"):
             Discovery(*wrong)
-    with refused("a look has a whole number for each range of keys"):
+    with refused("a look must have one whole number for each range of keys"):
         Look.from_json({"users": [1], "epsilon": "1"})
 
 
@@ -349,8 +342,8 @@ def test_a_ledger_is_charged(tmp_path: Path) -> None:
         ({"strategy": "two-pass"}, "strategy cannot be used where keys are discovered"),
         ({"discover": "one-key", "total": True}, "a total cannot be combined with discover='one-key'"),
         ({"discover": "many-keys", "count_share": "0.98"}, "discover='many-keys' needs more of epsilon"),
-        ({"privacy": Privacy.zcdp("0.1", "1e-6")}, "keys without a contribution bound are found with an epsilon"),
-        ({"privacy": Privacy("1e-4", "1e-6")}, "counts of users need a larger epsilon"),
+        ({"privacy": Privacy.zcdp("0.1", "1e-6")}, "users without a contribution bound are protected by"),
+        ({"privacy": Privacy("1e-4", "1e-6")}, "is too small to count users"),
     ],
 )
 def test_refusals(options: dict[str, Any], rule: str) -> None:

@@ -13,8 +13,11 @@ import pytest
 
 import dpsample
 from dpsample import KeepAll, Privacy, PrivacyViolation, Source
-from dpsample.accounting.discovery import LOOK_SHARE, Discovery, Look, UserBudget, capacity_cap, promising_keys
-from dpsample.accounting.filled import FILLED_PARTS, FILLED_SHARE, Filled, fuller
+from dpsample.accounting.choice import capacity_cap, fuller, promising_keys
+from dpsample.accounting.discovery import Discovery
+from dpsample.accounting.filled import FILLED_PARTS, FILLED_SHARE, Filled
+from dpsample.accounting.look import Look
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.planning.setting import Setting
 from dpsample.planning.users import forecast_users
 from dpsample.private.assignment import Assignment
@@ -214,9 +217,9 @@ def test_more_than_what_is_left_for_keys_is_refused() -> None:
 def test_records_that_are_impossible_are_refused() -> None:
     one, many = asked((2100, 640)).discovery.filled  # type: ignore[union-attr]
     for filled in ((one,), (many, one), (one, one), (one, many, many)):
-        with refused("after a look, one key of each user is compared with many"):
+        with refused("a comparison must be of one key of each user with many keys"):
             asked((2100, 640), filled=filled)
-    with refused("after a look"):
+    with refused("a comparison must be"):
         asked((2100, 640), look=None)
     for wrong in ((0, 21, 5, 1), (1, 0, 5, 1), (1, 21, 5, 0), (1, 21, 5, -1)):
         with refused("what a way of discovery fills"):

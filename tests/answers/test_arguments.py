@@ -85,8 +85,15 @@ def test_bad_arguments_are_refused(kind: str, name: str) -> None:
 def test_unknown_estimators_are_refused_by_name(kind: str) -> None:
     """Also where a release has one estimator, and would not look at the name."""
     for name in ("sum", "count_keys", "mean"):
-        with pytest.raises(InvalidValue, match="an estimator is one of calibrated, mle, biased_down, unbiased"):
+        with pytest.raises(InvalidValue, match="estimator must be one of calibrated, mle, biased_down, unbiased"):
             getattr(KINDS[kind], name)(estimator="nonsense")
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(("name", "keyword"), [("sum", "nonsense"), ("mean", "extrapolate"), ("count_keys", "of")])
+def test_keywords_that_a_question_does_not_have_are_refused(kind: str, name: str, keyword: str) -> None:
+    with pytest.raises(TypeError, match=keyword):
+        getattr(KINDS[kind], name)(**{keyword: True})
 
 
 @pytest.mark.parametrize("kind", ["known", "known and others", "counted", "several"])

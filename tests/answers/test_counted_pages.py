@@ -16,8 +16,10 @@ import dpsample
 from browser import drawn, opened
 from counted import BUDGET, LOOK, made, terms_of
 from dpsample import KeepAll, Privacy, Release, read_release
-from dpsample.accounting.discovery import LOOK_SHARE, Discovery, UserBudget, capacity_cap
+from dpsample.accounting.choice import capacity_cap
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.totals import Total
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.presentation.report import display, make_report
 from reports import blocks, data, seen
 from stated_terms import stated_terms

@@ -119,7 +119,7 @@ def test_an_expression_can_only_select(
     ],
 )
 def test_what_is_around_an_expression_is_refused_by_itself(text: str) -> None:
-    with refused("where is one SQL expression"):
+    with refused("where must be one SQL expression"):
         check_expression("where", text, ["shop"], syntax, lambda name: Bytes(1, 1), 1)
 
 
@@ -179,7 +179,7 @@ GREEDY = [
 @pytest.mark.parametrize("what", ["where", "weight", "by"])
 def test_an_expression_that_may_take_much_memory_is_refused(what: str, text: str, shops: Release) -> None:
     """Before it runs: DuckDB's own limit of memory does not count texts."""
-    with refused("take at most 256 MB"):
+    with refused("at most 256 MB"):
         selection_of(shops, **{what: text if what == "where" else f"({text})::INTEGER"})
 
 
@@ -189,7 +189,7 @@ def test_nesting_is_limited(deep: int, shops: Release) -> None:
     if deep < 250:
         assert selection_of(shops, text).tallies()[1][0].total == len(SHOPS)
     else:
-        with refused("where is one SQL expression") as info:
+        with refused("where must be one SQL expression") as info:
             selection_of(shops, text)
         assert "nested too deeply" in str(info.value)
 

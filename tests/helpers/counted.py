@@ -8,17 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample import KeepAll, Privacy, Release
-from dpsample.accounting.discovery import (
-    COUNT_PARTS,
-    COUNT_SHARE,
-    LOOK_SHARE,
-    Counts,
-    Discovery,
-    Look,
-    UserBudget,
-    capacity_cap,
-)
+from dpsample.accounting.choice import capacity_cap
+from dpsample.accounting.counts import COUNT_PARTS, COUNT_SHARE, Counts
+from dpsample.accounting.discovery import Discovery
+from dpsample.accounting.look import Look
 from dpsample.accounting.totals import Total
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.release.rows import counted
 from dpsample.release.terms import Terms

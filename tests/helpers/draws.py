@@ -26,7 +26,7 @@ import pyarrow as pa
 import pytest
 
 import dpsample
-from dpsample.accounting.discovery import Look
+from dpsample.accounting.look import Look
 from dpsample.private import noise
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import Coins, StreamCoins, Words

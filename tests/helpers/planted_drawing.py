@@ -289,8 +289,8 @@ USERS = [
     Bug(
         "rows of a user count more than once",
         "private/engine/duckdb/tables.py",
-        'f"DISTINCT {self.user} AS u"',
-        'f"{self.user} AS u"',
+        'f"DISTINCT {self.user} AS u, ',
+        'f"{self.user} AS u, ',
         ("private/test_bounding.py::test_rows_that_repeat_are_one_pair",),
     ),
     Bug(

@@ -5,21 +5,21 @@ from planted_drawing import Bug
 ACCOUNTING = [
     Bug(
         "the delta of the ends of noise is spent twice",
-        "accounting/discovery.py",
+        "accounting/user_budget.py",
         "return Privacy(self.left.epsilon, self.left.delta - aside)",
         "return Privacy(self.left.epsilon, self.left.delta)",
         ("accounting/test_discovery.py::test_what_a_budget_plans_is_proved",),
     ),
     Bug(
         "a total of found keys is free",
-        "accounting/discovery.py",
+        "accounting/user_budget.py",
         "for share in (self.look, self.total) if share]",
         "for share in (self.look,) if share]",
         ("accounting/test_discovery.py::test_a_total_of_found_keys_is_paid_for",),
     ),
     Bug(
         "what is filled is free",
-        "accounting/discovery.py",
+        "accounting/user_budget.py",
         "return self.privacy.less([*epsilons, *self.filled_epsilons])",
         "return self.privacy.less(epsilons)",
         ("accounting/test_filled.py::test_what_is_compared_is_paid_for",),
@@ -27,29 +27,29 @@ ACCOUNTING = [
     Bug(
         "terms do not count what the comparison of both ways cost",
         "accounting/discovery.py",
-        "(self.look,)), *self.filled)",
-        "(self.look,)),)",
+        "return (*look, *self.filled)",
+        "return (*look,)",
         ("private/test_noises.py::test_each_noise_is_drawn_from_coins_of_its_own_by_the_certified_law",),
     ),
     Bug(
         "amounts do not share the noise of the counts",
-        "accounting/discovery.py",
-        "    return {name: share / whole for name, share in parts.items()}",
+        "accounting/counts.py",
+        "    return {name: share / everything for name, share in parts.items()}",
         "    return {name: share for name, share in parts.items()}",
         ("private/users/test_amounts.py::test_the_noise_is_that_of_the_budget_and_is_proved",),
     ),
     Bug(
         "the certificate of many keys forgets the counts",
-        "accounting/discovery.py",
-        "each.divergence + each.order * square / 2",
+        "accounting/user_proof.py",
+        "each.divergence + each.order * self.square / 2",
         "each.divergence",
         ("accounting/test_discovery.py::test_many_keys_leave_room_for_the_counts",),
     ),
     Bug(
         "the certificate of one key forgets the counts",
-        "accounting/discovery.py",
-        "each.delta <= left and square <= each.square",
-        "each.delta <= left",
+        "accounting/user_proof.py",
+        "each.delta <= delta and self.square <= each.square",
+        "each.delta <= delta",
         ("accounting/test_discovery.py::test_a_proof_refuses_what_is_not_private",),
     ),
     Bug(
@@ -141,9 +141,9 @@ ACCOUNTING = [
 PROOFS = [
     Bug(
         "terms do not count what dropped keys cost",
-        "release/terms.py",
-        "totals = (self.size and self.size.weights, self.total, self.dropped)",
-        "totals = (self.size and self.size.weights, self.total)",
+        "release/spending.py",
+        "    if bought.dropped is not None:",
+        "    if False and bought.dropped is not None:",
         ("private/test_users.py::test_what_users_dropped_is_measured",),
     ),
     Bug(

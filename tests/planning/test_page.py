@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ def test_a_plan_starts_at_what_is_recommended() -> None:
 
 
 def test_a_page_of_private_data_says_so(tmp_path: Path) -> None:
-    page = explore(Plan(forecasts(Grid(["1"], ["1e-6"]), private=True)))
+    plan = Plan(forecasts(Grid(["1"], ["1e-6"]), private=True))
+    page = explore(plan)
     assert repr(page) == "Page(NOT private); write(path) saves it"
     assert "<title>NOT PRIVATE: " in page.html
     assert page.html.count(PRIVATE) == 2
@@ -105,6 +107,8 @@ def test_a_page_of_private_data_says_so(tmp_path: Path) -> None:
             page.write(tmp_path / name)
     with refused("must end with .html"):
         page.write(tmp_path / "not-private.parquet")
+    with refused("its name must say so"):  # another warning does not make it public
+        explore(replace(plan, warning="Look out.")).write(tmp_path / "plan.html")
     path = tmp_path / "Plan.NOT-private.html"
     page.write(path)
     assert path.stat().st_mode & 0o777 == 0o600

@@ -17,18 +17,12 @@ from click.testing import CliRunner
 import support
 from dpsample import KeepAll, Privacy, Source
 from dpsample.accounting.amounts import amounts_of
-from dpsample.accounting.discovery import (
-    COUNT_PARTS,
-    COUNT_SHARE,
-    FULL,
-    LOOK_SHARE,
-    Discovery,
-    Look,
-    TrueLook,
-    UserBudget,
-    promising_keys,
-)
+from dpsample.accounting.choice import FULL, promising_keys
+from dpsample.accounting.counts import COUNT_PARTS, COUNT_SHARE
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.filled import FILLED_SHARE
+from dpsample.accounting.look import Look, TrueLook
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.cli import cli
 from dpsample.planning.command import command, python
 from dpsample.planning.forecast import most_possible
@@ -214,7 +208,7 @@ def test_a_plan_with_a_bound_says_what_was_possible(tmp_path: Path) -> None:
         (["--scheme", "ppswor", "--sample-size", "10"], "needs a contribution bound"),
         (["-e", "0"], "epsilon"),
         (["--zcdp", "1"], "not with --zcdp; add --max-keys-per-user"),
-        (["--with-total", "--total-share", "0.99"], "must leave some"),
+        (["--with-total", "--total-share", "0.99"], "nothing is left for the keys"),
         (["--max-keys-per-user", "2", "--rows", "3"], "--rows and --sum go with users without a contribution bound"),
         (["--sum", "price"], "write --sum price:100"),
         (["--keys", "list.csv"], "--keys of a plan is the number of keys of --zipf, not 'list.csv'; leave"),
@@ -258,5 +252,5 @@ def test_a_least_number_and_rows_are_planned() -> None:
 
 
 def test_users_are_planned_where_there_are_users() -> None:
-    with DuckDB(threads=1) as engine, refused("users are planned"):
+    with DuckDB(threads=1) as engine, refused("a plan for users needs"):
         CountedUsers(Source(one_key_each(), "k"), engine)

@@ -92,7 +92,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
         1,
         ("private/test_keyed.py::test_purposes_and_secrets_are_independent",),
     ),
-    "private.engine.spark.jobs.Job._pivots.choose_parts: KeyedCoins": (
+    "private.engine.spark.jobs.Job._pivots.choose_candidates: KeyedCoins": (
         1,
         "where a part ends is public, as the keys are",
     ),
@@ -140,7 +140,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     # nothing is released of these
     "private.count.count_by_bound: new_coins": (1, PLAN),
     "private.count.CountedUsers.__init__: new_coins": (1, PLAN),
-    "cli.release.sanitize: from_table": (1, NO_COINS),
+    "cli.release._sample_of_another_system: from_table": (1, NO_COINS),
     "private.sample.Sample.__init__: uuid4": (1, NAME),
     "private.engine.spark.jobs._drafted: uuid4": (1, NAME),
     "answers.normal_order.in_the_top: default_rng": (1, AFTER),

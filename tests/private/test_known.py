@@ -15,8 +15,10 @@ import pytest
 
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Release, read_release
-from dpsample.accounting.discovery import Discovery, UserBudget, certify_users
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.known import Known, added_to_known
+from dpsample.accounting.user_budget import UserBudget
+from dpsample.accounting.user_proof import certify_users
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.errors import PrivacyViolation
 from dpsample.private.engine.duckdb import DuckDB
@@ -143,7 +145,7 @@ def test_answers_are_about_both_kinds(both: Release) -> None:
     part = both.sum(at_least=100, **near)
     assert part.low <= sum(n for n in DATA.values() if n >= 100) <= part.high
     assert part.high - part.low < 1000  # of ten keys, each of about 100, it is not known whether they count
-    with refused("at_least is for sums of frequency and keys"):
+    with refused("at_least can only be used with sums"):
         both.sum(of="at-least:50", at_least=100)
     assert both.rank("unicorn").low > 50  # most of the 60 keys are clearly above what an unreported one may be
     below = frequency_reaching(0.95, both.sampling, both.per_key)
@@ -243,7 +245,7 @@ def test_all_of_the_budget_goes_to_known_keys() -> None:
     assert budget.square > 3.9 * UserBudget(PRIVACY, counts=Fraction(1, 4)).square
 
     def counts(square: Fraction) -> Any:
-        from dpsample.accounting.discovery import COUNT_PARTS, Counts
+        from dpsample.accounting.counts import COUNT_PARTS, Counts
 
         return Counts(tuple(VectorNoise.of(square * s, budget.aside, 1) for s in COUNT_PARTS.values()), 0.0)
 

@@ -22,7 +22,7 @@ from scipy import stats
 
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sample, SampleSize
-from dpsample.accounting.discovery import Look
+from dpsample.accounting.look import Look
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.engine.spark.engine import Spark

@@ -261,7 +261,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "for each user, in one day" in run.output
     assert "delta 2e-07 is set aside" in run.output
     run = command("ledger", "new", f"{users}2", "--dataset", "c", "-e", "1", "-d", "1e-6", "--aside", "0.2")
-    assert "--aside goes with --account renyi" in run.stderr
+    assert "--aside cannot be used without --account renyi" in run.stderr
 
 
 @pytest.mark.chance("odds 1e-20: a key of 300 elements is not reported")

@@ -12,7 +12,8 @@ import pytest
 import dpsample
 from dpsample import InvalidValue, Privacy
 from dpsample.accounting.amounts import amounts_of
-from dpsample.accounting.discovery import COUNT_SHARE, UserBudget, count_share
+from dpsample.accounting.counts import COUNT_SHARE, count_share
+from dpsample.accounting.user_budget import UserBudget
 
 pytestmark = [
     pytest.mark.chance("certain: what is refused is never drawn"),

@@ -12,7 +12,10 @@ import pytest
 
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, read_release
-from dpsample.accounting.discovery import COUNT_SHARE, Look, UserBudget, capacity_cap, promising_keys
+from dpsample.accounting.choice import capacity_cap, promising_keys
+from dpsample.accounting.counts import COUNT_SHARE
+from dpsample.accounting.look import Look
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
 from dpsample.private.sanitizer import Sanitizer, sampled

@@ -5,11 +5,9 @@ What a way fills is the sum over keys of min(units, full), in units; divided by 
 which is in keys. Units beyond a full key are wasted, and are not counted. A user changes what is filled by at most m
 units (docs/theory.md, section 10), so discrete Laplace noise of scale m / epsilon is enough.
 
-Filled    what one way fills, with noise: a public record
-fuller    the way with the larger filled capacity
+`choice.fuller` compares two ways.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -42,9 +40,8 @@ class Filled:
         numbers = all(type(n) is int and abs(n) < _MOST_UNITS for n in (self.keys, self.full, self.units))
         if not numbers or self.keys < 1 or self.full < 1 or self.epsilon < LEAST_EPSILON:
             raise InvalidValue(
-                "what a way of discovery fills is stated for one key of each user or more, which some users fill, "
-                f"and cost an epsilon of at least {text(LEAST_EPSILON)}",
-                "another record",
+                "what a way of discovery fills must be stated for one key of each user or more, for a key that some "
+                f"users fill, and at an epsilon of at least {text(LEAST_EPSILON)}",
                 "get the release again from where it was written",
             )
 
@@ -66,17 +63,3 @@ class Filled:
     def from_json(cls, form: dict[str, Any]) -> "Filled":
         """Read the JSON form back."""
         return cls(form["keys"], form["full"], form["units"], exact(form["epsilon"], "epsilon"))
-
-
-def fuller(ways: Sequence[Filled]) -> Filled:
-    """Return the way with the largest filled capacity; of equal ones the first. Integers decide.
-
-    >>> one, many = Filled(1, 21, 2100, Fraction(1)), Filled(32, 134, 13_400, Fraction(1))
-    >>> fuller([one, many]).keys, fuller([many, one]).keys
-    (1, 32)
-    """
-    best, *others = ways
-    for way in others:
-        if max(way.units, 0) * best.full > max(best.units, 0) * way.full:
-            best = way
-    return best

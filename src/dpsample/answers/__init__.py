@@ -8,6 +8,7 @@ answers          each question, written once over evidence
 release          `Release`: the only publishable object, with its answers and its file
 by_kind          which evidence a release has
 estimates        an answer of several rows
+entered          whether releases are entered in a ledger
 example          a release for examples
 
 **The keys of a question**

@@ -146,13 +146,14 @@ class Ratio:
     def over(self, keys: CountedKeys, table: pa.Table, level: float) -> tuple[Bounded, list[str]]:
         """Return the ratio over some keys, and notes."""
         a, b = (_sum(summed, keys, table) for summed in (self.above, self.below))
-        lows, highs = zip(*(fieller(x, y, level) for x, y in product(a.ends(), b.ends())), strict=True)
-        low, high = min(lows), max(highs)
+        corners = [fieller(x, y, level) for x, y in product(a.ends(), b.ends())]
+        low = min(low for low, _ in corners)
+        high = max(high for _, high in corners)
         value = error = math.nan
         if b.value:
             value = a.value / b.value
             error = math.hypot(a.error, value * b.error) / abs(b.value)
-        amounts = (summed for summed in (self.above, self.below) if summed is not None)
+        amounts = [summed for summed in (self.above, self.below) if summed is not None]
         notes = list(dict.fromkeys(amount.note for amount in amounts))
         if not math.isfinite(high - low):
             notes.append(f"{self.per} cannot be distinguished from 0: nothing is known of the ratio")

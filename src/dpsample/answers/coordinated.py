@@ -189,10 +189,11 @@ class _Side:
         """The values of keys in a number of keys, and their probabilities of being reported; 0 for others."""
         if not len(self.places):
             return _Counted(*np.zeros((2, len(rows))))
-        tallies, scheme = Tallies.of([Tally.of(self.cells)]), self.scheme
-        values = functionals_of(tallies, scheme, measure).total.values(self.cells)
+        scheme, tallies = self.scheme, Tallies.of([Tally.of(self.cells)])
+        functionals = functionals_of(tallies, scheme, measure)
+        values = np.append(functionals.total.values(self.cells), 0.0)  # -1 is the last
         reported = reporting_probabilities(self.frequencies, scheme.sampling, scheme.per_key)
-        return _Counted(np.append(values, 0.0)[rows], np.append(reported, 0.0)[rows])
+        return _Counted(values[rows], np.append(reported, 0.0)[rows])
 
 
 class _Counted(NamedTuple):
@@ -256,8 +257,10 @@ class _Asked:
         squares = float((variances**2).sum())
         effective_keys = total**2 / max(squares, 1e-300)
         value, error = float(self.weights @ values), math.sqrt(total)
-        reach = float(student_quantile(0.5 + level / 2, np.array(2 * effective_keys))) * error
+        quantile = student_quantile(0.5 + level / 2, np.array(2 * effective_keys))
+        reach = float(quantile) * error
         found = Estimate(value, error, value - reach, value + reach, level, keys=keys, at_least=least)
         if not all(len(side.places) for side in self.sides):
             return replace(found, guaranteed=False, notes=(_EMPTY,))
-        return replace(found, notes=(FEW,) if effective_keys < TUNING.least_effective_keys else ())
+        few = effective_keys < TUNING.least_effective_keys
+        return replace(found, notes=(FEW,) if few else ())

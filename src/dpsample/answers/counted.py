@@ -27,7 +27,7 @@ from dpsample.answers.evidence import Evidence, Groups, KeyEstimates, Quantiles,
 from dpsample.answers.keys_only import reported_keys
 from dpsample.answers.normal_order import probability_above
 from dpsample.answers.question import Question
-from dpsample.answers.remainder import needs_total
+from dpsample.answers.remainder import needs_total, total_less
 from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.unreported import Silence
 from dpsample.errors import InvalidValue
@@ -212,24 +212,12 @@ class CountedEvidence(Evidence):
         if bought is None:
             raise needs_total(bought, tokens=True)
         keys = self.keys(Question())
-        everything = bought.estimate((1 + level) / 2)
         covered, error = float(keys.values.sum()), keys.error_of_sum()
-        reach = margin((1 + level) / 2) * error
-        value = max(everything.value - covered, 0.0)
+        estimate = total_less(bought, covered, error, margin((1 + level) / 2) * error, level)
         most = f"{float(bought.sensitivity):,.0f}"
         note = f"the total counts each user with at most {most} keys: if some have more, the remainder is too low"
-        return Estimate(
-            value,
-            math.hypot(error, everything.standard_error),
-            low=max(everything.low - covered - reach, 0.0),
-            high=max(everything.high - covered + reach, 0.0),
-            level=level,
-            keys=len(keys),
-            detection_threshold=self.detection_threshold,
-            guaranteed=False,
-            notes=(note,),
-            share=value / everything.value if everything.value > 0 else None,
-        )
+        stated = replace(estimate, keys=len(keys), detection_threshold=self.detection_threshold)
+        return replace(stated, guaranteed=False, notes=(note,))
 
 
 def _from_the_top(shares: Floats, keys: int) -> Ints:

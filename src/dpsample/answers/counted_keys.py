@@ -123,9 +123,10 @@ class CountedKeys(NormalKeys):
     def error_of_sum(self, chosen: Any = slice(None)) -> float:
         """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
         weights = self.weights[chosen]
-        own = np.linalg.norm(weights * self.errors[chosen])
-        of_groups = np.bincount(self.groups[chosen], weights * self.common[chosen])
-        return math.hypot(float(own), float(np.linalg.norm(of_groups)))
+        own = weights * self.errors[chosen]
+        shared = weights * self.common[chosen]
+        of_groups = np.bincount(self.groups[chosen], shared)
+        return math.hypot(float(np.linalg.norm(own)), float(np.linalg.norm(of_groups)))
 
     @property
     def least_sum(self) -> float:

@@ -140,12 +140,14 @@ def _smallest_mean(weights: Floats, values: Floats, keys: _Reaching, shift: floa
 
     It takes in the possible keys in the order of their values.
     """
-    certain, possible = keys.certain, np.flatnonzero(keys.possible)
-    possible = possible[np.argsort(values[possible], kind="stable")]
-    added_weight = np.cumsum(weights[possible])
-    added_sum = np.cumsum(weights[possible] * values[possible])
-    weight = weights[certain].sum() + np.append(0.0, added_weight)
-    sums = float(weights[certain] @ values[certain]) + shift + np.append(0.0, added_sum)
+    certain = keys.certain
+    certain_weight = weights[certain].sum()
+    certain_sum = float(weights[certain] @ values[certain]) + shift
+    order = np.argsort(values[keys.possible], kind="stable")
+    w = weights[keys.possible][order]
+    v = values[keys.possible][order]
+    weight = certain_weight + np.append(0.0, np.cumsum(w))
+    sums = certain_sum + np.append(0.0, np.cumsum(w * v))
     some = weight > 0
     means = sums[some] / weight[some]
-    return float(means.min(initial=math.inf)) if some.any() else -math.inf
+    return float(means.min()) if len(means) else -math.inf

@@ -56,7 +56,7 @@ class Estimates:
         try:
             return self.to_arrow().to_pandas()
         except ImportError:
-            raise InvalidValue("this needs pandas", "that it is not installed", "run: pip install pandas") from None
+            raise InvalidValue("this needs pandas, which is not installed", "run: pip install pandas") from None
 
     def __len__(self) -> int:
         return int(self.numbers.num_rows)
@@ -74,7 +74,7 @@ class Estimates:
         for n, row in enumerate(zip(*columns, strict=True)):
             if row == wanted:
                 return self._estimate(n)
-        raise InvalidValue("a group is one of the answer's", repr(group), "iterate over the answer to see all")
+        raise InvalidValue(f"the answer has no group {group!r}", "iterate over the answer to see all")
 
     def _estimate(self, n: int) -> Estimate:
         numbers = {name: self.numbers[name][n].as_py() for name in self.numbers.column_names if name != "probability"}
@@ -119,13 +119,14 @@ class Estimates:
         hidden = {"standard_error", *(["guaranteed"] if self._guaranteed else [])}
         if self.is_total:
             return self._shown_totals(hidden | {*_REPORTED, "value", "low", "high"})
-        table, first = self.to_arrow(), self.groups.num_columns
-        names = list(zip(self.numbers.column_names, table.column_names[first:], strict=True))
-        table = table.select([*table.column_names[:first], *(shown for name, shown in names if name not in hidden)])
-        if not self.intervals:
-            return table
-        own = {shown: f"{name} {self.intervals}" for name, shown in names if name in ("low", "high")}
-        return table.rename_columns([own.get(name, name) for name in table.column_names])
+        table = self.groups
+        for name, column in zip(self.numbers.column_names, self.numbers.columns, strict=True):
+            if name in hidden:
+                continue
+            if self.intervals and name in ("low", "high"):
+                name = f"{name} {self.intervals}"
+            table = table.append_column(_free(name, table), column)
+        return table
 
     def _shown_totals(self, hidden: set[str]) -> pa.Table:
         """Totals of groups: a column of what is in the reported keys, and one of what is in all keys."""
@@ -172,7 +173,7 @@ class Estimates:
         if self.is_total and self.others:
             lines.insert(1, f"in all keys: {self.others}")
         if "below" in self.numbers.column_names:
-            lines.insert(1, "below: about so much in rarer keys if the density of keys continues (not guaranteed)")
+            lines.insert(1, "below: extrapolated amount in rarer keys (not guaranteed)")
         return lines
 
 

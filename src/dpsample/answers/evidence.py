@@ -220,5 +220,9 @@ def _reported_columns(estimates: Sequence[Estimate]) -> dict[str, pa.Array]:
     parts = [e.reported for e in estimates if e.reported is not None]
     if not parts or len(parts) < len(estimates):
         return {}
-    names = {"reported": "value", "reported_low": "low", "reported_high": "high"}
-    return {name: pa.array([getattr(part, end) for part in parts], pa.float64()) for name, end in names.items()}
+    columns = {
+        "reported": [part.value for part in parts],
+        "reported_low": [part.low for part in parts],
+        "reported_high": [part.high for part in parts],
+    }
+    return {name: pa.array(numbers, pa.float64()) for name, numbers in columns.items()}

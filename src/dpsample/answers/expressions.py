@@ -88,30 +88,31 @@ def check_expression(
     `parse` returns the syntax tree of a statement, as DuckDB writes it; `bytes_of` returns the bound for the texts of a
     column; `rows` is the number of rows for which values are held at once.
     """
-    rule = f"{what} is one SQL expression on the columns {listed(columns)}"
+    wanted = f"{what} must be one SQL expression on the columns {listed(columns)}"
     if len(text) > LONGEST or not text.strip() or "\0" in text:
-        found = "an empty one" if not text.strip() else "a NUL in it" if "\0" in text else f"{len(text):,} characters"
-        raise InvalidValue(rule, found, f'write one of up to {LONGEST:,} characters, such as "length(name) > 3"')
+        given = (
+            "an empty one" if not text.strip() else "one with a NUL" if "\0" in text else f"{len(text):,} characters"
+        )
+        raise InvalidValue(f"{wanted}, not {given}", f'write up to {LONGEST:,} characters, such as "length(name) > 3"')
     wrapped = f"(\n{text}\n)"  # a comment at its end ends before the parenthesis
-    frame, _ = _parsed(parse, rule, "(\n1\n)")
-    frame_here, tree = _parsed(parse, rule, wrapped)
+    frame, _ = _parsed(parse, wanted, "(\n1\n)")
+    frame_here, tree = _parsed(parse, wanted, wrapped)
     if frame_here != frame or tree is None:
-        raise InvalidValue(rule, quoted(text), "leave out everything that is not part of one expression")
+        raise InvalidValue(f"{wanted}, not {quoted(text)}", "leave out everything that is not part of one expression")
     named = {name.lower(): name for name in columns}
     used: set[str] = set()
     todo = [(tree, 1)]
     while todo:
         node, depth = todo.pop()
-        used |= _named_columns(node, what, rule, text, named)
+        used |= _named_columns(node, what, wanted, text, named)
         if depth > DEEPEST:
-            raise InvalidValue(rule, "one that is nested too deeply", f"simplify it to {DEEPEST} levels")
+            raise InvalidValue(f"{wanted}, not nested too deeply", f"simplify it to {DEEPEST} levels")
         todo += [(part, depth + 1) for part in _parts_of(node)]
     together: list[int] = []
     _bytes(tree, {name.lower(): bytes_of(name) for name in used}, rows, together)
     if sum(together) > MEMORY:
         raise InvalidValue(
-            f"the texts that {what} computes take at most {MEMORY >> 20} MB",
-            f"that {quoted(text)} may take more",
+            f"the texts that {what} computes can take at most {MEMORY >> 20} MB, and {quoted(text)} may take more",
             "nest fewer functions that make texts longer, such as hex and replace, or give a Python function",
         )
     return wrapped, used
@@ -136,16 +137,16 @@ def pinned_columns(text: str, parse: Callable[[str], Any]) -> set[str]:
     return pinned
 
 
-def _parsed(parse: Callable[[str], Any], rule: str, wrapped: str) -> tuple[Any, Any]:
+def _parsed(parse: Callable[[str], Any], wanted: str, wrapped: str) -> tuple[Any, Any]:
     """Return the syntax of ``SELECT`` around the expression, and the expression's own; None if there are several."""
     try:
         parsed = json.loads(parse("SELECT " + wrapped))
     except (RecursionError, ValueError):
         parsed = None
     if parsed is None:
-        raise InvalidValue(rule, "one that is nested too deeply, or is not text", "simplify it")
+        raise InvalidValue(f"{wanted}, not nested too deeply and of text", "simplify it")
     if parsed["error"]:
-        raise InvalidValue(rule, one_line(str(parsed["error_message"])), "check its syntax")
+        raise InvalidValue(f"{wanted}; {one_line(str(parsed['error_message']))}", "check its syntax")
     if len(parsed["statements"]) != 1:
         return None, None
     node = parsed["statements"][0]["node"]
@@ -170,7 +171,7 @@ def _parts_of(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
             todo += list(part.values() if isinstance(part, dict) else part)[::-1]
 
 
-def _named_columns(node: dict[str, Any], what: str, rule: str, text: str, named: dict[str, str]) -> set[str]:
+def _named_columns(node: dict[str, Any], what: str, wanted: str, text: str, named: dict[str, str]) -> set[str]:
     """Refuse a part that is not listed; return the columns that this very part names."""
     kind = node["class"]
     if kind == "COLUMN_REF":
@@ -179,19 +180,18 @@ def _named_columns(node: dict[str, Any], what: str, rule: str, text: str, named:
             remedy = "name one of these, and put text in 'quotes'"
             if path[-1].lower() in ("estimate", "low", "high", "token"):
                 remedy += "; keys of a least frequency are selected by at_least=..."
-            raise InvalidValue(rule, f"the column {'.'.join(path)!r}", remedy)
+            raise InvalidValue(f"{wanted}, not the column {'.'.join(path)!r}", remedy)
         return {named[path[0].lower()]}
     if kind == "FUNCTION":
         name = str(node["function_name"])
         plain = not (node.get("schema") or node.get("catalog") or node.get("distinct") or node.get("filter"))
         if name.lower() not in _ALLOWED or not plain or node["order_bys"]["orders"]:
             raise InvalidValue(
-                f"{what} uses plain functions of one key's values, no aggregates, nothing random",
-                f"{name!r} in {quoted(text)}",
+                f"{what} can use plain functions of one key's values, not {name!r} in {quoted(text)}",
                 "see the list of functions in dpsample.answers.expressions, or give a Python function",
             )
     elif kind not in _PARTS:
-        raise InvalidValue(rule, f"{kind.lower().replace('_', ' ')} in {quoted(text)}", "write it without")
+        raise InvalidValue(f"{wanted}, not {kind.lower().replace('_', ' ')} in {quoted(text)}", "write it without")
     return set()
 
 

@@ -105,9 +105,10 @@ class KnownKeys:
     def sum_of_one(self, tally: Tally, level: float) -> Estimate:
         """Estimate the frequency of one key, with its own interval, as `each_key` has it."""
         weight = float(tally.weights[0])
-        raised = likely_frequencies(tally.cells, *self.view.scheme, level)
-        value, low, high = (weight * max(float(end[0]) - self.added, 0.0) for end in raised)
-        low, high = min(low, high), max(low, high)
+        raised = np.ravel(likely_frequencies(tally.cells, *self.view.scheme, level))
+        frequencies = np.maximum(raised - self.added, 0.0)
+        value, *ends = (weight * frequencies).tolist()
+        low, high = min(ends), max(ends)
         error = abs(weight) * math.sqrt(self.noise.variance)
         return Estimate(value, error, low, high, level, keys=1, detection_threshold=0)
 
@@ -284,26 +285,24 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
     if others is None or known is None:
         [one] = [estimate for estimate in (others, known) if estimate is not None]
         return one
-    value = others.value + known.value
-    error = math.hypot(_number(others.standard_error), _number(known.standard_error))
-    down = math.hypot(others.value - others.low, known.value - known.low)
-    up = math.hypot(others.high - others.value, known.high - known.value)
     notes = [*others.notes, *known.notes] if others.keys else [_NO_OTHER, *known.notes]
     if others.at_least is not None:
         notes.insert(0, f"keys that are not known count from frequency {others.at_least:,} on; rarer ones do not")
-    return Estimate(
-        value,
-        error,
-        value - down,
-        value + up,
-        others.level,
+    value = others.value + known.value
+    down = math.hypot(others.value - others.low, known.value - known.low)
+    up = math.hypot(others.high - others.value, known.high - known.value)
+    together = replace(
+        others,
+        value=value,
+        standard_error=math.hypot(_number(others.standard_error), _number(known.standard_error)),
+        low=value - down,
+        high=value + up,
         bias=_number(others.bias) + _number(known.bias),
         keys=(others.keys or 0) + (known.keys or 0),
-        detection_threshold=others.detection_threshold,
-        guaranteed=others.guaranteed and known.guaranteed,
-        notes=tuple(dict.fromkeys(notes)),
-        reported=_reported(others, known),
     )
+    guaranteed, reported = others.guaranteed and known.guaranteed, _reported(others, known)
+    stated = replace(together, guaranteed=guaranteed, notes=tuple(dict.fromkeys(notes)), reported=reported)
+    return replace(stated, at_least=None, below=None, share=None)
 
 
 def _reported(others: Estimate, known: Estimate) -> Reported:

@@ -50,7 +50,7 @@ class Question:
     >>> Question(estimator="nonsense")
     Traceback (most recent call last):
     ...
-    dpsample.errors.InvalidValue: an estimator is one of calibrated, mle, ...; found 'nonsense'; leave it out
+    dpsample.errors.InvalidValue: estimator must be one of calibrated, mle, ..., not 'nonsense'
     """
 
     where: Where = None

@@ -234,9 +234,11 @@ class Release(Answers):
 
     def __repr__(self) -> str:
         keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
+        head = f"Release: {keys}, {self._terms.kind.contents}"
         facts = self._terms.facts(len(self)).about(*_TOPICS)
         lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts]
-        return "\n".join([f"Release: {keys}, {self._terms.kind.contents}", *lines, *table_lines(self._table, _WHOLE)])
+        rows = table_lines(self._table, _WHOLE)
+        return "\n".join([head, *lines, *rows])
 
     def _repr_html_(self) -> str:
         from dpsample.presentation.report import display
@@ -250,14 +252,12 @@ def read_release(path: PathLike, *, format: str | None = None) -> Release:
     terms = Terms.from_json(metadata)
     if table.num_rows != metadata.get("rows"):
         raise InvalidValue(
-            "a release has the number of rows that its metadata state",
-            "another number",
-            "get it again from where it was written",
+            "a release must have the number of rows that its metadata state", "get it again from where it was written"
         )
     if sorted(table.column_names) != sorted(terms.columns):
         raise InvalidValue(
-            f"a release has the columns {', '.join(map(repr, terms.columns))}",
-            ", ".join(map(repr, table.column_names)),
+            f"a release has the columns {', '.join(map(repr, terms.columns))}, "
+            f"not {', '.join(map(repr, table.column_names))}",
             "get it again from where it was written",
         )
     return Release(table, terms)
@@ -284,4 +284,4 @@ def write_release(
 
 
 def _missing(package: str) -> InvalidValue:
-    return InvalidValue(f"this needs {package}", "that it is not installed", f"run: pip install {package}")
+    return InvalidValue(f"this needs {package}, which is not installed", f"run: pip install {package}")

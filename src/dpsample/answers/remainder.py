@@ -1,7 +1,7 @@
 """The remainder: the number of elements whose keys were not reported, from a release and its private total."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -40,23 +40,28 @@ def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) ->
     and half to the noise of the tokens, whose sum is nearly normal. Keys far below the detection threshold that were
     reported all the same count as more frequent ones: where they are very many, the remainder is too low.
     """
-    elements = total.estimate((1 + level) / 2)
     covered = _Covered.of(cells, scheme)
     reach = NormalDist().inv_cdf((3 + level) / 4) * covered.error + covered.largest_bias
-    value = max(elements.value - covered.value, 0.0)
-    return Estimate(
-        value,
-        math.hypot(covered.error, elements.standard_error),
-        low=max(elements.low - covered.value - reach, 0.0),
-        high=max(elements.high - covered.value + reach, 0.0),
-        level=level,
+    estimate = total_less(total, covered.value, covered.error, reach, level)
+    return replace(
+        estimate,
         bias=-covered.bias,
         keys=len(cells),
         detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
         guaranteed=not len(cells),
         notes=(_NOTE,) if len(cells) else (),
-        share=value / elements.value if elements.value > 0 else None,
     )
+
+
+def total_less(total: Total, covered: float, error: float, reach: float, level: float) -> Estimate:
+    """Return a total less what reported keys have, with its error and how far its interval reaches."""
+    elements = total.estimate((1 + level) / 2)
+    error = math.hypot(error, elements.standard_error)
+    value = max(elements.value - covered, 0.0)
+    low = max(elements.low - covered - reach, 0.0)
+    high = max(elements.high - covered + reach, 0.0)
+    share = value / elements.value if elements.value > 0 else None
+    return Estimate(value, error, low, high, level, share=share)
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,11 @@ class _TokenEstimates:
     """Estimates of frequencies by tokens plus distances, at some of the likeliest frequencies of the tokens."""
 
     def __init__(self, likeliest: Ints, scheme: Scheme) -> None:
-        places = np.linspace(0, len(likeliest) - 1, _LAWS).round()
-        self.at = likeliest[np.unique(places.astype(int))]
+        places = np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int)
+        self.at = likeliest[np.unique(places)]
         laws = [token_law(i, *scheme) for i in self.at.tolist()]
-        cells = np.unique(np.concatenate([law.cells for law in laws]))
+        every_cell = np.concatenate([law.cells for law in laws])
+        cells = np.unique(every_cell)
         self._tokens = cells / scheme.grid
         self._likeliest = likeliest_frequencies(cells, *scheme)
         self._places = [np.searchsorted(cells, law.cells) for law in laws]

@@ -34,15 +34,18 @@ def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bool
     low = sure + float(np.minimum(uncertain, 0).sum())
     high = sure + float(np.maximum(uncertain, 0).sum())
     likely = float(weights[value].sum())
-    return Reported(min(max(likely, low), high), math.nan, low, high)
+    likely = min(max(likely, low), high)
+    return Reported(likely, math.nan, low, high)
 
 
 def added_reported(parts: Sequence[Reported]) -> Reported:
     """Return the sum of independent sums: distances of ends from values add up by their squares."""
     value = sum(part.value for part in parts)
-    error = math.hypot(*(part.standard_error for part in parts))
-    down = math.hypot(*(part.value - part.low for part in parts))
-    up = math.hypot(*(part.high - part.value for part in parts))
+    error = math.hypot(*[part.standard_error for part in parts])
+    below = [part.value - part.low for part in parts]
+    above = [part.high - part.value for part in parts]
+    down = math.hypot(*below)
+    up = math.hypot(*above)
     return Reported(value, error, value - down, value + up)
 
 
@@ -111,7 +114,8 @@ class ReportedSums:
         if self.measure != FREQUENCY:
             frequencies = [i - added for i in likely_frequencies(raised, *scheme, self.level)]
             return independent(weights, *map(self._of, frequencies))
-        together = self._together(Selected.of(raised / scheme.grid, weights, np.ones(len(cells))))
+        keys = Selected.of(raised / scheme.grid, weights, np.ones(len(cells)))
+        together = self._together(keys)
         before = float(weights @ added)
         low, high = together.low - before, together.high - before
         return replace(together, value=together.value - before, low=low, high=high)
@@ -134,8 +138,9 @@ class ReportedSums:
 
 def independent(weights: Floats, value: Floats, low: Floats, high: Floats) -> Reported:
     """Return a weighted sum of numbers whose errors are independent: these add up by their squares."""
-    one_end, other_end = weights * (low - value), weights * (high - value)
-    below, above = np.minimum(one_end, other_end), np.maximum(one_end, other_end)
-    down, up = float(np.linalg.norm(below)), float(np.linalg.norm(above))
+    one_end = weights * (low - value)
+    other_end = weights * (high - value)
+    down = float(np.linalg.norm(np.minimum(one_end, other_end)))
+    up = float(np.linalg.norm(np.maximum(one_end, other_end)))
     centre = float(weights @ value)
     return Reported(centre, math.nan, centre - down, centre + up)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.answers.expressions import Bytes, check_expression, one_line, pinned_columns, quoted
+from dpsample.answers.expressions import Bytes, check_expression, listed, one_line, pinned_columns, quoted
 from dpsample.answers.question import Attributes, By, Question, Weight, Where
 from dpsample.errors import InvalidValue
 from dpsample.estimators.tally import Tally
@@ -100,7 +100,7 @@ class Selection:
     >>> privacy = Privacy(1, 1e-6)
     >>> table = pa.table({"query": ["cat", "cow", "dog"], "token": [31.5, 12.0, 12.0]})
     >>> release = Release(table, Terms(privacy, ("query",), Tokens(KeepAll(), privacy, grid=8)))
-    >>> groups, [c, d] = Selection(release, by="left(query, 1)").tallies()
+    >>> groups, [c, d] = Selection(Rows.of(table, release.terms), by="left(query, 1)").tallies()
     >>> groups.to_pylist(), c.cells, d.cells
     ([{'left(query, 1)': 'c'}, {'left(query, 1)': 'd'}], array([ 96, 252]), array([96]))
     """
@@ -130,7 +130,7 @@ class Selection:
         self._where = self._condition(where)  # after it: a list of keys leaves rows out, and functions see all
         texts: list[Any] = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
         if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
-            raise InvalidValue("by is one or more columns or SQL expressions", "something else", "name columns")
+            raise InvalidValue("by must be a column or an SQL expression, or several different ones", "name columns")
         self._by = {text: self._expression("by", text) for text in texts}
         self._names = where if isinstance(where, str) else None
         self.weighted = weight is not None
@@ -160,46 +160,55 @@ class Selection:
         if self._is_everything and self._has_cells:
             return pa.table({}), [Tally.of(self._own[f"{_OURS}cell"].to_numpy())]
         cell = quoted_name(f"{_OURS}cell") if self._has_cells else "0"
-        names, groups, place = self._grouping()
         weight = f"{self._weight}::DOUBLE"
-        numbers = (f"{cell}::BIGINT", "count(*)", f"sum({weight})", f"sum({weight} * {weight})")
-        columns = [f"{_OURS}{name}" for name in ("cell", "keys", "weights", "squares")]  # of a tally
-        tallied = ", ".join(f"{number} AS {quoted_name(name)}" for number, name in zip(numbers, columns, strict=True))
-        table = self._run(
-            f'SELECT *, {place} AS "{_OURS}place" FROM (SELECT {groups}{tallied} FROM rows WHERE {weight} IS NOT NULL '
-            f'GROUP BY ALL HAVING count(*) > 0) ORDER BY "{_OURS}place", "{_OURS}cell"'
-        )
-        cells, keys, weights, squares = (table[name].to_numpy() for name in columns)
-        _check_weights(weights, squares)
-        starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
-        parts = (np.split(column, starts[1:]) for column in (cells, keys, weights, squares))
-        tallies = [Tally(*part) for part in zip(*parts, strict=True)] if len(starts) or not self._by else []
-        return table.select(names).take(starts).rename_columns(list(self._by)), tallies
+        columns = {
+            "cell": f"{cell}::BIGINT",
+            "keys": "count(*)",
+            "weights": f"sum({weight})",
+            "squares": f"sum({weight} * {weight})",
+        }
+        groups, found = self._by_group(columns, "GROUP BY ALL HAVING count(*) > 0")
+        tallies = [Tally(*part) for part in found]
+        for tally in tallies:
+            _check_weights(tally.weights, tally.squares)
+        return groups, tallies
 
     def weighted_rows(self) -> tuple[pa.Table, list[tuple[Ints, Floats]]]:
         """Return the groups, one row each, and of each the places of its rows in the release, and their weights."""
-        names, groups, place = self._grouping()
-        row, weight, placed = (quoted_name(f"{_OURS}{name}") for name in ("row", "weights", "place"))
-        table = self._run(
-            f"SELECT *, {place} AS {placed} FROM (SELECT {groups}{row}, {self._weight}::DOUBLE AS {weight} FROM rows) "
-            f"WHERE {weight} IS NOT NULL ORDER BY {placed}, {row}"
-        )
-        rows, weights = (table[f"{_OURS}{name}"].to_numpy() for name in ("row", "weights"))
-        with np.errstate(over="ignore"):
-            _check_weights(weights, weights * weights)
-        starts = np.flatnonzero(np.diff(table[f"{_OURS}place"].to_numpy(), prepend=0))
-        parts = (np.split(column, starts[1:]) for column in (rows, weights))
-        selected = list(zip(*parts, strict=True)) if len(starts) or not self._by else []
-        return table.select(names).take(starts).rename_columns(list(self._by)), selected
+        columns = {"row": quoted_name(f"{_OURS}row"), "weights": f"{self._weight}::DOUBLE"}
+        groups, found = self._by_group(columns)
+        for _, weights in found:
+            with np.errstate(over="ignore"):
+                _check_weights(weights, weights * weights)
+        return groups, [(rows, weights) for rows, weights in found]
 
-    def _grouping(self) -> tuple[list[str], str, str]:
-        """The internal names of the groups' columns, SQL that computes them, and SQL of the place of a group."""
-        names = [f"{_OURS}by{n}" for n in range(len(self._by))]
-        groups = "".join(
-            f"{text} AS {quoted_name(name)}, " for name, text in zip(names, self._by.values(), strict=True)
+    def _by_group(self, columns: dict[str, str], aggregated: str = "") -> tuple[pa.Table, list[list[Any]]]:
+        """Return the groups, and the values of columns in each, ordered by the first of them.
+
+        `columns` are SQL of the columns by their names. Keys without a weight are left out.
+        """
+        named = {f"{_OURS}by{n}": sql for n, sql in enumerate(self._by.values())}
+        wanted = {f"{_OURS}{name}": sql for name, sql in columns.items()}
+        computed = {**named, **wanted}
+        selected = ", ".join(f"{sql} AS {quoted_name(name)}" for name, sql in computed.items())
+        first = quoted_name(next(iter(wanted)))
+        placed = "1"
+        if named:
+            group = ", ".join(map(quoted_name, named))
+            placed = f"dense_rank() OVER (ORDER BY {group})"
+        table = self._run(
+            f'SELECT *, {placed} AS "{_OURS}place" FROM (SELECT {selected} FROM rows '
+            f'WHERE {self._weight}::DOUBLE IS NOT NULL {aggregated}) ORDER BY "{_OURS}place", {first}'
         )
-        place = f"dense_rank() OVER (ORDER BY {', '.join(map(quoted_name, names))})" if names else "1"
-        return names, groups, place
+        places = table[f"{_OURS}place"].to_numpy()
+        starts = np.flatnonzero(np.diff(places, prepend=0))
+        groups = table.select(list(named)).take(starts)
+        groups = groups.rename_columns(list(self._by))
+        if not len(starts) and self._by:
+            return groups, []
+        columns_of_all = [table[name].to_numpy() for name in wanted]
+        parts = [np.split(column, starts[1:]) for column in columns_of_all]
+        return groups, [list(part) for part in zip(*parts, strict=True)]
 
     def rows(self) -> tuple[Ints, Ints]:
         """Return the places of the selected rows in the release, ascending, and their tokens in units of 1/grid."""
@@ -220,8 +229,7 @@ class Selection:
             return self._computed("where", where, pa.bool_())
         if isinstance(where, Mapping | pa.Table) or not isinstance(where, Iterable):
             raise InvalidValue(
-                "where is an SQL expression, a function, or a collection of keys",
-                f"an object of type {type(where).__name__}",
+                f"where must be an SQL expression, a function or a collection of keys, not a {type(where).__name__}",
                 "to select by a table, pass it as attributes and state a condition on its columns",
             )
         self._joined["chosen"] = "SEMI", self._keys_table("where", where)
@@ -236,8 +244,8 @@ class Selection:
             return self._computed("weight", weight, pa.float64())
         if not isinstance(weight, Mapping):
             raise InvalidValue(
-                "weight is a column, an SQL expression, a function, or a mapping from key to number",
-                f"an object of type {type(weight).__name__}",
+                f"weight must be a column, an SQL expression, a function or a mapping from key to number, "
+                f"not a {type(weight).__name__}",
                 "leave it out to count each key once",
             )
         values = _array("weight", list(weight.values()), pa.float64())
@@ -256,23 +264,29 @@ class Selection:
                 what, text, self.columns, syntax, lambda name: self._bytes(name, rows), rows
             )
         self._used |= used
-        rule = f"{what} is an SQL expression that DuckDB understands"
-        kind = str(self._run(f"SELECT {expression} FROM rows", rule, where="true", run=lambda result: result.types[0]))
+        failed = f"{what} is not an SQL expression that DuckDB understands"
+        query = f"SELECT {expression} FROM rows"
+        kind = str(self._run(query, failed, where="true", run=lambda result: result.types[0]))
+        given = f"{quoted(text)} is of type {kind}"
         if what == "where" and kind != "BOOLEAN":
-            raise InvalidValue("where is true or false for each key", f"{quoted(text)}, of type {kind}", "compare it")
+            raise InvalidValue(f"where must be true or false for each key, but {given}", "compare it")
         if what == "weight" and not any(kind.removeprefix("U").startswith(name) for name in _NUMERIC):
-            raise InvalidValue("a weight is a number", f"{quoted(text)}, of type {kind}", "cast it, or leave it out")
+            raise InvalidValue(f"weight must be a number, but {given}", "cast it, or leave it out")
         return expression
 
     def _bytes(self, name: str, rows: int) -> Bytes:
         """Bound the bytes of a column as text, where this number of rows is held at once."""
-        column = next(t[name] for t in (self._keys, *(t for _, t in self._joined.values())) if name in t.column_names)
-        if is_text(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        tables = [self._keys, *(table for _, table in self._joined.values())]
+        column = next(table[name] for table in tables if name in table.column_names)
+        kind = column.type
+        if is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             lengths = pc.binary_length(column)
-            longest, every = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
+            longest = pc.max(lengths).as_py() or 0
+            every = pc.sum(lengths).as_py() or 0
             return Bytes(longest, min(every, longest * rows))
-        if pa.types.is_nested(column.type):
-            return Bytes(_AS_TEXT * column.nbytes, _AS_TEXT * column.nbytes)
+        if pa.types.is_nested(kind):
+            of_all = _AS_TEXT * column.nbytes
+            return Bytes(of_all, of_all)
         return Bytes(_AS_TEXT, _AS_TEXT * rows)
 
     def _computed(self, what: str, function: Callable[[pa.Table], Any], type: pa.DataType) -> str:
@@ -288,8 +302,7 @@ class Selection:
         column = _array(what, values, type)
         if len(column) != len(table):
             raise InvalidValue(
-                f"a function for {what} returns one value for each row of its table",
-                f"{len(column):,} for {len(table):,} rows",
+                f"the function for {what} must return one value for each of {len(table):,} rows, not {len(column):,}",
                 "compute it from the table's columns, for example with pyarrow.compute",
             )
         self._own[f"{_OURS}{what}"] = column
@@ -302,8 +315,7 @@ class Selection:
         if width > 1:
             if not all(isinstance(value, tuple | list) and len(value) == width for value in values):
                 raise InvalidValue(
-                    f"a key of {what} is a tuple of {width}, one for each of {', '.join(self._keys.column_names)}",
-                    "another one",
+                    f"a key of {what} must be a tuple of {width}, one for each of {listed(self._keys.column_names)}",
                     "write [('Oslo', 1), ...], or an SQL expression",
                 )
             columns = [[value[n] for value in values] for n in range(width)]
@@ -315,12 +327,12 @@ class Selection:
         with connect({name: self._joined[name][1]}) as connection:
             query = f"SELECT 1 FROM {name} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
             if connection.execute(query).fetchall():
-                raise InvalidValue(f"{name} have each key once", "one that is there twice", "aggregate them by key")
+                raise InvalidValue(f"{name} must have each key once, and one is there twice", "aggregate them by key")
 
     def _run(
         self,
         query: str,
-        rule: str = "where, weight and by can be computed",
+        failed: str = "where, weight or by cannot be computed",
         where: str | None = None,
         run: Callable[[Any], Any] = lambda result: result.to_arrow_table(),
     ) -> Any:
@@ -338,7 +350,8 @@ class Selection:
             try:
                 return run(connection.sql(f"WITH rows AS ({selected}) {query}"))
             except duckdb.Error as error:
-                raise InvalidValue(rule, one_line(str(error)), "check the expression and the columns' types") from None
+                problem = f"{failed}: {one_line(str(error))}"
+                raise InvalidValue(problem, "check the expression and the columns' types") from None
 
 
 def _attributes(attributes: Attributes, keys: pa.Schema) -> pa.Table:
@@ -353,15 +366,14 @@ def _attributes(attributes: Attributes, keys: pa.Schema) -> pa.Table:
         table = pa.table(attributes)
     else:
         raise InvalidValue(
-            "attributes are an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file",
-            f"an object of type {type(attributes).__name__}",
-            "convert it",
+            "attributes must be an Arrow table, a data frame, or the path of a Parquet, CSV or Arrow file, "
+            f"not a {type(attributes).__name__}",
+            "convert them",
         )
     missing = [name for name in keys.names if table.column_names.count(name) != 1]
     if missing:
         raise InvalidValue(
-            f"attributes have the key columns {', '.join(map(repr, keys.names))}",
-            f"no {missing[0]!r}, but {', '.join(map(repr, table.column_names[:20])) or 'no columns'}",
+            f"attributes must have the key column {missing[0]!r} once, among {listed(table.column_names)}",
             "rename the column",
         )
     types = {field.name: field.type for field in keys}  # keys are compared in their own type
@@ -371,7 +383,8 @@ def _attributes(attributes: Attributes, keys: pa.Schema) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
         found = ", ".join(str(table.schema.field(name).type) for name in keys.names)
         expected = ", ".join(str(field.type) for field in keys)
-        raise InvalidValue(f"attributes have keys of type {expected}", found, "cast the key columns") from None
+        problem = f"the keys of attributes must be of type {expected}, not {found}"
+        raise InvalidValue(problem, "cast the key columns") from None
 
 
 def _read(path: PathLike, keys: pa.Schema) -> pa.Table:
@@ -380,15 +393,15 @@ def _read(path: PathLike, keys: pa.Schema) -> pa.Table:
         table = read_foreign(name, {field.name: field.type for field in keys})
     except (OSError, pa.ArrowException) as error:
         found = "nothing there" if isinstance(error, FileNotFoundError) else one_line(str(error))
-        raise InvalidValue(f"the attributes {name!r} can be read", found, "check the path and the file") from None
+        raise InvalidValue(f"the attributes {name!r} cannot be read: {found}", "check the path and the file") from None
     if table is None:
-        raise InvalidValue("attributes are in a .parquet, .csv or .arrow file", repr(name), "convert the file")
+        raise InvalidValue(f"attributes must be a .parquet, .csv or .arrow file, not {name!r}", "convert it")
     return table
 
 
 def _check_weights(weights: Floats, squares: Floats) -> None:
     if not (np.isfinite(weights).all() and np.isfinite(squares).all()):
-        raise InvalidValue("weights are finite numbers", "one that is not, or is too large", "check the weight")
+        raise InvalidValue("weights must be finite numbers, and some are not, or are too large", "check the weight")
 
 
 def _refuse_taken(columns: Iterable[str], numbers: tuple[str, ...]) -> None:
@@ -396,9 +409,8 @@ def _refuse_taken(columns: Iterable[str], numbers: tuple[str, ...]) -> None:
     for name in columns:
         if name.lower() in taken or name.lower().startswith(_OURS):
             raise InvalidValue(
-                "attributes have columns that differ, by more than upper and lower case, from all others of the "
-                f"release, which are the key columns, {', '.join(numbers[:-1])} and {numbers[-1]}",
-                repr(name),
+                f"the column {name!r} of the attributes has the name of another column, of the release or of theirs, "
+                "but for upper and lower case",
                 "rename it",
             )
         taken.add(name.lower())
@@ -410,4 +422,4 @@ def _array(what: str, values: Any, type: pa.DataType) -> pa.Array:
             return values.cast(type)
         return pa.array(values, type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise InvalidValue(f"{what} has values of type {type}", "one that is not", "convert them") from None
+        raise InvalidValue(f"the values of {what} must be of type {type}, and some are not", "convert them") from None

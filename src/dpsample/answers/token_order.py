@@ -144,23 +144,26 @@ class TokenKeys(Keys):
 
     def _ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
         """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
-        low, high = (int(end[0]) for end in self.spectrum.interval([cell], level))
-        fewest = self._number_reaching(high + 1, level)
-        most = self._number_reaching(low + 1, level)
-        return 1 + fewest.low, 1 + most.high
+        ends = self.spectrum.interval([cell], level)
+        least, largest = np.ravel(ends).tolist()
+        fewest_above = self._number_reaching(largest + 1, level).low
+        most_above = self._number_reaching(least + 1, level).high
+        return 1 + fewest_above, 1 + most_above
 
     def _competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
         scheme, tokens = self.view.scheme, self.tally.cells
         first = first_frequency(tokens, scheme.grid)
         last = first + support_length(scheme.per_key) + TUNING.ranking_margin
-        certainly_above = np.zeros(len(first), bool) if high is None else first > high
+        certainly_above = first > (MAX_FREQUENCY if high is None else high)
         counts = self.tally.keys - (tokens == without)
         above = int(counts[certainly_above].sum())
+
         near = (last >= low) & ~certainly_above & (counts > 0)
-        laws = KeyLaws(*self.spectrum.posterior(tokens[near]))
+        tokens, counts = tokens[near], counts[near]
+        laws = KeyLaws(*self.spectrum.posterior(tokens))
         missed = _Missed.of(self.spectrum, scheme, low, high)
-        return _Competitors(tokens[near], counts[near], laws, missed, above)
+        return _Competitors(tokens, counts, laws, missed, above)
 
 
 class KeyLaws:
@@ -181,10 +184,12 @@ class KeyLaws:
 
     def draw(self, tokens: Ints, generator: np.random.Generator) -> Ints:
         """Draw a frequency for a key of each of these tokens."""
-        place = np.searchsorted(self._ends, tokens + generator.random(len(tokens)), side="right")
-        first = tokens * self.upto.shape[1]
-        last = first + self.upto.shape[1] - 1
-        return np.asarray(self.frequencies.ravel()[np.clip(place, first, last)])
+        drawn = tokens + generator.random(len(tokens))
+        place = np.searchsorted(self._ends, drawn, side="right")
+        support = self.upto.shape[1]
+        first = tokens * support
+        inside = np.clip(place, first, first + support - 1)
+        return np.asarray(self.frequencies.ravel()[inside])
 
     @property
     def deviation(self) -> Floats:
@@ -277,13 +282,15 @@ class _Competitors(NamedTuple):
         generator, frequencies = np.random.default_rng(0), self.laws.frequencies
         support = frequencies.shape[1]
         few = self.counts <= support
-        alone, many = np.repeat(np.flatnonzero(few), self.counts[few]), np.flatnonzero(~few)
-        missed = self.missed.frequencies
+        alone = np.repeat(np.flatnonzero(few), self.counts[few])
+        many = np.flatnonzero(~few)
         values_of_many = frequencies[many].ravel()
+        missed = self.missed.frequencies
         place = np.concatenate([alone, np.repeat(many, support), np.full(len(missed), -1)])
-        ones, shared = np.ones(len(alone), np.int64), np.zeros(0, np.int64)
-        work = len(alone) + len(values_of_many) + len(missed)
-        for _ in range(int(np.clip(WORK // max(work, 1), *DRAWS))):
+        ones = np.ones(len(alone), np.int64)
+        shared = np.zeros(0, np.int64)
+        draws = WORK // max(len(place), 1)
+        for _ in range(int(np.clip(draws, *DRAWS))):
             single = self.laws.draw(alone, generator)
             if len(many):
                 shared = generator.multinomial(self.counts[many], self.laws.p[many]).ravel()

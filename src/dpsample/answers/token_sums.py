@@ -92,9 +92,12 @@ class TokenEvidence(Evidence):
         """The frequency of each named key, as in the release's table, or what a measure makes of it."""
         groups = selection.weighted_rows()[1]
         rows = np.concatenate([places for places, _ in groups])
-        weights = np.concatenate([w for _, w in groups]) if weighted else np.ones(len(rows))
+        weights = np.ones(len(rows))
+        if weighted:
+            weights = np.concatenate([of_group for _, of_group in groups])
         measure, level = question.measure, question.level
-        ends = [weights * measure(frequency) for frequency in self.view.frequencies(rows, level)]
+        frequencies = self.view.frequencies(rows, level)
+        ends = [weights * measure(frequency) for frequency in frequencies]
         return estimates_of_named_keys(ends, level, self.detection_threshold)
 
     def _with_total(self, question: Question, selection: Selection, found: Estimate) -> Estimate:

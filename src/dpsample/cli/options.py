@@ -137,15 +137,21 @@ _OF_A_CLUSTER = ("master", "partitions")
 
 def source_of(given: Stated) -> Source:
     """Return the source that these options describe."""
-    paths = given["source"]
+    paths = list(given["source"])
     named = ("key", "frequency", "drop_null", "table", "query", "user", "encoding", "header", "null")
     return Source(
-        paths[0] if len(paths) == 1 else list(paths),
+        paths[0] if len(paths) == 1 else paths,
         format=given["input_format"],
         key_as=given["key_as"] or None,
-        delimiter="\t" if given["delimiter"] == r"\t" else given["delimiter"],
+        delimiter=delimiter_of(given),
         **{name: given[name] for name in named},
     )
+
+
+def delimiter_of(given: Stated) -> str | None:
+    """Return the delimiter; a tab may be written as in Python."""
+    delimiter: str | None = given["delimiter"]
+    return "\t" if delimiter == r"\t" else delimiter
 
 
 def spark_source_of(session: Any, given: Stated) -> Source:
@@ -183,14 +189,10 @@ def flag(name: str) -> str:
     >>> flag("max_keys_per_user"), flag("sums"), flag("sampling"), flag("no_header")
     ('--max-keys-per-user', '--sum', '--scheme', '--no-header')
     """
-    return f"--{_written().get(name, name.replace('_', '-'))}"
-
-
-def _written() -> dict[str, str]:
-    """Return the options whose name on the command line is another than that of their field."""
-    by_option = {option.name: option.written for option in released.all_options()}
-    by_field = {"sampling": "scheme", "size": "sample-size", "total": "with-total", "format": "input-format"}
-    return by_option | by_field
+    if name == "format":
+        return "--input-format"
+    written = released.written_names().get(name, name.replace("_", "-"))
+    return f"--{written}"
 
 
 _FIELD = re.compile(r"`(\w+)(?:=([^`]*))?`")

@@ -68,8 +68,12 @@ def stream(source: tuple[str, ...], state: str, merge: bool, show_private: bool,
 
 def _how(state: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return how input is read, and how often the state is written."""
-    delimiter = "\t" if given["delimiter"] == r"\t" else given["delimiter"]
-    return {"delimiter": delimiter, "drop_null": given["drop_null"], "state": state, "every": given["every"]}
+    return {
+        "delimiter": options.delimiter_of(given),
+        "drop_null": given["drop_null"],
+        "state": state,
+        "every": given["every"],
+    }
 
 
 def _add_files(counted: Stream, source: tuple[str, ...], state: str, given: dict[str, Any]) -> None:
@@ -90,15 +94,17 @@ def _started(state: str, given: dict[str, Any]) -> Stream:
 def _continued(state: str, given: dict[str, Any]) -> Stream:
     """Read a state; its options cannot be changed."""
     counted = read_stream(state)
-    unchanged = {
-        "--tau": given["tau"] is None or SampleAndHold(given["tau"]) == counted.sampling,
-        "--key": not given["key"] or given["key"] == counted.keys,
-        "--shard": given["shard"] is None or _shard(given["shard"]) == counted.shard,
-    }
-    for option, same in unchanged.items():
-        if not same:
-            raise click.UsageError(f"{option} of a state cannot be changed; leave it out, or name another state")
+    if given["tau"] is not None and SampleAndHold(given["tau"]) != counted.sampling:
+        raise _changed("--tau")
+    if given["key"] and given["key"] != counted.keys:
+        raise _changed("--key")
+    if given["shard"] is not None and _shard(given["shard"]) != counted.shard:
+        raise _changed("--shard")
     return counted
+
+
+def _changed(option: str) -> click.UsageError:
+    return click.UsageError(f"{option} of a state cannot be changed; leave it out, or name another state")
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ totals       the frequency of a key over all releases, with its interval
 numbers      numbers of keys that are frequent in some release
 sums         sums, numbers of keys and means over all releases
 order        quantiles, top k, ranks and comparisons over all releases
+several      the evidence of several releases: that of each, added up
 combined     `combine`: the object that answers these questions
 hypotheses   what has not changed, and the evidence against it: as counted, beyond chance, of shares
 changes      `changes`: keys that rose or fell, at a rate of false discoveries

@@ -8,7 +8,7 @@ from dpsample.accounting.totals import SHARE, SampleSize
 from dpsample.exact import text
 from dpsample.planning.setting import Setting
 from dpsample.release.option_words import stated_values
-from dpsample.release.options import all_options
+from dpsample.release.options import written_names
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 EVENTS, KEY, USER, OUTPUT = "EVENTS", "KEY", "USER", "OUTPUT.private.parquet"  # stand for unknown names
@@ -57,8 +57,7 @@ def _words(name: str, value: Any) -> list[str]:
     >>> _words("key_as", ["a", "b"]), _words("header", False), _words("drop_null", True), _words("sums", "price:5")
     (['--key-as', 'a', '--key-as', 'b'], ['--no-header'], ['--drop-null'], ['--sum', 'price:5'])
     """
-    written = {option.name: option.written for option in all_options()}
-    word = written.get(name, name.replace("_", "-"))
+    word = written_names().get(name, name.replace("_", "-"))
     if isinstance(value, bool):
         return [f"--{word}" if value else f"--no-{word}"]
     words = []

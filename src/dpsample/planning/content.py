@@ -79,13 +79,23 @@ def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str
     """What the page shows at the position of a forecast, but for its charts."""
     setting = forecast.setting
     facts = [column.cell(forecast, forecast.pws) for column in shown]
+    return {
+        "data": described_data(forecast),
+        "facts": facts,
+        "summary": _summary(forecast, shown, facts),
+        "meaning": _meaning(forecast),
+        "rows": rows(forecast, shown),
+        "notes": [sentence(note) for note in forecast.notes],
+        "command": command(setting, plan.source),
+        "python": python(setting, plan.source),
+    }
+
+
+def _summary(forecast: Forecast, shown: Sequence[Column], facts: Sequence[str]) -> str:
+    """The numbers of the release in one line, to be read aloud."""
+    privacy = forecast.setting.privacy
     titled = [f"{column.title}: {fact}" for column, fact in zip(shown, facts, strict=True)]
-    budget = f"{stated_name(setting.privacy)} {budget_value(setting.privacy)}"
-    summary = f"{budget}. {'; '.join(titled)}."
-    numbers = {"data": described_data(forecast), "facts": facts, "summary": summary, "rows": rows(forecast, shown)}
-    notes = [sentence(note) for note in forecast.notes]
-    made_by = {"command": command(setting, plan.source), "python": python(setting, plan.source)}
-    return {**numbers, "notes": notes, "meaning": _meaning(forecast), **made_by}
+    return f"{stated_name(privacy)} {budget_value(privacy)}. {'; '.join(titled)}."
 
 
 def _meaning(forecast: Forecast) -> list[str]:

@@ -20,7 +20,7 @@ from dpsample.planning.charts import Chart, charts
 from dpsample.planning.columns import columns, legend
 from dpsample.planning.command import EVENTS, KEY, USER
 from dpsample.planning.content import Axis, axes, content
-from dpsample.planning.plan import PRIVATE, UNCOVERED, Plan
+from dpsample.planning.plan import HISTOGRAM, UNCOVERED, Plan
 from dpsample.presentation.charts import converter
 from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
 from dpsample.release.explain import sentence
@@ -72,7 +72,7 @@ def explore(plan: Plan) -> Page:
     """
     converter()
     document = _document(plan)
-    return Page(document.html(), plan.notice == PRIVATE)
+    return Page(document.html(), plan.notice not in (None, HISTOGRAM))
 
 
 def _document(plan: Plan) -> Document:

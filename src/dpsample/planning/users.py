@@ -13,8 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dpsample.accounting.discovery import Method, TrueLook, UserBudget, capacity_cap, promising_keys
-from dpsample.accounting.filled import Filled, fuller
+from dpsample.accounting.choice import capacity_cap, fuller, promising_keys
+from dpsample.accounting.discovery import Method
+from dpsample.accounting.filled import Filled
+from dpsample.accounting.look import TrueLook
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.comparison.reporting_curve import LIKELY
 from dpsample.planning.forecast import Expected, Forecast, Way, most_possible
 from dpsample.planning.frequencies import Frequencies

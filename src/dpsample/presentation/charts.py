@@ -156,7 +156,8 @@ def ticks(low: float, high: float) -> list[float]:
     candidates: list[float] = []
     for power in range(first, last + 1):
         candidates += [float(f"{step}e{power}") for step in steps]
-    least, most = low * 0.999, high * 1.001  # a tick at an end may be rounded past it
+    least = low * 0.999  # a tick at an end may be rounded past it
+    most = high * 1.001
     return [tick for tick in candidates if least <= tick <= most]
 
 

@@ -3,7 +3,7 @@
 They look like those of `charts`, but take their colours from variables of the page.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpsample.presentation.charts import HEIGHT, Panel, axis, styles
@@ -34,6 +34,12 @@ _FRAME: dict[str, Any] = {
         "view": {"stroke": None},
     },
 }
+_PLACES = ("line", "x", "y", "low", "high")  # columns of the rows that say where a point is; others are tooltips
+_LINE = {"type": "line", "strokeWidth": 2, "clip": True}
+_POINT = {"size": 45, "filled": True}
+_UNSEEN = {"type": "point", "size": 200, "opacity": 0}  # large enough to point at
+_RULE = {"type": "rule", "strokeWidth": 1.5}
+_BAND = {"type": "area", "opacity": 0.25}
 _LEGEND = {
     "title": None,
     "orient": "bottom",
@@ -63,31 +69,40 @@ def page_chart(
     tooltip. The result is a Vega-Lite specification, for the browser.
     """
     rows = list(rows)
+    tooltips = [name for name in (rows[0] if rows else {}) if name not in _PLACES]
+    encoding = _encoding(rows, panel, tooltips)
+    layers = []
+    if rows and "low" in rows[0]:
+        layers.append({"mark": _RULE if points else _BAND, "encoding": _band(encoding, panel)})
+    layers.append({"mark": {**_LINE, "point": _POINT} if points else _LINE, "encoding": encoding})
+    if tooltips and not points:
+        layers.append({"mark": _UNSEEN, "encoding": encoding})
+    return {**_FRAME, "height": height, "data": {"values": rows}, "layer": layers}
+
+
+def _encoding(rows: Sequence[Mapping[str, Any]], panel: Panel, tooltips: list[str]) -> dict[str, Any]:
+    """Describe the axes, which span bands as well as lines, and the look of each line."""
     names = list(dict.fromkeys(row["line"] for row in rows))
     colors = [f"var(--chart-{n})" for n in range(1, len(names) + 1)]
     dashes = [dash for _, dash in styles(names).values()]
-    tooltips = [name for name in (rows[0] if rows else {}) if name not in ("line", "x", "y", "low", "high")]
-    # the axes span the bands, too
-    ys = [row[name] for row in rows for name in ("low", "y", "high") if row.get(name) is not None]
-    x = axis(panel.x, [row["x"] for row in rows], panel.log_x, panel.span_x, labels=_WORDS)
-    y = axis(panel.y, ys, panel.log_y, panel.span_y, labels=_WORDS, room=True)
-    encoding = {
+    across = [row["x"] for row in rows]
+    heights = [row.get(name) for row in rows for name in ("low", "y", "high")]
+    known = [height for height in heights if height is not None]
+    x = axis(panel.x, across, panel.log_x, panel.span_x, labels=_WORDS)
+    y = axis(panel.y, known, panel.log_y, panel.span_y, labels=_WORDS, room=True)
+    return {
         "x": _numbers("x", **x),
         "y": _numbers("y", **y),
         "color": _by_line(names, colors),
         "strokeDash": _by_line(names, dashes),
         "tooltip": [{"field": name, "type": "nominal"} for name in tooltips] or {"value": None},
     }
-    layers: list[dict[str, Any]] = []
-    if rows and "low" in rows[0]:
-        ends = {"y": _numbers("low", title=panel.y, scale=y["scale"]), "y2": {"field": "high"}}
-        mark = {"type": "rule", "strokeWidth": 1.5} if points else {"type": "area", "opacity": 0.25}
-        layers.append({"mark": mark, "encoding": {**encoding, **ends, "strokeDash": {"value": [1, 0]}}})
-    line = {"type": "line", "strokeWidth": 2, "clip": True}
-    layers.append({"mark": {**line, "point": {"size": 45, "filled": True}} if points else line, "encoding": encoding})
-    if tooltips and not points:  # invisible points, large enough to point at
-        layers.append({"mark": {"type": "point", "size": 200, "opacity": 0}, "encoding": encoding})
-    return {**_FRAME, "height": height, "data": {"values": rows}, "layer": layers}
+
+
+def _band(encoding: dict[str, Any], panel: Panel) -> dict[str, Any]:
+    """Describe the interval of each point: from `low` to `high`, never dashed."""
+    low = _numbers("low", title=panel.y, scale=encoding["y"]["scale"])
+    return {**encoding, "y": low, "y2": {"field": "high"}, "strokeDash": {"value": [1, 0]}}
 
 
 def _numbers(field: str, **described: Any) -> dict[str, Any]:

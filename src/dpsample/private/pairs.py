@@ -74,9 +74,8 @@ def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:
     starts = np.flatnonzero(first)
     if len(starts) == len(first):
         return batch
-    names = [column[starts] for column in batch[:-amounts]]
     sums = [np.add.reduceat(column, starts) for column in batch[-amounts:]]
-    return (*names, *sums)
+    return (*(column[starts] for column in batch[:-amounts]), *sums)
 
 
 def cut_off(batch: Batch, amounts: Sequence[Amount]) -> Batch:

@@ -29,21 +29,16 @@ def listed_rows(drawing: Drawing) -> Source:
 
 def draw_tokens(drawing: Drawing, source: Source, sized: Sized, bought: Bought) -> DrawnRelease:
     """Fix the terms, and draw the keys of a source with their tokens."""
-    request, setting = drawing.request, drawing.request.setting
-    kind = kind_of(setting.budget, sized.sampling, setting.keys_only, request.grid)
+    request, setting, sampling = drawing.request, drawing.request.setting, sized.sampling
+    kind = kind_of(setting.budget, sampling, setting.keys_only, request.grid)
     known = None
     if drawing.known is not None:
         known = Known(drawing.known.num_rows, drawing.only_known, added_to_known(kind.per_key))
     terms = Terms(setting.privacy, source.key, kind, bought, known, request.part)
-    counting = Counting(
-        source,
-        drawing.keys,
-        sized.sampling,
-        usable_strategy(drawing.engine, request.source, sized.sampling, request.strategy),
-        sized.counted,
-        known=drawing.known,
-        only_known=drawing.only_known,
-    )
+    strategy = usable_strategy(drawing.engine, request.source, sampling, request.strategy)
+    counting = Counting(source, drawing.keys, sampling, strategy, sized.counted)
+    if drawing.known is not None:
+        counting = replace(counting, known=drawing.known, only_known=drawing.only_known)
     return drawing.draw_keys(drawing, counting, terms)
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsample.accounting.choice import fuller
 from dpsample.accounting.clipped import Beyond, Clipped
-from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.counts import Counts
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.dropped import Kept
-from dpsample.accounting.filled import Filled, fuller
+from dpsample.accounting.filled import Filled
 from dpsample.accounting.parts import Part
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text

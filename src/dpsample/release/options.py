@@ -15,17 +15,19 @@ state it. `ReleaseKeywords` has the keyword arguments of `dpsample.release`, for
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from os import PathLike
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from dpsample.accounting.amounts import Amount, Clip, amounts_of
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.discovery import LOOK_SHARE, UserBudget, capacity_cap, count_share
+from dpsample.accounting.choice import capacity_cap
+from dpsample.accounting.counts import count_share
 from dpsample.accounting.filled import FILLED_SHARE
 from dpsample.accounting.parts import Part
 from dpsample.accounting.renyi import RenyiCurve
 from dpsample.accounting.totals import SampleSize, check_share
+from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.privacy import Privacy, StatedPrivacy
@@ -356,6 +358,17 @@ def options_of(name: str) -> tuple[Option, ...]:
     metadata = {each.name: each.metadata for each in fields(ReleaseOptions)}
     options: tuple[Option, ...] = metadata[name]["options"]
     return options
+
+
+@cache
+def written_names() -> dict[str, str]:
+    """Return what states each field and each option on the command line; a field has the name of its first option."""
+    names: dict[str, str] = {}
+    for each in fields(ReleaseOptions):
+        for option in options_of(each.name):
+            names.setdefault(each.name, option.written)
+            names[option.name] = option.written
+    return names
 
 
 def all_options() -> Iterator[Option]:

@@ -64,16 +64,21 @@ def _known_columns(terms: Terms) -> list[pa.Field]:
 def release_schema(schema: pa.Schema, terms: Terms) -> tuple[pa.Schema, pa.Schema]:
     """Check columns that are given for a release; return them in order, and all of its columns."""
     _check_columns(schema.names, terms)
-    given = plain_schema(pa.schema([schema.field(name) for name in terms.columns if name in schema.names]))
+    names = [name for name in terms.columns if name in schema.names]
+    given = plain_schema(pa.schema([schema.field(name) for name in names]))
     check_key_types(given, terms.keys)
-    numbers = [*(pa.field(name, pa.float64()) for name in terms.numbers), *_known_columns(terms)]
+    numbers = [pa.field(name, pa.float64()) for name in terms.numbers] + _known_columns(terms)
     for column in numbers:
-        if column.name in given.names and given.field(column.name).type != column.type:
-            wanted = "float64" if column.type == pa.float64() else column.type
-            raise InvalidValue(
-                f"the column {column.name!r} must be {wanted}, not {given.field(column.name).type}", "cast it"
-            )
-    return given, pa.schema([*(given.field(name) for name in terms.keys), *numbers])
+        if column.name in names:
+            _check_type(given.field(column.name), column.type)
+    keys = [given.field(name) for name in terms.keys]
+    return given, pa.schema(keys + numbers)
+
+
+def _check_type(column: pa.Field, wanted: pa.DataType) -> None:
+    if column.type != wanted:
+        name = "float64" if wanted == pa.float64() else wanted
+        raise InvalidValue(f"the column {column.name!r} must be {name}, not {column.type}", "cast it")
 
 
 def _check_columns(names: list[str], terms: Terms) -> None:

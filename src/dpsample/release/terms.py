@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dpsample.accounting.amounts import Amount
-from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.counts import Counts
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.known import Known
 from dpsample.accounting.parts import Part, protected_unit

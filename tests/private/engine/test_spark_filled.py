@@ -12,7 +12,7 @@ import pytest
 
 import dpsample.spark
 from dpsample import Privacy, Source
-from dpsample.accounting.filled import fuller
+from dpsample.accounting.choice import fuller
 from dpsample.private.derived_coins import Secret
 from dpsample.private.engine.spark import Spark
 from dpsample.release.proof import prove_release

@@ -21,17 +21,12 @@ from scipy import optimize
 import dpsample
 from dpsample import KeepAll, Privacy, Release, Source, read_release
 from dpsample.accounting.amounts import LOOKED_AT, amounts_of
+from dpsample.accounting.choice import capacity_cap
 from dpsample.accounting.clipped import Clipped
-from dpsample.accounting.discovery import (
-    COUNT_SHARE,
-    Counts,
-    Discovery,
-    UserBudget,
-    capacity_cap,
-    certify_users,
-    count_parts,
-    count_share,
-)
+from dpsample.accounting.counts import COUNT_SHARE, Counts, count_parts, count_share
+from dpsample.accounting.discovery import Discovery
+from dpsample.accounting.user_budget import UserBudget
+from dpsample.accounting.user_proof import certify_users
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.answers.amounts import Sum, fieller
 from dpsample.answers.example import release as example
@@ -214,7 +209,7 @@ def test_the_noise_is_that_of_the_budget_and_is_proved() -> None:
         assert "sum_price beyond: Gaussian noise" in str(certificate)
         assert Counts.from_json(own.counts.to_json()) == own.counts
     less = UserBudget(Privacy("2.9", 1e-6), look=Fraction(1, 50), counts=count_share(1), amounts=amounts)
-    with pytest.raises(dpsample.PrivacyViolation, match="parts that spend more"):
+    with pytest.raises(dpsample.PrivacyViolation, match="together spend more"):
         certify_users(discovery, less.one_key(), measured[1].counts, less.left)
 
 

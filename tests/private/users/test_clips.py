@@ -19,7 +19,8 @@ import dpsample
 from dpsample import Privacy, Release, Source, read_release
 from dpsample.accounting.amounts import LOOKED_AT, Amount, amounts_of, clip_ends
 from dpsample.accounting.clipped import Clipped
-from dpsample.accounting.discovery import UserBudget, count_share
+from dpsample.accounting.counts import count_share
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.presentation.label import label_of
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins

@@ -10,8 +10,12 @@ import pyarrow as pa
 import pytest
 
 from dpsample import Privacy
-from dpsample.accounting.discovery import COUNT_PARTS, COUNT_SHARE, Discovery, UserBudget, capacity_cap, certify_users
+from dpsample.accounting.choice import capacity_cap
+from dpsample.accounting.counts import COUNT_PARTS, COUNT_SHARE
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.lengths import _LOST_UNITS
+from dpsample.accounting.user_budget import UserBudget
+from dpsample.accounting.user_proof import certify_users
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.sources.source import Source

@@ -11,7 +11,8 @@ import pytest
 
 from dpsample import Privacy
 from dpsample.accounting.amounts import Amount
-from dpsample.accounting.discovery import UserBudget, count_share
+from dpsample.accounting.counts import count_share
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.private.randomness import StreamCoins
 from dpsample.private.users.counts import Stage, with_least
 from dpsample.private.users.keys_each import FewKeys

@@ -32,15 +32,11 @@ def rows(cells: Iterable[Sequence[object]], numbers: Sequence[bool] = (), cell: 
     """Make rows of a table; the first cell of each is its header, and those of `numbers` are aligned as such."""
     lines = []
     for row in cells:
-        line = [
-            tag(
-                "th" if n == 0 or cell == "th" else "td",
-                value,
-                scope="col" if cell == "th" else "row" if n == 0 else None,
-                class_="number" if n < len(numbers) and numbers[n] else None,
-            )
-            for n, value in enumerate(row)
-        ]
+        line = []
+        for n, value in enumerate(row):
+            is_number = n < len(numbers) and numbers[n]
+            scope = "col" if cell == "th" else "row" if n == 0 else None
+            line.append(tag("th" if scope else "td", value, scope=scope, class_="number" if is_number else None))
         lines.append(tag("tr", *line))
     return join(lines)
 

@@ -6,7 +6,8 @@
     privacy      what is protected, how strongly, and the proof
     keys         the top list, and the search of all keys
     changed      keys that rose or fell since an earlier release
-    frequencies  how frequent keys are, and the reporting probability
+    frequencies  how frequent keys are
+    reporting    how likely a key of each frequency was to be reported
     limits       what cannot be seen, and the privacy label
     elements     what several sections have
     report.js    the search box and the folded lists, in the browser

@@ -60,9 +60,12 @@ def _rows(changes: Changes, names: list[str]) -> Iterator[list[object]]:
     numbers = listed.drop_columns(names).rename_columns(COLUMNS)
     scale = _Scale([*_reported(numbers["before"]), *_reported(numbers["after"])])
     for n, row in enumerate(numbers.to_pylist()):
-        before, after = _estimate(row["before"]), _estimate(row["after"])
-        change = f"{row['low']:+,.0f} to {row['high']:+,.0f}"
-        yield [*key_cells(columns, n), before, after, change, row["direction"], _picture(row, scale)]
+        before = _estimate(row["before"])
+        after = _estimate(row["after"])
+        low, high = row["low"], row["high"]
+        change = f"{low:+,.0f} to {high:+,.0f}"
+        picture = _picture(row, scale)
+        yield [*key_cells(columns, n), before, after, change, row["direction"], picture]
 
 
 def _reported(column: pa.ChunkedArray) -> list[float]:

@@ -3,7 +3,6 @@
 import math
 import shlex
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import PurePath
 
 import numpy as np
@@ -17,7 +16,6 @@ from dpsample.estimators.estimate import Estimate
 from dpsample.periods.changes import Changes, changes
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import readable
-from dpsample.release.explain import visibility
 from dpsample.release.proof import Proof, prove_release
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
@@ -58,7 +56,6 @@ class Content:
     release: Release
     proof: Proof | PrivacyViolation | None  # None: not run
     detection_threshold: int | None
-    visibility: list[tuple[Fraction, int | None]]
     top: Estimates | None  # None for keys only, as all that needs numbers
     counts: list[tuple[int, Estimate]]  # a frequency, and the number of keys of this frequency or more
     quantiles: Estimates | None
@@ -119,7 +116,6 @@ def content_of(
         release=release,
         proof=_proof(terms, prove),
         detection_threshold=threshold,
-        visibility=visibility(terms.sampling, terms.per_key),
         top=release.top(top) if has_numbers else None,
         counts=_counts(release, threshold, listed),
         quantiles=release.quantiles(SHARES) if has_quantiles else None,

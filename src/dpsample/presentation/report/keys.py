@@ -20,6 +20,7 @@ from dpsample.presentation.tables import printable, readable
 
 _FIRST = 15  # rows of the top list, while it is folded
 _BAR = 120  # width of the largest bar in the top list
+_BAR_LOOK = {"height": "8", "fill": "currentColor", "opacity": "0.55"}
 
 
 def top_section(content: Content) -> Markup | None:
@@ -55,9 +56,11 @@ def _top_rows(top: Estimates) -> Iterator[list[object]]:
     numbers = top.numbers.to_pylist()
     largest = max(row["high"] for row in numbers)
     for n, row in enumerate(numbers, 1):
-        value, low, high = row["value"], row["low"], row["high"]
-        numbers_of_key = whole(value), interval(low, high), _share(row["probability"])
-        yield [n, *key_cells(columns, n - 1), *numbers_of_key, _bar(value, low, high, largest)]
+        value = whole(row["value"])
+        ends = interval(row["low"], row["high"])
+        share = _share(row["probability"])
+        bar = _bar(row, largest)
+        yield [n, *key_cells(columns, n - 1), value, ends, share, bar]
 
 
 def _share(probability: float) -> str:
@@ -65,12 +68,15 @@ def _share(probability: float) -> str:
     return "> 99.9 %" if 99.95 <= percent < 100 else f"{percent:.3g} %"
 
 
-def _bar(value: float, low: float, high: float, largest: float) -> Markup:
+def _bar(row: dict[str, float], largest: float) -> Markup:
     """Draw a bar of the estimate, and its interval as an error bar; screen readers have the numbers."""
     scale = _BAR / largest
-    value, low, high = round(scale * value, 2), round(scale * low, 2), round(scale * high, 2)
-    bar = tag("rect", x="0", y="3", width=value, height="8", fill="currentColor", opacity="0.55")
-    return range_picture(bar, interval_mark(low, high, middle=7, half=5), width=_BAR + 2, height=14)
+    low = round(scale * row["low"], 2)
+    high = round(scale * row["high"], 2)
+    width = round(scale * row["value"], 2)
+    bar = tag("rect", x="0", y="3", width=width, **_BAR_LOOK)
+    ends = interval_mark(low, high, middle=7, half=5)
+    return range_picture(bar, ends, width=_BAR + 2, height=14)
 
 
 def search_section(content: Content) -> Markup:

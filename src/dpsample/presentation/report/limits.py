@@ -14,20 +14,19 @@ from dpsample.release.explain import (
     sentence,
 )
 from dpsample.release.facts import Topic
+from dpsample.release.terms import Terms
 
 
 def limits_section(content: Content) -> Markup:
     """Return what the release cannot show."""
     terms, threshold = content.terms, content.detection_threshold
-    lines = [
-        sentence(explain_reporting(terms)),
-        *_user_limits(content),
-        "A key that is not listed may be in the data: it may have been rare, or not sampled."
-        if not threshold
-        else f"A key that is not listed may be in the data. Below the detection threshold, frequency {threshold:,}, "
-        "most keys are not reported, and their number is unknown.",
-        _sums(content),
-    ]
+    missing = "A key that is not listed may be in the data: it may have been rare, or not sampled."
+    if threshold:
+        missing = (
+            f"A key that is not listed may be in the data. Below the detection threshold, frequency {threshold:,}, "
+            "most keys are not reported, and their number is unknown."
+        )
+    lines = [sentence(explain_reporting(terms)), *_user_limits(content), missing, _sums(content)]
     parts = [tag("ul", *(tag("li", line) for line in lines))]
     if terms.total is not None:
         parts += _total(content, terms.total)
@@ -37,11 +36,10 @@ def limits_section(content: Content) -> Markup:
 def _total(content: Content, total: Total) -> list[Markup]:
     """The total of the data, and how much of it is in which keys."""
     terms = content.terms
-    unit = "elements" if terms.unit == "element" else "keys of users, each user once in a key"
-    unit += ", as far as users kept them" if terms.max_keys else ""
-    if terms.discovery is not None:
-        unit += f", with up to {float(total.sensitivity):,.0f} keys"
-    parts, calls, notes = list[Markup](), ["print(release.total.estimate())"], list[str]()
+    unit = _unit_of(total, terms)
+    calls = ["print(release.total.estimate())"]
+    parts: list[Markup] = []
+    notes: list[str] = []
     if content.sum is not None:
         parts += _sum_lines(content.sum)
         calls.append("print(release.sum())")
@@ -60,6 +58,16 @@ def _total(content: Content, total: Total) -> list[Markup]:
         *claims(notes),
         again(content, calls, ["query", FILE]),
     ]
+
+
+def _unit_of(total: Total, terms: Terms) -> str:
+    """What the total counts."""
+    if terms.unit == "element":
+        return "elements"
+    unit = "keys of users, each user once in a key"
+    if terms.discovery is not None:
+        return f"{unit}, with up to {float(total.sensitivity):,.0f} keys"
+    return f"{unit}, as far as users kept them"
 
 
 def _sum_lines(asked: Estimate) -> list[Markup]:
@@ -107,18 +115,15 @@ def _sums(content: Content) -> str:
 
 def label_section(content: Content) -> Markup:
     """Return all fields of the label, and the commands that print them."""
+    commands = [
+        content.command("info", FILE),
+        content.command("verify", FILE),
+        content.command("report", FILE, "-o", "report.html"),
+    ]
     return join(
         [
             table("All fields of the privacy label", ["field", "value"], label_of(content.release).items()),
             tag("p", "To print the parameters, to prove the stated terms private, and to make this page:"),
-            tag(
-                "pre",
-                "\n".join(
-                    content.command(*words)
-                    for words in (["info", FILE], ["verify", FILE], ["report", FILE, "-o", "report.html"])
-                ),
-                tabindex="0",
-                class_="again",
-            ),
+            tag("pre", "\n".join(commands), tabindex="0", class_="again"),
         ]
     )

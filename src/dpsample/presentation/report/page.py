@@ -8,15 +8,11 @@ from dpsample import __version__
 from dpsample.presentation.pages import Document, Markup, join, tag
 from dpsample.presentation.report.changed import changed_section
 from dpsample.presentation.report.content import Content
-from dpsample.presentation.report.frequencies import (
-    frequencies_chart,
-    frequencies_section,
-    reporting_chart,
-    reporting_section,
-)
+from dpsample.presentation.report.frequencies import frequencies_chart, frequencies_section
 from dpsample.presentation.report.keys import search_data, search_section, top_section
 from dpsample.presentation.report.limits import label_section, limits_section
 from dpsample.presentation.report.privacy import privacy_section
+from dpsample.presentation.report.reporting import reporting_chart, reporting_section
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import printable
 

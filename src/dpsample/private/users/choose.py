@@ -6,8 +6,10 @@ number of keys fill is then compared, with noise.
 
 from dataclasses import dataclass, replace
 
-from dpsample.accounting.discovery import Discovery, UserBudget, capacity_cap, promising_keys
-from dpsample.accounting.filled import Filled, fuller
+from dpsample.accounting.choice import capacity_cap, fuller, promising_keys
+from dpsample.accounting.discovery import Discovery
+from dpsample.accounting.filled import Filled
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.private.assignment import Assigned
 from dpsample.private.drawing import Drawing
 from dpsample.private.engine import Engine

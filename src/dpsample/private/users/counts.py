@@ -25,9 +25,10 @@ import pyarrow as pa
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
-from dpsample.accounting.discovery import Counts, UserBudget
+from dpsample.accounting.counts import Counts
 from dpsample.accounting.lengths import deviation_of, first_length, first_unit, lost_length, lost_units, vector_length
 from dpsample.accounting.normal import TABLE_MARGIN
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine
@@ -204,11 +205,9 @@ class Stage(Generic[Noise]):
         lengths = Lengths.of(shortest_length, noisy, part.deviation)
 
         typical = float(np.median(popularity[~head]))
-        errors = ClipErrors(
-            noise=deviation_of(self._square("counts")) ** 2 / typical,
-            own=float((1 / popularity[head]).sum()),
-            lost=deviation_of(self._square("clipped")),
-        )
+        noise_of_typical = deviation_of(self._square("counts")) ** 2 / typical
+        of_head = float((1 / popularity[head]).sum())
+        errors = ClipErrors(noise_of_typical, of_head, lost=deviation_of(self._square("clipped")))
         # known keys may have few users, too few to be seen here: one key alone is never clipped
         least_clip = float(weights.max()) if self.least <= 1 else 0.0
         return best_clip(lengths, errors, least_clip)
@@ -229,12 +228,12 @@ class Stage(Generic[Noise]):
         self, amount: Amount, weighing: Weighing, totals: AmountTotals, counted: Counted[Noise]
     ) -> MeasuredAmount:
         """Publish the three parts of an amount, and estimate its sums."""
-        sums, clipped, beyond = amount.parts
-        parts = Parts(
-            self._weighted(self._part(sums, weighing.length), totals.sums, weighing),
-            self._lost(clipped, totals.clipped, weighing.clip, weighing.clip.lost),
-            self._lost(beyond, totals.beyond, weighing.clip, weighing.few.most),
-        )
+        clip = weighing.clip
+        sums, clipped, over = amount.parts
+        kept = self._weighted(self._part(sums, weighing.length), totals.sums, weighing)
+        lost = self._lost(clipped, totals.clipped, clip, clip.lost)
+        beyond = self._lost(over, totals.beyond, clip, weighing.few.most)
+        parts = Parts(kept, lost, beyond)
         return estimated_amount(amount, weighing, parts, counted.share, counted.users.values)
 
     # ---- a part

@@ -56,7 +56,7 @@ class Totals:
         keys = len(weighing.head)
         edge = keys + weighing.clip.groups
         of_amounts = totals[edge:].reshape(amounts, edge + 2)
-        each = (AmountTotals(row[:keys], row[keys:edge], row[edge:]) for row in of_amounts)
+        each = (AmountTotals(*np.split(row, [keys, edge])) for row in of_amounts)
         return cls(totals[:keys], totals[keys:edge], tuple(each))
 
 
@@ -182,7 +182,8 @@ def thresholds_of(marks: Ints, places: Ints) -> Ints:
 
     A user's threshold must not depend on other users: numbers of users in a batch would.
     """
-    user_and_key = marks.astype(np.uint64) << np.uint64(32) | places.astype(np.uint64)
+    user = marks.astype(np.uint64) << np.uint64(32)
+    user_and_key = user | places.astype(np.uint64)
     mixed = user_and_key * _MIX_FIRST
     mixed ^= mixed >> np.uint64(29)
     mixed *= _MIX_SECOND

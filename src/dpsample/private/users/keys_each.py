@@ -33,8 +33,9 @@ class FewKeys:
     def of(cls, users: Floats, sizes: Floats, most: float) -> "FewKeys":
         """Return the pairs of these numbers of users with each of these numbers of keys."""
         pairs = users * sizes
+        short = pairs[sizes <= most]
         counted = users * np.minimum(sizes, most)
-        return cls(most, float(pairs.sum()), float(pairs[sizes <= most].sum()), float(counted.sum()))
+        return cls(most, float(pairs.sum()), float(short.sum()), float(counted.sum()))
 
     def uncounted(self, pairs: float) -> float:
         """Return the share of what is beyond a clip that is not counted, given the number of pairs of users and keys.

@@ -14,8 +14,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from dpsample.accounting.discovery import cleaned
 from dpsample.accounting.lengths import MOST_GROUPS
+from dpsample.accounting.look import cleaned
 from dpsample.private.users.parts import Measured
 from dpsample.private.users.put_back import Shares, unevenness
 from dpsample.private.users.weighing import Clip
@@ -184,11 +184,7 @@ def _clip_at(lengths: Lengths, errors: ClipErrors, square: float, longest: Float
     [lost] = most_lost(square, longest)
     [beyond] = lengths.beyond(square, longest)
     groups = np.clip(_SHARE_ERROR / max(float(share_error), 1e-9), 1, MOST_GROUPS)
-    return Clip(
-        square,
-        longest=float(longest[0]),
-        lost=float(lost),
-        groups=int(groups),
-        unseen=float(lengths.users @ beyond),
-        unseen_error=float(np.linalg.norm(lengths.errors * beyond)),
-    )
+    unseen = float(lengths.users @ beyond)
+    unseen_error = float(np.linalg.norm(lengths.errors * beyond))
+    [end] = longest.tolist()
+    return Clip(square, end, float(lost), int(groups), unseen, unseen_error)

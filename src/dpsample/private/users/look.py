@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsample.accounting.discovery import Look
+from dpsample.accounting.look import Look
 from dpsample.private.noise import discrete_laplace
 from dpsample.private.randomness import CoinSource
 from dpsample.scheme.sampling import Ints

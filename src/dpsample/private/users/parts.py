@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
-from dpsample.accounting.discovery import UserBudget
 from dpsample.accounting.lengths import deviation_of
+from dpsample.accounting.user_budget import UserBudget
 from dpsample.accounting.vectors import VectorNoise
 from dpsample.private.noise import from_table
 from dpsample.private.randomness import CoinSource

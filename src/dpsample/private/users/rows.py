@@ -30,7 +30,8 @@ def wanted_keys(engine: Engine, reported: pa.Table, known: pa.Table | None, leas
     both = pa.concat_tables([reported, known])
     is_known = np.arange(len(both)) >= len(reported)
     both = both.append_column("known", pa.array(is_known))
-    ordered = pa.Table.from_batches(engine.sort(both.to_batches(), both.schema, reported.column_names), both.schema)
+    batches = engine.sort(both.to_batches(), both.schema, reported.column_names)
+    ordered = pa.Table.from_batches(batches, both.schema)
     fewest = np.where(ordered["known"].to_numpy(), 0, at_least)
     return Wanted(ordered, 1, fewest)
 

@@ -70,17 +70,15 @@ def estimated_amount(
 
     values = kept.values * (1 + ratio)
     noise = kept.errors * (1 + ratio)
-    errors = np.sqrt(noise**2 + (kept.values * of_ratio) ** 2 + unexplained**2)
+    uncertain = kept.values * of_ratio
+    errors = np.sqrt(noise**2 + uncertain**2 + unexplained**2)
 
+    share_lost = round(float(np.mean(ratio / (1 + ratio))), 6)
+    groups = _errors_in_common(weighing, lost)
     each = _beyond_each(amount, weighing, users)
-    beyond, beyond_errors = each * parts.beyond.values, each * parts.beyond.noise
-    record = Clipped(
-        amount,
-        share=round(float(np.mean(ratio / (1 + ratio))), 6),
-        groups=_errors_in_common(weighing, lost),
-        beyond=_figures(beyond),
-        beyond_errors=_figures(beyond_errors),
-    )
+    beyond = _figures(each * parts.beyond.values)
+    beyond_errors = _figures(each * parts.beyond.noise)
+    record = Clipped(amount, share_lost, groups, beyond, beyond_errors)
     unit = float(amount.reach)
     return MeasuredAmount(unit * values, unit * errors, record)
 

@@ -14,7 +14,8 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpsample.accounting.discovery import Discovery, capacity_cap
+from dpsample.accounting.choice import capacity_cap
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.known import Known
 from dpsample.accounting.totals import Total
 from dpsample.private.assignment import Assigned

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from dpsample.accounting.amounts import Amount
-from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.counts import Counts
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.known import Known
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpsample.accounting.discovery import Counts, Discovery
+from dpsample.accounting.counts import Counts
+from dpsample.accounting.discovery import Discovery
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought

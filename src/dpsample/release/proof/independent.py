@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpsample.accounting.discovery import UsersCertificate
+from dpsample.accounting.user_proof import UsersCertificate
 from dpsample.errors import InvalidValue, PrivacyViolation, SystemFailure
 from dpsample.privacy import Privacy
 from dpsample.release.proof import Proof

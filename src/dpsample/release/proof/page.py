@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpsample.accounting.discovery import UsersCertificate
 from dpsample.accounting.parts import Part
+from dpsample.accounting.user_proof import UsersCertificate
 from dpsample.definitions import Definition
 from dpsample.exact import text
 from dpsample.release.explain import VOUCHED_BY, explain_protected, explain_sampling, explain_strength, sentence

@@ -14,10 +14,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from dpsample.accounting.budget import Budget
-from dpsample.accounting.discovery import Counts, Discovery, UsersCertificate, certify_users
+from dpsample.accounting.counts import Counts
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.known import Known
 from dpsample.accounting.many_keys import ManyKeysCertificate, certify_many_keys, curve_of_keys
 from dpsample.accounting.renyi import RenyiCurve
+from dpsample.accounting.user_proof import UsersCertificate, certify_users
 from dpsample.definitions import Definition, Gdp, Zcdp
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text

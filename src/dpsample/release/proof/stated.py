@@ -9,11 +9,13 @@ share of a total, is stated by its cost, which is added up elsewhere (`proof`). 
 
 from fractions import Fraction
 
-from dpsample.accounting.discovery import Counts, Discovery, aside_for, count_parts
+from dpsample.accounting.counts import Counts, count_parts
+from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.dropped import TIMES
 from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.lengths import MOST_GROUPS, first_lengths, lost_length, vector_length
 from dpsample.accounting.totals import RealizedSize, SampleSize, Total
+from dpsample.accounting.user_budget import aside_for
 from dpsample.accounting.vectors import planned_noise
 from dpsample.errors import PrivacyViolation
 from dpsample.privacy import Privacy

@@ -1,0 +1,100 @@
+"""The look: a noisy histogram of how many users have how many keys. It chooses how many keys users may give."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+from dpsample.definitions import LEAST_EPSILON
+from dpsample.errors import InvalidValue
+from dpsample.exact import exact, text
+
+_DOUBT = (
+    1.0  # standard deviations of the look's noise that are subtracted from a sum: noise alone seldom makes it large
+)
+_CLEAR = 4.0  # standard deviations of noise that a sum of rows must exceed to count as users
+_MOST_USERS = 1 << 100  # a larger number in a file is no number of users, whatever its noise
+_REREAD = "get the release again from where it was written"
+
+
+@dataclass(frozen=True)
+class UsersByKeys:
+    """A histogram of users by their number of keys: up to 1, 4, 16, ..., 4096. It costs an epsilon."""
+
+    users: tuple[int, ...]
+    epsilon: Fraction
+    EDGES: ClassVar[tuple[int, ...]] = tuple(4**i for i in range(7))
+
+    def kept(self, most: int) -> float:
+        """Estimate how many keys users keep in all if each keeps up to `most`: a sum over users of min(most, keys)."""
+        kept_each = self._kept_each(most)
+        return sum(users * kept for users, kept in zip(self.users, kept_each, strict=True))
+
+    def kept_with_doubt(self, most: int) -> float:
+        """Return the same, less one standard deviation of its noise, so that noise alone seldom makes it large."""
+        squares = sum(kept * kept for kept in self._kept_each(most))
+        deviation = math.sqrt(2 * squares) / float(self.epsilon)  # a Laplace variable of scale s has variance 2 s**2
+        return self.kept(most) - _DOUBT * deviation
+
+    def _kept_each(self, most: int) -> list[float]:
+        """Return about how many keys a user of each range keeps: the middle of the range, or `most` if that is less."""
+        lowest = (1, *(edge + 1 for edge in self.EDGES[:-1]))
+        return [min(float(most), (low + high) / 2) for low, high in zip(lowest, self.EDGES, strict=True)]
+
+
+class TrueLook(UsersByKeys):
+    """The histogram without noise, as if it had cost its epsilon: for a forecast. NOT private; no release has one."""
+
+    def __repr__(self) -> str:
+        return "TrueLook()"
+
+
+@dataclass(frozen=True)
+class Look(UsersByKeys):
+    """The histogram with noise, as a release states it. Adding or removing a user changes one of the numbers by one."""
+
+    def __post_init__(self) -> None:
+        if self.epsilon < LEAST_EPSILON:
+            raise InvalidValue(
+                f"the look at users must cost an epsilon of at least {text(LEAST_EPSILON)}, not {text(self.epsilon)}",
+                _REREAD,
+            )
+        whole = all(type(n) is int and abs(n) < _MOST_USERS for n in self.users)
+        if not whole or len(self.users) != len(self.EDGES):
+            raise InvalidValue("a look must have one whole number for each range of keys", _REREAD)
+
+    @property
+    def most(self) -> int:
+        """The largest number of keys that a notable number of users have: beyond it there is noise alone."""
+        return self.EDGES[len(self._cleaned) - 1]
+
+    @cached_property
+    def _cleaned(self) -> list[float]:
+        deviation = math.sqrt(2) / float(self.epsilon)
+        return cleaned(self.users, deviation)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the exact JSON form."""
+        return {"users": list(self.users), "epsilon": text(self.epsilon)}
+
+    @classmethod
+    def from_json(cls, form: dict[str, Any]) -> "Look":
+        """Read the JSON form back."""
+        return cls(tuple(form["users"]), exact(form["epsilon"], "epsilon"))
+
+
+def cleaned(numbers: tuple[int, ...] | list[int], deviation: float) -> list[float]:
+    """Return a noisy histogram without the rows at its end that are noise alone; negative numbers become 0.
+
+    The last row that stays is the last one whose sum with all rows after it exceeds four deviations of that sum.
+    """
+    last = 0
+    sum_to_end = 0.0
+    for row in range(len(numbers) - 1, 0, -1):
+        sum_to_end += numbers[row]
+        rows_to_end = len(numbers) - row
+        if sum_to_end > _CLEAR * deviation * math.sqrt(rows_to_end):
+            last = row
+            break
+    return [max(float(n), 0.0) for n in numbers[: last + 1]]
