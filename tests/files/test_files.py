@@ -293,7 +293,7 @@ def test_rows_of_many_bytes_come_in_smaller_batches(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_other_types_are_refused(tmp_path: Path, type: pa.DataType) -> None:
-    with pytest.raises(InvalidValue, match="the column 'key' must be of .*; cast it"):
+    with pytest.raises(InvalidValue, match="the column 'key' must be of "):
         write(tmp_path / "x.parquet", pa.table({"key": pa.array([], type)}))
     assert list(tmp_path.iterdir()) == []
 
