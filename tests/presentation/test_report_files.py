@@ -62,7 +62,7 @@ def test_a_report_is_written_whole_and_never_over_another(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.html.parquet", "a", "html"])
 def test_a_report_is_called_html(name: str, tmp_path: Path) -> None:
-    with refused("ends with .html"):
+    with refused("must end with .html"):
         words(30).report(tmp_path / name, force=True)
     assert not list(tmp_path.iterdir())
 
@@ -129,7 +129,7 @@ def test_a_chart_has_the_top_keys_with_their_intervals(tmp_path: Path, monkeypat
         done = CliRunner().invoke(cli, ["plot", "w.parquet", "-k", "3", "-o", name, "--where", "word < 'w0300'"])
         assert done.exit_code == 0, done.output
         assert Path(name).read_bytes().startswith(head)
-    for arguments, rule in ((["-o", "a.pdf"], "ends with .svg"), (["-o", "a.svg"], "exists already")):
+    for arguments, rule in ((["-o", "a.pdf"], "must end with .svg"), (["-o", "a.svg"], "exists already")):
         done = CliRunner().invoke(cli, ["plot", "w.parquet", *arguments])
         assert rule in str(done.exception)
     with refused("keys"):

@@ -243,7 +243,7 @@ def test_rows_must_ascend(keys: list[tuple[str, int]]) -> None:
         assert len(Release(table, terms)) == len(keys)
     else:
         row = next(n for n in range(1, len(keys)) if not bytewise[n - 1] < bytewise[n]) + 1
-        with pytest.raises(InvalidValue, match=f"row {row} not above"):
+        with pytest.raises(InvalidValue, match=f"row {row} is not above"):
             Release(table, terms)
 
 
@@ -251,7 +251,7 @@ def test_rows_must_ascend_from_batch_to_batch() -> None:
     terms = stated_terms(PRIVACY, KeepAll(), ("n",), keys_only=True)
     for second in (ROWS - 1, ROWS - 2):
         keys = [*range(ROWS), *range(second, second + 5)]
-        with pytest.raises(InvalidValue, match=f"row {ROWS + 1:,} not above"):
+        with pytest.raises(InvalidValue, match=f"row {ROWS + 1:,} is not above"):
             Release(pa.table({"n": keys}), terms)
     assert len(Release(pa.table({"n": range(ROWS + 5)}), terms)) == ROWS + 5
 
