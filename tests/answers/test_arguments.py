@@ -90,7 +90,14 @@ def test_unknown_estimators_are_refused_by_name(kind: str) -> None:
             getattr(KINDS[kind], name)(estimator="nonsense")
 
 
-@pytest.mark.parametrize("kind", ONE_ESTIMATOR)
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(("name", "keyword"), [("sum", "nonsense"), ("mean", "extrapolate"), ("count_keys", "of")])
+def test_keywords_that_a_question_does_not_have_are_refused(kind: str, name: str, keyword: str) -> None:
+    with pytest.raises(TypeError, match=keyword):
+        getattr(KINDS[kind], name)(**{keyword: True})
+
+
+@pytest.mark.parametrize("kind", ["known", "known and others", "counted", "several"])
 def test_other_estimators_are_refused_where_there_is_one(kind: str) -> None:
     for estimator in ("mle", lambda tokens: tokens):
         with pytest.raises(InvalidValue, match="one estimator"):

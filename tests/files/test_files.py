@@ -116,9 +116,9 @@ def test_the_extension_decides_unless_the_format_is_given(tmp_path: Path) -> Non
     assert (tmp_path / "x.data").read_bytes()[:6] == b"ARROW1"
     assert read_table(tmp_path / "x.data", "release", format="arrow")[0].equals(table)
     for path, form in (("x.data", None), ("x", None), ("x.csv", "excel")):
-        with pytest.raises(InvalidValue, match="the format is parquet, csv or arrow"):
+        with pytest.raises(InvalidValue, match="the format must be parquet, csv or arrow"):
             write(tmp_path / path, table, format=form)
-    with pytest.raises(InvalidValue, match="the format is"):
+    with pytest.raises(InvalidValue, match="the format must be"):
         read_table(tmp_path / "x.data", "release")
 
 
@@ -293,7 +293,7 @@ def test_rows_of_many_bytes_come_in_smaller_batches(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_other_types_are_refused(tmp_path: Path, type: pa.DataType) -> None:
-    with pytest.raises(InvalidValue, match="in column 'key'; cast it"):
+    with pytest.raises(InvalidValue, match="the column 'key' must be of "):
         write(tmp_path / "x.parquet", pa.table({"key": pa.array([], type)}))
     assert list(tmp_path.iterdir()) == []
 
@@ -302,11 +302,9 @@ def test_wrong_batches_are_refused_without_their_values(tmp_path: Path) -> None:
     good = pa.record_batch({"key": [CANARY], "n": [1]})
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
     bad = {
-        "no column may hold NULL; found at least one in column 'key'": pa.record_batch(
-            {"key": [None, CANARY], "n": [1, 2]}
-        ),
-        "columns and types of the schema": pa.record_batch({"key": [CANARY], "n": [CANARY]}),
-        "valid UTF-8": pa.record_batch([broken, pa.array([1])], ["key", "n"]),
+        "the column 'key' has at least one NULL": pa.record_batch({"key": [None, CANARY], "n": [1, 2]}),
+        "other columns or types than the schema": pa.record_batch({"key": [CANARY], "n": [CANARY]}),
+        "not UTF-8": pa.record_batch([broken, pa.array([1])], ["key", "n"]),
     }
     for form in FORMATS:
         for message, batch in bad.items():
@@ -314,5 +312,5 @@ def test_wrong_batches_are_refused_without_their_values(tmp_path: Path) -> None:
                 write_table(tmp_path / f"x.{form}", [good, batch], good.schema, METADATA)
             assert CANARY not in str(caught.value)
             assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InvalidValue, match="must differ"):
+    with pytest.raises(InvalidValue, match="same name"):
         write(tmp_path / "x.csv", pa.table({"Key": ["a"], "key": ["b"]}))

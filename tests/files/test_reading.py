@@ -25,16 +25,16 @@ def test_wrong_kind_version_and_place(tmp_path: Path, form: str) -> None:
         write_table(path, table.to_batches(), table.schema, METADATA | changes)
         return path
 
-    with pytest.raises(InvalidValue, match="must be a release; found a dpsample sample; it is NOT private"):
+    with pytest.raises(InvalidValue, match="must be a release, not a dpsample sample; it is NOT private"):
         read_table(put("a", format="dpsample sample"), "release")
-    with pytest.raises(InvalidValue, match="must be a sample; found a dpsample release; it is private already"):
+    with pytest.raises(InvalidValue, match="must be a sample, not a dpsample release; it is private already"):
         read_table(put("b"), "sample")
-    with pytest.raises(InvalidValue, match="up to 2 of the file format; found version 3; upgrade dpsample"):
+    with pytest.raises(InvalidValue, match="up to 2 of the file format, not 3; upgrade dpsample"):
         read_table(put("c", version=3), "release")
     for n, version in enumerate((0, "1", None)):
-        with pytest.raises(InvalidValue, match="found no version"):
+        with pytest.raises(InvalidValue, match="it has no version"):
             read_table(put(f"d{n}", version=version), "release")
-    with pytest.raises(InvalidValue, match="must exist to be read; found nothing"):
+    with pytest.raises(InvalidValue, match="there is no "):
         read_table(tmp_path / f"none.{form}", "release")
     assert [kind_of(tmp_path / f"{name}.{form}") for name in ("a", "b", "none")] == ["sample", "release", None]
 
@@ -47,11 +47,11 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe.parquet")
     found = {
-        "x.parquet": "found a plain Parquet file",
-        "x.csv": r"found .*x\.csv\.json' missing",
-        "y.parquet": "found one that cannot be read",
-        "folder": r"found .*_dpsample\.json' missing",
-        "pipe.parquet": "a file or a folder; found neither",
+        "x.parquet": "this is a plain Parquet file",
+        "x.csv": r"x\.csv\.json' is missing",
+        "y.parquet": "it has content that cannot be read",
+        "folder": r"_dpsample\.json' is missing",
+        "pipe.parquet": "neither a file nor a folder",
     }
     for name, message in found.items():
         with pytest.raises(InvalidValue, match=message) as caught:
@@ -89,7 +89,7 @@ def test_unreadable_files_are_refused(tmp_path: Path, form: str, monkeypatch: py
 
     monkeypatch.setattr(pq, "ParquetFile", denied)
     monkeypatch.setattr(Path, "read_bytes", denied)
-    with pytest.raises(InvalidValue, match="must be accessible; found Permission denied") as caught:
+    with pytest.raises(InvalidValue, match="must be accessible, but there was an error: Permission denied") as caught:
         read_table(path, "release")
     assert CANARY not in str(caught.value)
 
@@ -99,7 +99,7 @@ def test_other_rows_under_the_same_metadata_are_refused(tmp_path: Path, changed:
     write(tmp_path / "x.parquet", pa.table({"key": ["ab", "c"]}))
     said = {b"dpsample": pq.read_metadata(tmp_path / "x.parquet").metadata[b"dpsample"]}
     pq.write_table(pa.table({"key": changed}).replace_schema_metadata(said), tmp_path / "y.parquet")
-    with pytest.raises(InvalidValue, match="found rows that were changed"):
+    with pytest.raises(InvalidValue, match="it has rows that were changed"):
         read_table(tmp_path / "y.parquet", "release")
     pq.write_table(pa.table({"key": ["ab", "c"]}).replace_schema_metadata(said), tmp_path / "y.parquet")
     assert read_table(tmp_path / "y.parquet", "release")[0].column("key").to_pylist() == ["ab", "c"]
@@ -137,7 +137,7 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
     assert found.equals(table)
     assert metadata == METADATA
     assert kind_of(tmp_path / "x") == "release"
-    with pytest.raises(InvalidValue, match="not overwritten"):
+    with pytest.raises(InvalidValue, match="exists already"):
         commit_parts(tmp_path / "x", {}, table.schema, METADATA)
     with pytest.raises(InvalidValue, match="No such file"):
         commit_parts(tmp_path, {"none.parquet": 1}, table.schema, METADATA)

@@ -113,7 +113,7 @@ def test_a_ledger_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     new_ledger(path, "events", BUDGET)
     fill(path, ("1", "1e-9"))
-    with refused("an output that exists is not overwritten"):
+    with refused("exists already"):
         new_ledger(path, "events", BUDGET)
     assert len(read_ledger(path).entries) == 1
 

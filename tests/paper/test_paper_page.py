@@ -147,7 +147,7 @@ def test_one_figure_and_the_readers_own_data(tmp_path: Path) -> None:
         (["-o", "out", "--data", "words.csv"], "go together"),
         (["-o", "out", "--figure", "real", "--quick", "--data", "missing.csv", "--key", "word"], "missing.csv"),
         (["-o", "out", "--figure", "zipf", "--data", "words.csv", "--key", "word"], "own data go with"),
-        (["-o", "words.csv", "--quick"], "is not overwritten"),
+        (["-o", "words.csv", "--quick"], "is exists already"),
         (["-o", "words.csv", "--quick", "--force"], "only a folder"),
         (["-o", "no/such/out", "--quick"], "in one that exists"),
     ],
@@ -212,7 +212,7 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
         (folder / "mark").write_text("1")
         assert not target.exists()
     assert (target / "mark").read_text() == "1"
-    with pytest.raises(InvalidValue, match="not overwritten"), atomic_folder(target, "mark"):
+    with pytest.raises(InvalidValue, match="exists already"), atomic_folder(target, "mark"):
         pass
     with pytest.raises(ZeroDivisionError), atomic_folder(target, "mark", force=True) as folder:
         (folder / "mark").write_text(str(1 / 0))
@@ -249,7 +249,7 @@ def test_what_a_dead_process_left_is_swept_and_a_living_one_is_not(tmp_path: Pat
             leave.wait(30)
 
     def late() -> None:
-        with pytest.raises(InvalidValue, match="not overwritten"):
+        with pytest.raises(InvalidValue, match="exists already"):
             hold()
 
     other = threading.Thread(target=late)

@@ -161,7 +161,7 @@ def test_the_publisher_states_title_description_date_and_contact() -> None:
     assert '<a href="mailto:a.b+c@d.org" rel="noreferrer">a.b+c@d.org</a>' in page
     assert not re.search("Published|Contact", seen(release.report(prove=False).html))
     for wrong in ({"date": "16.11.2026"}, {"date": "2026-13-01"}, {"about": ""}, {"title": " "}, {"contact": 5}):
-        with refused("is a"):
+        with refused(" must be a "):
             release.report(**wrong)
 
 

@@ -52,17 +52,17 @@ def test_what_the_page_tells_to_run_runs(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_report_is_written_whole_and_never_over_another(tmp_path: Path) -> None:
     report = words(30).report(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == report.html
-    with refused("not overwritten"):
+    with refused("exists already"):
         report.write(tmp_path / "a.html")
     report.write(tmp_path / "a.html", force=True)
-    with refused("folder must exist"):
+    with refused("for the output"):
         report.write(tmp_path / "none" / "a.html")
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.html.parquet", "a", "html"])
 def test_a_report_is_called_html(name: str, tmp_path: Path) -> None:
-    with refused("ends with .html"):
+    with refused("must end with .html"):
         words(30).report(tmp_path / name, force=True)
     assert not list(tmp_path.iterdir())
 
@@ -129,7 +129,7 @@ def test_a_chart_has_the_top_keys_with_their_intervals(tmp_path: Path, monkeypat
         done = CliRunner().invoke(cli, ["plot", "w.parquet", "-k", "3", "-o", name, "--where", "word < 'w0300'"])
         assert done.exit_code == 0, done.output
         assert Path(name).read_bytes().startswith(head)
-    for arguments, rule in ((["-o", "a.pdf"], "ends with .svg"), (["-o", "a.svg"], "not overwritten")):
+    for arguments, rule in ((["-o", "a.pdf"], "must end with .svg"), (["-o", "a.svg"], "exists already")):
         done = CliRunner().invoke(cli, ["plot", "w.parquet", *arguments])
         assert rule in str(done.exception)
     with refused("keys"):
@@ -143,9 +143,9 @@ def test_a_chart_has_the_top_keys_with_their_intervals(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["missing.parquet", "-o", "page.html"], "must exist to be read"),
-        (["words.parquet", "-o", "taken.html"], "not overwritten"),
-        (["words.parquet", "-o", "none/page.html"], "folder must exist"),
+        (["missing.parquet", "-o", "page.html"], "there is no "),
+        (["words.parquet", "-o", "taken.html"], "exists already"),
+        (["words.parquet", "-o", "none/page.html"], "for the output"),
         (["words.parquet", "-o", "page.html", "--top", "0"], "from 1 on"),
         (["words.parquet", "-o", "page.html", "--date", "today"], "YYYY-MM-DD"),
     ],

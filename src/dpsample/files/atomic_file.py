@@ -132,8 +132,7 @@ def check_system() -> None:
     """Refuse Windows, where a file that is open and locked cannot get another name."""
     if _WINDOWS:
         raise SystemFailure(
-            "outputs and ledgers are atomic and locked, as they can be on Linux and macOS",
-            "Windows",
+            "outputs and ledgers cannot be written on Windows, where no file is replaced while it is open",
             "use the Windows Subsystem for Linux; reading releases and asking them works here",
         )
 
@@ -141,9 +140,7 @@ def check_system() -> None:
 def taken(name: Path) -> InvalidValue:
     """Return the refusal to overwrite an output."""
     return InvalidValue(
-        "an output that exists is not overwritten",
-        f"{str(name)!r}",
-        "choose another name, or force it with `force=True`",
+        f"the output {str(name)!r} exists already", "choose another name, or force it with `force=True`"
     )
 
 

@@ -34,9 +34,7 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
                 kept = False
             if not kept:
                 raise InvalidValue(
-                    "CSV holds what its text keeps exactly",
-                    f"{column.type} that it does not keep in column {name!r}",
-                    "write Parquet or Arrow",
+                    f"CSV does not keep a {column.type} in column {name!r} exactly", "write Parquet or Arrow"
                 )
     return pa.record_batch(columns, csv_schema(batch.schema))
 

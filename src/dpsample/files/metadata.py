@@ -24,8 +24,7 @@ def format_of(path: PathLike, format: str | None) -> str:
     form = _FORMATS.get(Path(path).suffix.lower()) if format is None else format
     if form is None or form not in _FORMATS.values():
         raise InvalidValue(
-            "the format is parquet, csv or arrow",
-            f"{str(path)!r}" if format is None else f"{format!r}",
+            f"the format must be parquet, csv or arrow, not that of {str(path) if format is None else format!r}",
             "end the name with .parquet, .csv or .arrow, or state the format",
         )
     return form
@@ -34,7 +33,7 @@ def format_of(path: PathLike, format: str | None) -> str:
 def resolved(path: PathLike) -> Path:
     """Follow links to the file itself."""
     if "\0" in os.fspath(path) or not Path(path).name:
-        raise InvalidValue("a path must name a file", "one that cannot", "give a file name")
+        raise InvalidValue("the path cannot name a file", "give a file name")
     with failures(Path(path)):
         target = Path(os.path.realpath(path))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -87,9 +86,9 @@ def failures(target: Path) -> Iterator[None]:
 def failure(target: Path, error: OSError) -> DpsampleError:
     """Return our own error for one of the operating system."""
     kind = SystemFailure if error.errno in _SYSTEM else InvalidValue
+    reason = os.strerror(error.errno) if error.errno else "a failure of the file system"
     return kind(
-        f"{str(target)!r} must be accessible",
-        os.strerror(error.errno) if error.errno else "a failure of the file system",
+        f"{str(target)!r} must be accessible, but there was an error: {reason}",
         "check the path, its permissions and the space left; an output that failed leaves nothing behind",
     )
 

@@ -38,16 +38,14 @@ def check_file(path: PathLike, force: bool = False, form: str = "parquet") -> Pa
     folder = target.parent
     with failures(target):
         if not folder.is_dir():
-            raise InvalidValue(
-                "the output's folder must exist", f"no folder {str(folder)!r}", "make it, or choose another"
-            )
+            raise InvalidValue(f"there is no folder {str(folder)!r} for the output", "make it, or choose another")
         if target.is_dir():
-            raise InvalidValue("the output is a file", f"a folder at {str(target)!r}", "give the name of a file in it")
+            raise InvalidValue(
+                f"the output must be a file, and {str(target)!r} is a folder", "give the name of a file in it"
+            )
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InvalidValue(
-                "the output's folder must be writable",
-                f"that {str(folder)!r} is not",
-                "choose another folder, or change its permissions",
+                f"the folder {str(folder)!r} cannot be written to", "choose another folder, or change its permissions"
             )
         check_free(target, form, force)
     return target
@@ -58,7 +56,7 @@ def check_free(target: Path, form: str, force: bool) -> None:
     for name in filter(os.path.lexists, [target] if form == "parquet" else [target, sidecar_of(target)]):
         if not name.is_file():
             raise InvalidValue(
-                "the output is a regular file", f"something else at {str(name)!r}", "choose another name"
+                f"the output must be a regular file, and {str(name)!r} is something else", "choose another name"
             )
         abandoned = name != target and not os.path.lexists(target) and metadata_in(name)
         if not force and not abandoned:
@@ -94,9 +92,7 @@ def check_not_input(output: PathLike, inputs: Iterable[PathLike]) -> None:
         writes, reads = _identities([target, _sidecar(target)]), _identities([source, _sidecar(source)])
         if writes & reads or _identities(target.parents) & reads or writes & _identities(source.parents):
             raise InvalidValue(
-                "an output is another file than every input, and neither is inside the other",
-                f"the output {str(target)!r} and the input {str(source)!r}",
-                "name another output",
+                f"the output {str(target)!r} must not overlap with the input {str(source)!r}", "name another output"
             )
 
 

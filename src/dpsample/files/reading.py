@@ -34,9 +34,9 @@ def read_table(path: PathLike, kind: str, newest: int, *, format: str | None = N
     """
     target = resolved(path)
     if not os.path.exists(target):
-        raise InvalidValue(f"a {kind} must exist to be read", f"nothing at {str(target)!r}", "check the path")
+        raise InvalidValue(f"there is no {kind} at {str(target)!r}", "check the path")
     form = None if target.is_dir() else format_of(path, format)
-    refusal: DpsampleError = _damaged(target, "one that cannot be read, or not in this memory")
+    refusal: DpsampleError = _damaged(target, "content that cannot be read, or not in this memory")
     try:
         return _read(target, form, kind, newest)
     except DpsampleError:
@@ -51,7 +51,7 @@ def _read(target: Path, form: str | None, kind: str, newest: int) -> tuple[pa.Ta
     if form is None:
         return _read_parts(target, kind, newest)
     if not target.is_file():
-        raise InvalidValue(f"a {kind} is a file or a folder", f"neither at {str(target)!r}", "check the path")
+        raise InvalidValue(f"there is neither a file nor a folder at {str(target)!r}", "check the path")
     if form == "parquet":
         table, metadata, file = _read_parquet(target, kind, newest)
     else:
@@ -151,12 +151,12 @@ def _checked(sealed: Any, kind: str, newest: int, target: Path) -> tuple[Metadat
         }
         if format not in remedies:
             raise _damaged(target, "another format")
-        raise InvalidValue(f"{str(target)!r} must be a {kind}", f"a {format}", remedies[format])
+        raise InvalidValue(f"{str(target)!r} must be a {kind}, not a {format}", remedies[format])
     if not isinstance(version, int) or version < 1:
         raise _damaged(target, "no version")
     if version > newest:
         raise InvalidValue(
-            f"this dpsample reads versions up to {newest} of the file format", f"version {version}", "upgrade dpsample"
+            f"this dpsample reads versions up to {newest} of the file format, not {version}", "upgrade dpsample"
         )
     metadata = dict(sealed)
     if metadata.pop("checksum", None) != sha256_of(canonical(metadata)):
@@ -176,21 +176,22 @@ def _typed(table: pa.Table, schema: pa.Schema, target: Path) -> pa.Table:
 
 
 def _damaged(target: Path, found: str) -> InvalidValue:
-    return InvalidValue(f"{str(target)!r} must be as it was written", found, "get it again from where it was written")
+    return InvalidValue(
+        f"{str(target)!r} is not as it was written: it has {found}", "get it again from where it was written"
+    )
 
 
 def _not_ours(kind: str, sidecar: Path | None) -> InvalidValue:
     if sidecar is None:
-        found = "a plain Parquet file"
+        found = "this is a plain Parquet file"
     elif not sidecar.exists():
-        found = f"{str(sidecar)!r} missing"
+        found = f"{str(sidecar)!r} is missing"
     else:
         with failures(sidecar):
             sidecar.read_bytes()
-        found = f"{str(sidecar)!r} damaged or of another program"
+        found = f"{str(sidecar)!r} is damaged or of another program"
     return InvalidValue(
-        f"a {kind} carries its metadata, in the file or in a .json beside it",
-        found,
+        f"a {kind} carries its metadata, in the file or in a .json beside it, but {found}",
         "get it, with its .json if it has one, from where it was written; a table that another program filtered or "
         "saved is no release: ask the release itself, with `where=...`",
     )

@@ -32,16 +32,12 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
         named = (pa.types.is_timestamp(t) or pa.types.is_decimal(t)) and named_type(str(t)) == t
         if not (simple or text or named):
             raise InvalidValue(
-                "a column is of string, binary, integer, bool, date, timestamp or decimal type",
-                f"{t} in column {field.name!r}",
+                f"the column {field.name!r} must be of string, binary, integer, bool, date, timestamp or decimal type, "
+                f"not {t}",
                 "cast it, for example to string",
             )
     if len({name.lower() for name in schema.names}) < len(schema.names):
-        raise InvalidValue(
-            "column names must differ, by more than upper and lower case",
-            "two that do not",
-            "rename one of them",
-        )
+        raise InvalidValue("two columns have the same name, but for upper and lower case", "rename one of them")
     return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
@@ -94,13 +90,11 @@ def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
     columns = [(field.name, field.type) for field in batch.schema]
     if columns != [(field.name, field.type) for field in schema]:
         found = ", ".join(f"{name!r} {type}" for name, type in columns) or "no columns"
-        raise InvalidValue("every batch has the columns and types of the schema", found, "cast the batches")
+        raise InvalidValue(f"a batch has other columns or types than the schema: {found}", "cast the batches")
     for name, column in zip(schema.names, batch.columns, strict=True):
         if column.null_count:
-            raise InvalidValue("no column may hold NULL", f"at least one in column {name!r}", "drop or replace them")
-    refusal = InvalidValue(
-        "strings must be valid UTF-8, and arrays valid", "a batch that is not", "cast the column to binary"
-    )
+            raise InvalidValue(f"the column {name!r} has at least one NULL, and no column may", "drop or replace them")
+    refusal = InvalidValue("a batch has text that is not UTF-8, or invalid arrays", "cast the column to binary")
     attempt(lambda: batch.validate(full=True), refusal, pa.ArrowInvalid)
 
 
@@ -110,7 +104,7 @@ def check_moments(batch: pa.RecordBatch) -> None:
     >>> check_moments(pa.record_batch({"day": pa.array([2**60], pa.int64()).cast(pa.timestamp("s"))}))
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: timestamp[s] holds up to 9223372036854775 units before or after 1970; found ...
+    dpsample.errors.InvalidValue: timestamp[s] holds up to 9223372036854775 units before or after 1970, but ...
     """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         bare = str(column.type).replace(f", tz={getattr(column.type, 'tz', None)}", "")
@@ -118,8 +112,7 @@ def check_moments(batch: pa.RecordBatch) -> None:
             ends = pc.min_max(column.cast(pa.int64())).as_py()
             if ends["min"] is not None and not -largest <= ends["min"] <= ends["max"] <= largest:
                 raise InvalidValue(
-                    f"{bare} holds up to {largest} units before or after 1970",
-                    f"at least one value beyond in column {name!r}, such as infinity",
+                    f"{bare} holds up to {largest} units before or after 1970, but {name!r} has a value beyond",
                     "cast it to date32 or timestamp[us], or leave such rows out",
                 )
 

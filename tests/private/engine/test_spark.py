@@ -241,7 +241,7 @@ class TestSecret:
 
     def test_a_scheme_that_would_take_it_to_a_file_is_refused(self, events: Path) -> None:
         sampling = CustomSampling([f"{0.5 + i / 10**7:.7f}" for i in range(131_072)])
-        with pytest.raises(InvalidValue, match="is sent to the workers together with the secret, and must be small"):
+        with pytest.raises(InvalidValue, match="too many to be sent to workers"):
             dpsample.spark.release(Source(events, "k"), privacy=PRIVACY, sampling=sampling)
 
     def test_each_release_has_its_own(self, events: Path, monkeypatch: pytest.MonkeyPatch) -> None:

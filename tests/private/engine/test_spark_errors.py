@@ -28,7 +28,7 @@ pytestmark = [
 PRIVACY = Privacy(1, "1e-6")
 KEY, USER, FREQUENCY = "heron-7391", "ibis-2846", 739_173
 PRIVATE = ("heron", "7391", "ibis", "2846", str(FREQUENCY), f"{FREQUENCY:,}")
-END = "the Spark job must come to its end"
+END = "the Spark job failed"
 
 
 def rows(spark: Any, key: str = KEY) -> Any:
@@ -144,7 +144,7 @@ def test_a_scheme_that_quotes_the_frequency(spark: Any) -> None:
     def work() -> Any:
         return dpsample.spark.release(rows(spark), "k", "n", privacy=PRIVACY, sampling=CustomSampling(q))
 
-    refused(work, InvalidValue, "a scheme states a probability for every frequency")
+    refused(work, InvalidValue, "the scheme must state a probability for every frequency")
 
 
 IMITATIONS = [
@@ -207,16 +207,19 @@ REAL = [
         f"{CALL}{TASK}org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {MARK}:null:0",
         "the key column 'k'",
     ),
-    ("[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03", "the files must be there"),
-    (f"{CALL}[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while reading", "the files must be there"),
-    (f"{CALL}Job aborted due to stage failure: Total size of serialized results of 1 tasks", "a release that is held"),
-    (f"{WORKER}dpsample.errors.InvalidValue: q must x; found y; z", "a scheme states a probability"),
+    ("[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03", "some files are missing"),
+    (f"{CALL}[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while reading", "some files are missing"),
+    (
+        f"{CALL}Job aborted due to stage failure: Total size of serialized results of 1 tasks",
+        "does not fit",
+    ),
+    (f"{WORKER}dpsample.errors.InvalidValue: q must x; found y; z", "the scheme must state a probability"),
     (
         f"{TASK}org.apache.spark.api.python.PythonException: {WORKER}ModuleNotFoundError: No module named 'dpsample'",
-        "every worker needs",
+        "a worker lacks dpsample",
     ),
-    (f"{WORKER}dpsample.errors.SystemFailure: '/a' must be accessible; found nothing", "every worker must be able"),
-    ("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.", "Spark must start"),
+    (f"{WORKER}dpsample.errors.SystemFailure: '/a' must be accessible, but", "a worker could not write"),
+    ("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.", "Spark did not start"),
 ]
 
 

@@ -193,6 +193,6 @@ def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
         started(frame.filter("rand() < 0.5"), tmp_path)
     with refused("a streaming DataFrame cannot be released"):
         dpsample.spark.release(frame, "k", privacy=Privacy(1, "1e-6"))
-    failing(started(frame, tmp_path, checkpoint=tmp_path / "other", drop_null=True), "batches of another query")
+    failing(started(frame, tmp_path, checkpoint=tmp_path / "other", drop_null=True), "of another streaming query")
     pq.write_table(pa.table({"k": ["b"]}), tmp_path / "elements" / "1.parquet")
-    failing(started(frame, tmp_path, state=tmp_path / "new.private"), "a batch after others that it lacks")
+    failing(started(frame, tmp_path, state=tmp_path / "new.private"), "lacks batches of this")

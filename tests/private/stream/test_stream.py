@@ -114,13 +114,17 @@ def test_a_batch_of_a_query_counts_once(tmp_path: Path) -> None:
     assert held_by(read_stream(state).table) == {"a": 2, "b": 2}
     assert read_stream(state).elements == 20
     assert coins[0] == coins[1] != coins[2] == coins[3]
-    for query, batch, found in [("q", 3, "lacks"), ("other", 0, "another query"), ("other", 2, "another query")]:
-        with refused("a state has all batches of one streaming query") as info:
+    for query, batch, found in [
+        ("q", 3, "lacks"),
+        ("other", 0, "another streaming query"),
+        ("other", 2, "another streaming query"),
+    ]:
+        with refused("the state ") as info:
             QueryStream(state, query, batch)
         assert found in str(info.value)
     late, again = QueryStream(state, "q", 2), QueryStream(state, "q", 2)
     late.add(pa.table({"key": ["a"], "frequency": [1]}), 1)
-    with refused("a state is added to by one process at a time"):
+    with refused("another process has changed the state"):
         again.add(pa.table({"key": ["a"], "frequency": [1]}), 1)
     read_stream(state).sanitize(privacy=PRIVACY)
     with refused("a sample is sanitized once"):
@@ -259,5 +263,5 @@ def test_a_file_that_grows_is_added_as_it_grows(tmp_path: Path) -> None:
     assert again.elements == 4
     assert held_by(again.table) == {"a": 2, "b": 1, "c": 1}
     log.write_text("key\na\n")
-    with refused("an input that was counted before has at least the elements that it had"):
+    with refused("an input has fewer elements"):
         again.add_files(log, state=state)

@@ -38,9 +38,9 @@ def test_a_stream_is_sanitized_once(tmp_path: Path) -> None:
     release.write(tmp_path / "out.parquet")
     assert dpsample.read_release(tmp_path / "out.parquet") == release
     for again in (made, other):
-        with refused("a sample is sanitized once" if again is other else "a stream ends"):
+        with refused("a sample is sanitized once" if again is other else "the stream ended"):
             again.sanitize(privacy=PRIVACY)
-    with refused("a stream ends"):
+    with refused("the stream ended"):
         made.add(["cat"])
     for read in (read_stream, lambda path: sanitize(read_sample(path), privacy=PRIVACY)):
         with refused("a sample is sanitized once"):
@@ -69,9 +69,9 @@ def test_one_process_adds_at_a_time(tmp_path: Path) -> None:
     for made in (first, second):
         made.add(["a"] * 10)
     first.write(state)
-    with refused("a state is added to by one process at a time"):
+    with refused("another process has changed the state"):
         second.write(state)
-    with refused("an output that exists is not overwritten"):
+    with refused("exists already"):
         Stream("0.1").write(state)
 
 
@@ -90,7 +90,7 @@ def test_shards_of_the_keys_merge_exactly(tmp_path: Path) -> None:
     merged = Stream.merge(shards)
     assert isinstance(merged, Sample)
     assert held_by(merged.table) == expected
-    with refused("streams are merged"):
+    with refused("these streams cannot be merged"):
         Stream.merge(shards)
     with refused("a sample is sanitized once"):
         read_stream(tmp_path / "0.private")
@@ -107,18 +107,18 @@ def test_other_streams_do_not_merge() -> None:
     for others, found in [
         ([made(shard=(0, 2))], "fewer than two"),
         ([made(), made()], "states no shard"),
-        ([made(shard=(0, 2)), made(shard=(0, 2))], "one shard twice"),
+        ([made(shard=(0, 2)), made(shard=(0, 2))], "a shard is there twice"),
         ([made(shard=(0, 2)), made(shard=(1, 3))], "different divisions"),
         ([made(shard=(0, 2)), made(31, shard=(1, 2))], "different tau"),
         ([made(shard=(0, 2)), made(shard=(1, 2), key=7)], "different types"),
     ]:
-        with refused("streams are merged if they state disjoint shards") as info:
+        with refused("these streams cannot be merged") as info:
             Stream.merge(others)
         assert found in str(info.value)
-    with refused("shards have disjoint sets of keys", hidden=["secret key"]):
+    with refused("two shards hold the same key", hidden=["secret key"]):
         Stream.merge([made(shard=(r, 2), key="secret key") for r in range(2)])
     for shard in [(2, 2), (0, 0), (-1, 2), "0/2", (0.5, 2)]:
-        with refused("a shard is its number"):
+        with refused("a shard must be its number"):
             Stream(1, shard=shard)  # type: ignore[arg-type]
 
 
@@ -127,11 +127,11 @@ def test_what_is_no_batch_is_refused_and_not_added() -> None:
     made = Stream("0.1")
     made.add(pa.table({"key": ["a", "b"]}))
     for batch, rule in [
-        ("file.parquet", "a batch is a table"),
+        ("file.parquet", "a path is no batch"),
         (Counter("abc"), "a stream has one row for each element"),
         (pa.table({"key": ["c", None]}), "the key column 'key' must have no NULL"),
         (["c", None], "the key column 'key' must have no NULL"),
-        (pa.table({"key": [1, 2]}), "all keys of a stream have the types of the first ones"),
+        (pa.table({"key": [1, 2]}), "keys have other types than the first ones"),
         (pa.table({"other": ["a"]}), "the column 'key' must be in"),
         (7, "is no source"),
     ]:
@@ -140,13 +140,13 @@ def test_what_is_no_batch_is_refused_and_not_added() -> None:
     assert made.elements == 2
     made.add(pa.table({"key": ["c", None]}), drop_null=True)
     assert made.elements == 3
-    with refused("a pipe has text in UTF-8", hidden=["secret"]):
+    with refused("the text of the pipe is not in UTF-8", hidden=["secret"]):
         made.add_pipe(io.BytesIO(b"secret\xff\n"))
-    with refused("each line has 2 fields", hidden=["secret"]):
+    with refused("a line has not 2 fields", hidden=["secret"]):
         Stream(1, ["a", "b"]).add_pipe(io.BytesIO(b"secret\n"), delimiter="\t")
     with refused("a pipe of CSV", hidden=["secret"]):
         Stream(1).add_pipe(io.BytesIO(b"key,b\nsecret\n"), format="csv")
-    with refused("a pipe has lines, csv or tsv"):
+    with refused("a pipe must have lines, csv or tsv"):
         made.add_pipe(io.BytesIO(), format="parquet")
     with refused("a key column cannot be called"):
         Stream(1, "frequency")

@@ -25,7 +25,7 @@ _BLOCK = 4 << 20  # bytes of a pipe that are read at once
 def object_source(data: Any, keys: tuple[str, ...], **options: Any) -> Source:
     """Make a source of what a program hands over: a table, a column, or an iterable of keys."""
     if isinstance(data, str | bytes | os.PathLike):
-        raise InvalidValue("a batch is a table, a column or an iterable of keys", "a path", "use add_files")
+        raise InvalidValue("a path is no batch, which is a table, a column or an iterable of keys", "use add_files")
     if isinstance(data, pa.Array | pa.ChunkedArray):
         data = pa.table({keys[0]: data})
     elif type(data).__name__ == "Series" and hasattr(data, "to_frame"):
@@ -36,9 +36,8 @@ def object_source(data: Any, keys: tuple[str, ...], **options: Any) -> Source:
     source = Source(data, list(keys), **options)
     if source.kind not in ("table", "stream", "keys"):
         raise InvalidValue(
-            "a stream has one row for each element",
-            "frequencies of keys" if source.aggregated else "another source",
-            "hand over the elements themselves, or release the frequencies with dpsample.release",
+            "a stream has one row for each element, and these are no elements",
+            "hand over the elements themselves, or release frequencies with dpsample.release",
         )
     return source
 
@@ -70,7 +69,8 @@ def lines(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str | None = None) 
     """
     if len(keys) > 1 and (delimiter is None or len(delimiter) != 1):
         raise InvalidValue(
-            "lines of several key columns are divided by one character", repr(delimiter), "give one, such as a tab"
+            f"lines of several key columns must be divided by one character, not {delimiter!r}",
+            "give one, such as a tab",
         )
     schema = pa.schema([(name, pa.string()) for name in keys])
     return schema, (pa.RecordBatch.from_arrays(_fields(text, keys, delimiter), schema=schema) for text in _texts(pipe))
@@ -79,8 +79,8 @@ def lines(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str | None = None) 
 def csv(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str = ",", drop_null: bool = False) -> tuple[Any, Batches]:
     """Return the keys of a pipe of CSV with a header line: text, as in files."""
     refusal = InvalidValue(
-        "a pipe of CSV is text in UTF-8 with a header line that names the key columns, and as many fields in each line",
-        "another",
+        "a pipe of CSV must be text in UTF-8 with a header line that names the key columns, and as many fields in each "
+        "line",
         "check the names and the delimiter",
     )
     schema = pa.schema([(name, pa.string()) for name in keys])
@@ -123,7 +123,7 @@ def _lines(text: bytes) -> pa.Array:
     offsets = np.append(0, places - np.arange(len(places))).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[~ends])]
     array = pa.Array.from_buffers(pa.string(), len(places), buffers)
-    refusal = InvalidValue("a pipe has text in UTF-8", "other bytes", "convert it first, such as with iconv")
+    refusal = InvalidValue("the text of the pipe is not in UTF-8", "convert it first, such as with iconv")
     attempt(lambda: array.validate(full=True), refusal, pa.ArrowException)
     return array
 
@@ -133,9 +133,7 @@ def _fields(text: pa.Array, keys: tuple[str, ...], delimiter: str | None) -> lis
         return [text]
     parts = pc.split_pattern(text, delimiter)
     if pc.any(pc.not_equal(pc.list_value_length(parts), len(keys)), min_count=0).as_py():
-        raise InvalidValue(
-            f"each line has {len(keys)} fields, one for each key column", "another number", "check the delimiter"
-        )
+        raise InvalidValue(f"a line has not {len(keys)} fields, one for each key column", "check the delimiter")
     flat = parts.flatten()
     return [flat.take(pa.array(np.arange(n, len(flat), len(keys)))) for n in range(len(keys))]
 
@@ -147,7 +145,7 @@ def _checked(batch: pa.RecordBatch, schema: pa.Schema, drop_null: bool) -> pa.Re
     gaps = [name for name, column in zip(schema.names, columns, strict=True) if column.null_count]
     if gaps and not drop_null:
         raise null_refusal(gaps[0])
-    refusal = InvalidValue("keys are valid, and text is in UTF-8", "others", "cast the column to binary")
+    refusal = InvalidValue("a key is text that is not in UTF-8, or invalid", "cast the column to binary")
     attempt(lambda: keys.validate(full=True), refusal, pa.ArrowException)
     return keys.drop_null() if gaps else keys
 

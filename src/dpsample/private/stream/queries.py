@@ -21,8 +21,9 @@ class QueryStream:
         follows, last = self._stream._query or (query, -1)
         if follows != query or batch > last + 1:
             raise InvalidValue(
-                "a state has all batches of one streaming query, which is known by its checkpoint",
-                "batches of another query" if follows != query else "a batch after others that it lacks",
+                "the state has batches of another streaming query"
+                if follows != query
+                else "the state lacks batches of this streaming query before this one",
                 "keep a state and its checkpoint together, or start both anew",
             )
         self.counted = batch <= last

@@ -16,7 +16,8 @@ def checked_shard(shard: Any) -> tuple[int, int] | None:
     whole = isinstance(shard, tuple | list) and len(shard) == 2 and all(type(n) is int for n in shard)
     if not whole or not 0 <= shard[0] < shard[1] < 2**31:
         raise InvalidValue(
-            "a shard is its number, from 0 on, and the number of shards", repr(shard), "state, for example, 0 of 4"
+            f"a shard must be its number, from 0 on, and the number of shards, not {shard!r}",
+            "state, for example, 0 of 4",
         )
     return shard[0], shard[1]
 
@@ -25,20 +26,19 @@ def check_shards(parts: Sequence["Stream"]) -> None:
     """Refuse streams that are not shards of one."""
     found = None
     if len(parts) < 2:
-        found = "fewer than two"
+        found = "there are fewer than two"
     elif any(part.used for part in parts):
-        found = "one that was sanitized or merged already"
+        found = "one was sanitized or merged already"
     elif any(part.shard is None for part in parts):
-        found = "one that states no shard: two streams that share a key have picked it twice"
+        found = "one states no shard, and two streams that share a key have picked it twice"
     elif len({part.shard for part in parts}) < len(parts) or len({part.shard[1] for part in parts if part.shard}) > 1:
-        found = "one shard twice, or shards of different divisions"
+        found = "a shard is there twice, or shards are of different divisions"
     elif len({(part.sampling, part.keys) for part in parts}) > 1:
-        found = "different tau or key columns"
+        found = "they have different tau or key columns"
     elif len({part.table.schema for part in parts}) > 1:
-        found = "keys of different types"
+        found = "they have keys of different types"
     if found is not None:
         raise InvalidValue(
-            "streams are merged if they state disjoint shards of the keys, by one tau",
-            found,
+            f"these streams cannot be merged: {found}",
             "divide elements by key, and state the shard of each stream when it is started",
         )

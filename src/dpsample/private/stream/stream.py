@@ -112,8 +112,7 @@ class Stream:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to pickle and to copy: both would have the secret, and two copies would share their coins."""
         raise InvalidValue(
-            "a stream has coins of its own, which no copy may share",
-            "a copy or a pickle of it",
+            "a stream cannot be copied or pickled, since no copy may share its coins",
             "write its state, and go on in one place: stream.write(path), then dpsample.read_stream(path)",
         )
 
@@ -158,9 +157,9 @@ class Stream:
         columns = list(self._keys) if key is None else key
         source = Source(paths, columns, key_as=None if key is None else list(self._keys), **options)
         if source.kind != "files" or source.aggregated:
-            raise InvalidValue("add_files takes files with one row for each element", "another source", "use add")
+            raise InvalidValue("add_files takes only files with one row for each element", "use add")
         if engine is not None and not engine.in_order:
-            raise InvalidValue("rows come in the order of the files", "an engine without order", "leave it out")
+            raise InvalidValue("the engine does not keep the order of the rows of files", "leave `engine` out")
         with engine or DuckDB(threads=1, in_order=True) as used:  # more take memory, and no less time
             for path in source.listing()[1]:
                 one = Source(path, columns, key_as=None if key is None else list(self._keys), **options)
@@ -196,7 +195,7 @@ class Stream:
         elif format in ("csv", "tsv"):
             schema, batches = csv(pipe, self._keys, delimiter or {"csv": ",", "tsv": "\t"}[format], drop_null)
         else:
-            raise InvalidValue("a pipe has lines, csv or tsv", repr(format), "write a file, and use add_files")
+            raise InvalidValue(f"a pipe must have lines, csv or tsv, not {format!r}", "write a file, and use add_files")
         self._require_types(schema)
 
         def count(rows: int) -> None:
@@ -230,8 +229,7 @@ class Stream:
                 written = time.monotonic()
         if rows < done:
             raise InvalidValue(
-                "an input that was counted before has at least the elements that it had",
-                "fewer",
+                "an input has fewer elements than when it was counted before",
                 "name the same input, or start a new state",
             )
         if last is not None:
@@ -276,16 +274,16 @@ class Stream:
         if self._held is None:
             self._held = HeldKeys(schema)
         if self._held.schema != schema:
+            found = ", ".join(f"{field.name!r} {field.type}" for field in schema)
+            first = ", ".join(str(field.type) for field in self._held.schema)
             raise InvalidValue(
-                "all keys of a stream have the types of the first ones",
-                ", ".join(f"{field.name!r} {field.type}" for field in schema),
-                f"cast them to {', '.join(str(field.type) for field in self._held.schema)}",
+                f"keys have other types than the first ones of the stream: {found}", f"cast them to {first}"
             )
 
     def _require_unused(self) -> None:
         if self.used:
             raise InvalidValue(
-                "a stream ends when it is sanitized or merged", "one that was", "start another one for what comes next"
+                "the stream ended when it was sanitized or merged", "start another one for what comes next"
             )
 
     # ---- the state
@@ -316,9 +314,7 @@ class Stream:
             with locked(resolved(path)):
                 there = _state_of(path)
                 if there.get("identity") != sample.identity or there["stream"]["elements"] != self._saved[1]:
-                    raise InvalidValue(
-                        "a state is added to by one process at a time", "another state in the file", "read it again"
-                    )
+                    raise InvalidValue("another process has changed the state in the file", "read it again")
                 put(True)
         else:
             put(force)
@@ -357,9 +353,7 @@ class Stream:
         together = pa.concat_tables(tables).sort_by([(name, "ascending") for name in parts[0].keys])
         distinct = together.group_by(list(parts[0].keys)).aggregate([]).num_rows
         if distinct < together.num_rows:
-            raise InvalidValue(
-                "shards have disjoint sets of keys", "a key that two of them hold", "divide the stream by key"
-            )
+            raise InvalidValue("two shards hold the same key", "divide the stream by key")
         merged = Sample(together, parts[0].sampling, parts[0].keys)
         for part in parts:
             part._sample = part._as_sample()
@@ -374,9 +368,7 @@ def read_stream(path: PathLike) -> Stream:
     table, metadata = read_table(path, "sample", VERSION)
     if metadata.get("used"):
         raise used_refusal()
-    refusal = InvalidValue(
-        "the state of a stream has its coins and its offsets", "none, or others", "use dpsample.read_sample"
-    )
+    refusal = InvalidValue("the file has no whole state of a stream", "use dpsample.read_sample")
 
     def made() -> Stream:
         state = checked_state(metadata["stream"])

@@ -17,24 +17,21 @@ _T = TypeVar("_T")
 _FILES = (
     InvalidValue,
     (
-        "the files must be there, whole and readable by Spark",
-        "some that are not",
+        "some files are missing, damaged or not readable by Spark",
         "check the path and the files",
     ),
 )
 _WORKER = (
     SystemFailure,
     (
-        "every worker needs dpsample, and what it needs, in its Python",
-        "one that lacks it",
+        "a worker lacks dpsample, or a package that it needs, in its Python",
         "install it there, or send it with the job (spark.archives); PYSPARK_PYTHON says which Python is used",
     ),
 )
 _SCHEME = (
     InvalidValue,
     (
-        "a scheme states a probability for every frequency, and it does not decrease",
-        "one that breaks this on a worker",
+        "the scheme must state a probability for every frequency, and it must not decrease",
         "state the scheme with which keys are really sampled, for all frequencies that may occur",
     ),
 )
@@ -51,35 +48,32 @@ _KNOWN: Final = {  # how a message begins, or an error that a worker raised -> w
     r"ModuleNotFoundError: No module named '(dpsample|pyarrow|numpy|cryptography|pandas)\b": _WORKER,
     r"\[JAVA_GATEWAY_EXITED\]": (
         SystemFailure,
-        ("Spark must start", "that it did not", "install Java 17, and set JAVA_HOME"),
+        ("Spark did not start", "install Java 17, and set JAVA_HOME"),
     ),
     r"Total size of serialized results of ": (
         SystemFailure,
         (
-            "a release that is held in memory must fit into the driver",
-            "one that does not",
+            "the release does not fit into the memory of the driver",
             "write it with release_to_folder, or raise spark.driver.maxResultSize",
         ),
     ),
-    r"dpsample\.errors\.InvalidValue: a sampled key has a positive probability of being sampled;": (
+    r"dpsample\.errors\.InvalidValue: a sampled key has a positive probability of being sampled\b": (
         InvalidValue,
         (
-            "a sampled key has a positive probability of being sampled",
-            "a key that this scheme never samples",
+            "the sample has a key that this scheme never samples",
             "state the scheme with which the sample was really drawn",
         ),
     ),
     r"dpsample\.errors\.InvalidValue: with grid ": (
         InvalidValue,
-        ("frequencies times the grid stay below 2**63", "one that does not", "choose a smaller grid"),
+        ("a frequency times the grid is not below 2**63", "choose a smaller grid"),
     ),
     r"dpsample\.errors\.InvalidValue: q must ": _SCHEME,
-    r"dpsample\.errors\.InvalidValue: every frequency must be within the sequence of q;": _SCHEME,
-    r"dpsample\.errors\.\w+: .* must be accessible; found ": (
+    r"dpsample\.errors\.InvalidValue: every frequency must be within the sequence of q\b": _SCHEME,
+    r"dpsample\.errors\.\w+: .* must be accessible\b": (
         SystemFailure,
         (
-            "every worker must be able to write into the folder",
-            "one that could not",
+            "a worker could not write into the folder",
             "choose a folder that all of them see, and check its permissions and the space left",
         ),
     ),
@@ -90,9 +84,7 @@ _KNOWN: Final = {  # how a message begins, or an error that a worker raised -> w
 
 def missing() -> InvalidValue:
     """Return the refusal to work without Spark."""
-    return InvalidValue(
-        "the Spark engine needs pyspark", "that it is not installed", "run: pip install 'dpsample[spark]'"
-    )
+    return InvalidValue("pyspark is not installed", "run: pip install 'dpsample[spark]'")
 
 
 def refusal(error: BaseException, columns: Sequence[str]) -> DpsampleError:
@@ -105,8 +97,7 @@ def refusal(error: BaseException, columns: Sequence[str]) -> DpsampleError:
         if re.match(words, said):
             return kind(*sentence)
     return SystemFailure(
-        "the Spark job must come to its end",
-        f"that it did not ({type(error).__name__})",
+        f"the Spark job failed ({type(error).__name__})",
         "look at its pages and logs, which may show private data; nothing was written",
     )
 

@@ -16,8 +16,7 @@ def sent_inline(kernel: _T) -> _T:
     dumps: Any = cloudpickle.dumps
     if len(dumps(kernel)) > LARGEST:
         raise InvalidValue(
-            "a scheme is sent to the workers together with the secret, and must be small for that",
-            f"one that takes more than {LARGEST:,} bytes",
+            f"the scheme takes more than {LARGEST:,} bytes, too many to be sent to workers together with the secret",
             "state q by fewer values, or by a function, or use an engine on one machine",
         )
     return kernel
