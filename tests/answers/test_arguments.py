@@ -97,7 +97,7 @@ def test_keywords_that_a_question_does_not_have_are_refused(kind: str, name: str
         getattr(KINDS[kind], name)(**{keyword: True})
 
 
-@pytest.mark.parametrize("kind", ["known", "known and others", "counted", "several"])
+@pytest.mark.parametrize("kind", ONE_ESTIMATOR)
 def test_other_estimators_are_refused_where_there_is_one(kind: str) -> None:
     for estimator in ("mle", lambda tokens: tokens):
         with pytest.raises(InvalidValue, match="one estimator"):

@@ -66,7 +66,7 @@ def kinds() -> dict[str, Release | Combined]:
     return {**single, "several": combine(*parts), **weeks, "several, mixed": mixed}
 
 
-def several(release: Release) -> Combined:
+def several(release: Release) -> Release | Combined:
     """The release of a kind, and a later one that does not report the two first keys; of known keys, with all."""
     terms, table = release.terms, release.table
     numbers = {"token": 1.0} if terms.grid else {"measured": 3.0, "standard_error": 0.0} if terms.counts else {}
