@@ -223,7 +223,7 @@ def test_rows_that_are_not_there_yet() -> None:
 
 def test_an_array_of_json_has_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(f'[{{"k": "{CANARY}"}}]')
-    refused_alone(lambda: Source(tmp_path / "a.json", "k").listing(), "one object on each line", [CANARY])
+    refused_alone(lambda: Source(tmp_path / "a.json", "k").listing(), "an object on each line", [CANARY])
 
 
 def test_a_file_of_a_database_has_a_remedy() -> None:

@@ -107,9 +107,11 @@ def _csv(source: "Source", paths: list[str], statements: Statements, separator: 
     for names, alike in by_header.items():
         types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(names)))
         chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
-        scans.append(f"SELECT {chosen} FROM read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})")
+        rows = f"read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})"
+        scans.append(f"SELECT {chosen} FROM {rows}")
     checks: list[Callable[[], None]] = [partial(_require_even_quotes, *names) for names in read.items()]
-    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks, size=_text_size(list(read.values())))
+    size = _text_size(list(read.values()))
+    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks, size=size)
 
 
 def _csv_options(source: "Source", separator: str) -> str:

@@ -117,13 +117,14 @@ class HeldKeys:
 
     def _picked(self, elements: pa.Table, picked: NDArray[np.bool_]) -> tuple[pa.Table, Ints]:
         """The keys of picked elements that are not held yet, and the row at which each was picked first."""
-        keys = elements.filter(pa.array(picked))
-        _, first = np.unique(_numbered(keys), return_index=True)
-        keys = keys.take(pa.array(first)).combine_chunks()
-        known = _places(self._keys, keys)  # a hash table of the few, not of all that are held
-        new = np.setdiff1d(np.arange(len(first)), known)
-        rows_of_picked = np.flatnonzero(picked)
-        return keys.take(pa.array(new)), rows_of_picked[first[new]]
+        rows = np.flatnonzero(picked)
+        of_rows = elements.take(pa.array(rows))
+        _, first = np.unique(_numbered(of_rows), return_index=True)
+        keys = of_rows.take(pa.array(first)).combine_chunks()
+        held = _places(self._keys, keys)  # a hash table of the few, not of all that are held
+        new = np.setdiff1d(np.arange(len(first)), held)
+        first_rows = rows[first[new]]
+        return keys.take(pa.array(new)), first_rows
 
 
 def words_of(key: bytes, start: int, n: int) -> Words:

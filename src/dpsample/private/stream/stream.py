@@ -390,12 +390,14 @@ def read_stream(path: PathLike) -> Stream:
 
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Refuse a state whose numbers of elements are none, or whose secret is not one of ours."""
-    elements, files = state["elements"], state["files"]
     id, batch = state.get("query", ("", 0))
-    numbers = (elements, state["pipe"], batch, *files.values())
-    counted = all(type(number) is int and 0 <= number < 2**63 for number in numbers)
-    whole = counted and max((state["pipe"], *files.values())) <= elements
-    if not whole or not isinstance(id, str) or len(bytes.fromhex(state["secret"])) != _SECRET_BYTES:
+    elements = state["elements"]
+    offsets = [state["pipe"], *state["files"].values()]
+    numbers = [elements, batch, *offsets]
+    if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
+        raise ValueError
+    secret = bytes.fromhex(state["secret"])
+    if max(offsets) > elements or not isinstance(id, str) or len(secret) != _SECRET_BYTES:
         raise ValueError
     return state
 

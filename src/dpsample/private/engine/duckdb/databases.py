@@ -62,10 +62,12 @@ class Database:
         """Return each key, its frequency as text, and the number of the worst fault of its rows."""
         value, fault = self._value_and_fault()
         places = ", ".join(str(i + 1) for i in range(len(self._keys)))
-        chosen = f"{', '.join(self._keys)}, CAST({value} AS TEXT), {fault}"
+        chosen = ", ".join([*self._keys, f"CAST({value} AS TEXT)", fault])
+        grouped = f"SELECT {chosen} FROM {self._item} GROUP BY {places}"
         keys = zip(self._source.key, self.types, strict=True)
-        schema = pa.schema([*keys, ("frequency", pa.string()), ("fault", pa.int64())])
-        return schema, self._batches(f"SELECT {chosen} FROM {self._item} GROUP BY {places}", schema)
+        numbers = [("frequency", pa.string()), ("fault", pa.int64())]
+        schema = pa.schema([*keys, *numbers])
+        return schema, self._batches(grouped, schema)
 
     def _value_and_fault(self) -> tuple[str, str]:
         """SQL of the frequency of a key, and of the number of the worst fault of its rows."""

@@ -242,10 +242,12 @@ class Tables:
         )
 
     def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
-        types = self._engine.schema(f"SELECT {_aliased(keys, 'k')} FROM {origin}", objects).types
+        chosen = f"SELECT {_aliased(keys, 'k')} FROM {origin}"
+        types = self._engine.schema(chosen, objects).types
         for name, kind in zip(source.key_columns, types, strict=True):
             require_plain(name, kind)
-        return pa.schema(list(zip(source.key, types, strict=True)))
+        fields = zip(source.key, types, strict=True)
+        return pa.schema(list(fields))
 
     def _pending(self, source: Source, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Table:
         table = self._table(source, "empty", {"empty": lambda: numbered(schema.empty_table())})
