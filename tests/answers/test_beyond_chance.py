@@ -128,12 +128,12 @@ def test_a_day_that_is_larger_has_the_same_shares() -> None:
 
 def test_what_cannot_be_asked_is_refused() -> None:
     days = day(MEANS, 41), day(MEANS, 42)
-    with refused("shares are of private totals") as refusal:
+    with refused("a release without a private total has no shares") as refusal:
         changes(*days, of="share")
     assert "total=True" in str(refusal.value)
     with refused("of the frequency or of the share"):
         changes(*days, of="rank")
-    with refused("beyond_chance is True or False"):
+    with refused("beyond_chance must be True or False"):
         changes(*days, beyond_chance="yes")  # type: ignore[arg-type]
 
 

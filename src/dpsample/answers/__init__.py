@@ -52,6 +52,7 @@ several_unreported   what a key has in releases that do not report it: a bound, 
 **Before and after**
 
 changes          `changes`: keys that rose or fell, at a rate of false discoveries
+compared         both sides of a comparison, and the laws of their differences
 hypotheses       what has not changed, and the evidence against it: as counted, beyond chance, of shares
 
 coordinated      what changed between two coordinated releases, and which keys both have

@@ -7,21 +7,23 @@ depends on the hypothesis: as counted, a key that had exactly the same frequency
 
 import html
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.combinable import check_comparable
-from dpsample.answers.hypotheses import Hypothesis, Tested
-from dpsample.answers.question import Attributes, Question, Where
+from dpsample.answers.compared import Sides, compared
+from dpsample.answers.hypotheses import Hypothesis, Sizes, Tested
+from dpsample.answers.question import Attributes, Question, Where, check_options
 from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
-from dpsample.answers.several import Combined, evidence_of_several
+from dpsample.answers.several import Combined
 from dpsample.answers.several_keys import keys_of
-from dpsample.answers.several_tokens import SeveralTokens
+from dpsample.answers.several_parts import USER_DAYS
 from dpsample.answers.several_unreported import largest_unreported
 from dpsample.errors import InvalidValue
+from dpsample.estimators.reported import Bools
 from dpsample.exact import shown_number
 from dpsample.presentation.tables import Formats, html_table, table_lines
 from dpsample.scheme.sampling import Floats
@@ -85,21 +87,28 @@ class Changes:
         return f"<p>{html.escape(self.about)}</p>{html_table(self.table, _formats())}{remarks}"
 
 
+class ChangesOptions(TypedDict, total=False):
+    """The options of `changes`."""
+
+    fdr: float
+    level: float
+    attributes: Attributes
+    of: str
+    beyond_chance: bool
+    lengths: tuple[float, float] | None
+
+
 def changes(
     before: "Release | Combined",
     after: "Release | Combined",
     where: Where = None,
-    *,
-    fdr: float = FDR,
-    level: float = 0.95,
-    attributes: Attributes = None,
-    of: str = "frequency",
-    beyond_chance: bool = False,
+    **options: Unpack[ChangesOptions],
 ) -> Changes:
     """Find the keys whose frequency changed from one release to another, or between two combined ones.
 
     **What was counted is compared.** The null hypothesis is that a key has exactly the same frequency before and after,
-    so that ordinary variation from day to day counts as a change. `beyond_chance` asks what people mostly mean.
+    so that ordinary variation from day to day counts as a change. `beyond_chance` asks what people mostly mean. If the
+    two sides have different numbers of releases, or `lengths` are stated, rates are compared.
 
     where       the keys that are tested; as for `Release.sum`, with `attributes`
     fdr         the rate of false discoveries: the expected share of the listed keys that did not change
@@ -107,6 +116,8 @@ def changes(
     of          "frequency"; or "share": of all elements. Then each release has a private total
     beyond_chance  list only changes beyond the variation of independent events that are as likely before and after
                 (Poisson). Where one person or machine makes many elements of a key, counts vary more than that
+    lengths     how long before and after are, such as (7, 30) days; numbers are then those of one day. By default, the
+                numbers of releases
 
     >>> from dpsample.answers.example import release
     >>> tokens = release.table["token"].to_numpy() + [0, 0, 0, 3000, 0, 0]  # of dog
@@ -114,44 +125,60 @@ def changes(
     >>> changes(release, later).table.select(["word", "change", "direction"]).to_pylist()
     [{'word': 'dog', 'change': 3000.0, 'direction': 'rose'}, {'word': 'eel', 'change': None, 'direction': 'vanished'}]
     """
-    sides = [_releases(before), _releases(after)]
+    check_options(options, ChangesOptions)
+    sides = _releases(before), _releases(after)
     check_comparable([*sides[0], *sides[1]])
-    if any(not isinstance(evidence_of_several(side), SeveralTokens) for side in sides):
-        raise InvalidValue("changes are of releases with tokens, without known keys", "compare each_key of both")
-    hypothesis = Hypothesis.of((sides[0], sides[1]), of, beyond_chance)
-    level, fdr = Question(level=level).level, _check_rate(fdr)
-    if len(sides[0]) != len(sides[1]):
-        raise InvalidValue(
-            "before and after have as many releases",
-            f"{len(sides[0]):,} and {len(sides[1]):,}",
-            "combine as many on both sides",
-        )
+    beyond_chance, of = options.get("beyond_chance", False), options.get("of", "frequency")
+    hypothesis = Hypothesis.to_test(sides, of, beyond_chance, options.get("lengths"))
+    question = Question(where=where, level=options.get("level", 0.95), attributes=options.get("attributes"))
+    fdr = _check_rate(options.get("fdr", FDR))
+
     keys, rows = keys_of([*sides[0], *sides[1]])
-    [(places, _)] = Selection(Rows(keys), where, attributes=attributes).weighted_rows()[1]
+    [(places, _)] = Selection.of(Rows(keys), question).weighted_rows()[1]
     keys, rows = keys.take(pa.array(places)), rows[places]
-    tested = Tested((sides[0], sides[1]), rows, hypothesis)
+    tested = Tested(compared(sides, keys, rows), hypothesis)
     p, sign = tested.p_values()
     q = _adjusted(p)
     listed = np.flatnonzero(q <= fdr)
-    among = 1 - (1 - level) * len(listed) / max(len(p), 1)
+    among = 1 - (1 - question.level) * len(listed) / max(len(p), 1)
     low, high = tested.intervals(listed, among)
     order = np.argsort(-np.maximum(low, -high), kind="stable")
     listed, low, high = listed[order], low[order], high[order]
-    table, values = keys.take(pa.array(listed)), [own[listed] for own in tested.values]
-    new, vanished = (np.isnan(value) for value in values)
-    direction = np.select([new, vanished, sign[listed] > 0], ["new", "vanished", "rose"], "fell")
-    if hypothesis.totals is not None:
-        before_total, after_total = hypothesis.totals
-        values = [values[0] / before_total, values[1] / after_total]
-        low, high = low / after_total, high / after_total
-    numbers = (*values, values[1] - values[0], low, high, p[listed], q[listed])
-    for name, column in zip(COLUMNS[:-1], numbers, strict=True):
-        name = _free(name, table)
-        table = table.append_column(
-            name, pa.array(column, pa.float64(), from_pandas=name in ("before", "after", "change"))
-        )
-    table = table.append_column(_free("direction", table), pa.array(direction, pa.string()))
-    return Changes(table, len(p), fdr, level, _notes(sides, level), hypothesis.about)
+
+    numbers_before, numbers_after = (values[listed] for values in tested.values)
+    numbers = _Listed(numbers_before, numbers_after, low, high, p[listed], q[listed]).divided(hypothesis.sizes)
+    table = numbers.appended_to(keys.take(pa.array(listed)), rose=sign[listed] > 0)
+    return Changes(table, len(p), fdr, question.level, _notes(sides, question.level), hypothesis.about)
+
+
+class _Listed(NamedTuple):
+    """The numbers of the listed keys. `before` and `after` are not numbers where no release reported the key."""
+
+    before: Floats
+    after: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+    q: Floats
+
+    def divided(self, sizes: Sizes | None) -> "_Listed":
+        """Return rates or shares."""
+        if sizes is None:
+            return self
+        before, after = self.before / sizes.before, self.after / sizes.after
+        return self._replace(before=before, after=after, low=self.low / sizes.after, high=self.high / sizes.after)
+
+    def appended_to(self, keys: pa.Table, rose: Bools) -> pa.Table:
+        """Return the table of changes."""
+        new, vanished = np.isnan(self.before), np.isnan(self.after)
+        directions = np.select([new, vanished, rose], ["new", "vanished", "rose"], "fell")
+        numbers = {**self._asdict(), "change": self.after - self.before}
+        table = keys
+        for name in COLUMNS[:-1]:
+            unknown = name in ("before", "after", "change")
+            column = pa.array(numbers[name], pa.float64(), from_pandas=unknown)
+            table = table.append_column(_free(name, table), column)
+        return table.append_column(_free("direction", table), pa.array(directions, pa.string()))
 
 
 def _releases(side: Any) -> tuple[Release, ...]:
@@ -162,7 +189,7 @@ def _releases(side: Any) -> tuple[Release, ...]:
 
 def _check_rate(fdr: Any) -> float:
     if isinstance(fdr, bool) or not isinstance(fdr, int | float) or not 0 < fdr < 1:
-        raise InvalidValue("a rate of false discoveries is between 0 and 1", repr(fdr), "choose one, such as 0.05")
+        raise InvalidValue(f"fdr must be between 0 and 1, not {fdr!r}", "choose one, such as 0.05")
     return float(fdr)
 
 
@@ -175,14 +202,17 @@ def _adjusted(p: Floats) -> Floats:
     return np.minimum(q, 1.0)
 
 
-def _notes(sides: list[tuple[Release, ...]], level: float) -> tuple[str, ...]:
-    """How few elements a new or vanished key probably had where it was not reported."""
+def _notes(sides: Sides, level: float) -> tuple[str, ...]:
+    """How few elements a new or vanished key probably had where it was not reported, and what users are."""
     notes = []
     for name, releases in zip(("new: before, probably", "vanished: after, probably"), sides, strict=True):
         most = float(largest_unreported(releases, np.array([1 - level]))[0])
-        if np.isfinite(most):
-            notes.append(f"{name} below {most + 1:,.0f}")
-    return tuple(notes)
+        lists_only = any(release.terms.known is not None and release.terms.known.only for release in releases)
+        if np.isfinite(most) and not lists_only:
+            gave = ", if all of its users gave it" if releases[0].terms.discovery is not None else ""
+            notes.append(f"{name} below {most + 1:,.0f}{gave}")
+    several = any(len(side) > 1 for side in sides)
+    return (*notes, USER_DAYS) if several and sides[0][0].unit == "user" else tuple(notes)
 
 
 def _free(name: str, table: pa.Table) -> str:

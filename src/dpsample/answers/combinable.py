@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.explain import explain_spent
+from dpsample.release.kinds import Tokens
 
 if TYPE_CHECKING:
     from dpsample.answers.release import Release
@@ -39,6 +40,12 @@ def _check_numbers(releases: "Sequence[Release]") -> None:
             "a release of keys only has no numbers that add up with those of other releases",
             "combine it with releases of keys only, or leave it out",
         )
+
+
+def have_exact_laws(releases: "Sequence[Release]") -> bool:
+    """Whether all releases have tokens alone, of independent samples, so that exact laws of tokens add up."""
+    plain = all(type(release.terms.kind) is Tokens and release.terms.known is None for release in releases)
+    return plain and not one_seed(releases)
 
 
 def one_seed(releases: "Sequence[Release]") -> bool:

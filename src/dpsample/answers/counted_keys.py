@@ -47,6 +47,9 @@ class Gaps(Protocol):
     def most(self, probability: float) -> Floats:
         """Return what each key has at most where it is not reported, but for this probability."""
 
+    def bounds(self, probabilities: Floats) -> Floats:
+        """Return the same for several probabilities: [key, probability]."""
+
 
 @dataclass(frozen=True, eq=False)
 class CountedKeys(NormalKeys):

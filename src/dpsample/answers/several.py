@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.answers import Answers
-from dpsample.answers.combinable import check_combination, one_seed, stated_cost
+from dpsample.answers.combinable import check_combination, have_exact_laws, stated_cost
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
 from dpsample.answers.several_keys_only import SeveralKeysOnly
@@ -20,7 +20,6 @@ from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.estimators.estimate import Estimate
 from dpsample.presentation.tables import table_lines
-from dpsample.release.kinds import Tokens
 from dpsample.scheme.sampling import Floats, Ints
 
 _SHOWN = 10  # keys
@@ -53,11 +52,7 @@ def evidence_of_several(releases: Sequence[Release]) -> SeveralTokens | SeveralM
     """Return what several releases say together: by the exact laws of tokens if all have them, or as measured."""
     if releases[0].keys_only:
         return SeveralKeysOnly(releases)
-    kinds = {type(release.terms.kind) for release in releases}
-    known = any(release.terms.known is not None for release in releases)
-    if kinds == {Tokens} and not known and not one_seed(releases):
-        return SeveralTokens(releases)
-    return SeveralMeasured(releases)
+    return SeveralTokens(releases) if have_exact_laws(releases) else SeveralMeasured(releases)
 
 
 class Combined(Answers):

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.accounting.amounts import Amount
@@ -105,17 +106,23 @@ class MissedKeys:
 
     def most(self, probability: float) -> Floats:
         """Return what each key has at most in releases that miss it, but for this probability."""
-        bounds = most_unreported(self.releases, self.missed, np.array([probability]))[:, 0]
-        bounds = bounds + (self.missed * self.before).sum(1)
-        return np.where((self.missed & self.unbounded).any(1), math.inf, bounds)
+        return self.bounds(np.array([probability]))[:, 0]
+
+    def bounds(self, probabilities: Floats) -> Floats:
+        """Return the same for several probabilities: [key, probability]."""
+        elements = most_unreported(self.releases, self.missed, probabilities)
+        before = (self.missed * self.before).sum(1)
+        unknown = np.asarray((self.missed & self.unbounded).any(1))
+        return np.where(unknown[:, None], math.inf, elements + before[:, None])
 
 
 class SeveralMeasured(MeasuredEvidence, SeveralParts):
     """What several releases say of their keys, as measured."""
 
-    def __init__(self, releases: Sequence[Release]) -> None:
+    def __init__(self, releases: Sequence[Release], located: tuple[pa.Table, Ints] | None = None) -> None:
+        """Take the keys of all releases, or those that were `located`: with the place of each in each release."""
         self.releases = tuple(releases)
-        keys, self.places = keys_of(self.releases)  # [key, release]; -1 is not reported
+        keys, self.places = located or keys_of(self.releases)  # [key, release]; -1 is not reported
         self.rows = Rows(keys)
         self.counted = f"{releases[0].unit}s"
         self.kind = "counted users" if releases[0].terms.counts is not None else "several releases"

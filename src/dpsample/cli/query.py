@@ -201,19 +201,30 @@ def other(releases: tuple[str, ...], level: float, form: str) -> None:
     show_default=True,
     help="What may have changed: the frequency, or the share of all elements; for this, releases have a private total.",
 )
+@click.option("--first", type=int, help="How many of the files are before; the others are after.  [default: half]")
+@click.option(
+    "--lengths",
+    type=(float, float),
+    help="How long before and after are, such as 7 30 days; numbers are means of one.  [default: the numbers of files]",
+)
 @_selection
-def changes(releases: tuple[str, ...], form: str, **options: Any) -> None:
-    """List the keys that rose or fell, at a rate of false discoveries. Name as many releases before as after.
+def changes(releases: tuple[str, ...], form: str, first: int | None, **options: Any) -> None:
+    """List the keys that rose or fell, at a rate of false discoveries: before is half of the files, or the --first.
 
-    What was counted is compared: ordinary variation from day to day counts as a change, unless --beyond-chance.
+    What was counted is compared: ordinary variation from day to day counts as a change, unless --beyond-chance. If one
+    side has more files, means of a file are compared.
 
     \b
     Examples:
       dpsample changes monday.parquet tuesday.parquet --beyond-chance
       dpsample changes week1-*.parquet week2-*.parquet --fdr 0.01
+      dpsample changes week-*.parquet today.parquet --first 7
     """
-    half = len(releases) // 2
-    if len(releases) % 2:
-        raise click.UsageError("changes are between equal numbers of releases before and after; name one more")
-    before, after = opened(releases[:half]), opened(releases[half:])
+    if first is None:
+        if len(releases) % 2:
+            raise click.UsageError("an odd number of files cannot be divided into halves; state how many are --first")
+        first = len(releases) // 2
+    if not 1 <= first < len(releases):
+        raise click.UsageError("--first must leave at least one file before and one after")
+    before, after = opened(releases[:first]), opened(releases[first:])
     print_changes(changes_between(before, after, **options), form)
