@@ -20,7 +20,7 @@ from support import refused
 
 pytestmark = pytest.mark.chance("certain: everything is refused, before anything is drawn but a sample of one key")
 PRIVACY = Privacy(1, "1e-9")
-RULE = "an output is another file than every input"
+RULE = "must not overlap with the input"
 
 
 @pytest.fixture
