@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling
+from dpsample.answers.changes import changes
+from dpsample.answers.several import Combined
+from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.estimators.calibrated import functionals_of
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.tally import Tallies, Tally
 from dpsample.estimators.tuning import TUNING
-from dpsample.periods import Combined, changes
 from dpsample.release.kinds import Tokens
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
@@ -63,8 +65,9 @@ def released(days: Ints, privacy: Privacy, sampling: Sampling, generator: np.ran
 def theoretical_error(days: Ints, week: Combined, least: int) -> float:
     """The error of the weekly sum, from the variances of token values at the true frequencies."""
     variance = 0.0
+    tokens = SeveralTokens(week.releases).cells
     for day, release in enumerate(week.releases):
-        cells = week.evidence.cells[week.evidence.cells[:, day] > 0, day]
+        cells = tokens[tokens[:, day] > 0, day]
         scheme = release.sampling, release.per_key, release.grid or 1
         measure = Measure.of("frequency").from_frequency(least)
         total = functionals_of(Tallies.of([Tally.of(cells)]), Scheme(*scheme), measure, TUNING, None).total
@@ -101,7 +104,7 @@ def measure(privacy: Privacy, sampling: Sampling, single: bool, weeks: int, keys
         held["mean"].append(mean.low <= average <= mean.high)
         median = week.quantiles([0.5])[0.5]
         held["median"].append(median.low <= np.quantile(totals[counted], 0.5, method="inverted_cdf") <= median.high)
-        known = week.evidence
+        known = SeveralTokens(week.releases)
         order = np.argsort(-known.totals.values)
         for name, some in (("top", order[:TOP]), ("gaps", np.flatnonzero((known.cells == 0).any(1))[::10])):
             held[name] += holds(*(known.estimates_of(some, 0.95)[n] if n else totals[places[some]] for n in (2, 0, 3)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import dpsample
 from dpsample import InvalidValue, Privacy, Release
-from dpsample.periods.combined import Combined
+from dpsample.answers.several import Combined
 from dpsample.presentation.charts import Panel, check_drawing, line_chart, png, svg
 from world import BUSY, EVENT_COUNTRY, EVENT_PAGE, EVENT_PROJECT, MOST_VIEWS, Day, Floats, Ints, World
 

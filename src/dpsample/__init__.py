@@ -17,8 +17,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     private       EVERYTHING that may see private data or secret coins: sources, engines, randomness, runs
     spark         releases of data on a cluster; imported on demand
     release       what every release has: its terms, its kind and its rows
-    answers       Release, the only publishable object, and what can be asked of it
-    periods       several releases together: what they say of a week, and what changed
+    answers       Release, the only publishable object, and what can be asked of it, or of several
     estimators    token -> estimate of the frequency; a tally of tokens -> a sum with its error
     comparison    the accuracy of methods, and other methods to compare with
     planning      which epsilon, and what it brings, before any budget is spent
@@ -32,12 +31,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpsample.accounting.totals import SampleSize
+    from dpsample.answers.changes import changes
     from dpsample.answers.release import Release, read_release
+    from dpsample.answers.several import combine
     from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
     from dpsample.ledger.balance import Ledger
     from dpsample.ledger.ledger import new_ledger, read_ledger
-    from dpsample.periods.changes import changes
-    from dpsample.periods.combined import combine
     from dpsample.privacy import Privacy
     from dpsample.private.count import count_frequencies
     from dpsample.private.run import release, release_to_file, sample, sanitize
@@ -109,8 +108,8 @@ _HOMES = {
     "Source": "dpsample.private.sources.source",
     "Stream": "dpsample.private.stream.stream",
     "SystemFailure": "dpsample.errors",
-    "changes": "dpsample.periods.changes",
-    "combine": "dpsample.periods.combined",
+    "changes": "dpsample.answers.changes",
+    "combine": "dpsample.answers.several",
     "count_frequencies": "dpsample.private.count",
     "new_ledger": "dpsample.ledger.ledger",
     "read_ledger": "dpsample.ledger.ledger",

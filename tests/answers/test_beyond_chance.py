@@ -17,8 +17,8 @@ import pytest
 
 from dpsample import Privacy, Release
 from dpsample.accounting.totals import Total
-from dpsample.periods.changes import changes
-from dpsample.periods.hypotheses import Hypothesis
+from dpsample.answers.changes import changes
+from dpsample.answers.hypotheses import Hypothesis
 from several import release_of
 from stated_terms import restated
 from support import refused, run

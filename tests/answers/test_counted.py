@@ -145,9 +145,7 @@ def test_bounds_of_numbers_of_keys(level: float) -> None:
     for n in (1, 2, 7, 40):
         values, errors = generator.uniform(1, 60, n), generator.uniform(1, 9, n)
         keys = list(zip(values.tolist(), errors.tolist(), strict=True))
-        reached = Reached(
-            CountedKeys(np.arange(n), np.ones(n), values, errors, np.zeros(n, int), np.zeros(n), np.ones(n, int)), level
-        )
+        reached = Reached(CountedKeys(np.arange(n), np.ones(n), values, errors, (), np.ones(n, int)), level)
         for least in (1, 2, 15, 30, 31, 59, 90):
             assert (reached.fewest(least), reached.most(least)) == number_bounds(keys, least, level)
         if n <= 7:

@@ -16,13 +16,14 @@ import pytest
 import dpsample
 from dpsample import KeepAll, Ppswor, Privacy, Release, Sampling, combine
 from dpsample.accounting.parts import Part
+from dpsample.answers.changes import changes
 from dpsample.answers.estimates import Estimates
+from dpsample.answers.several import Combined
+from dpsample.answers.several_keys import cells_of, keys_of
+from dpsample.answers.several_tokens import SeveralTokens
+from dpsample.answers.several_totals import KeyTotals
+from dpsample.answers.several_unreported import largest_unreported
 from dpsample.estimators.estimate import Estimate
-from dpsample.periods import Combined
-from dpsample.periods.changes import changes
-from dpsample.periods.keys import cells_of, keys_of
-from dpsample.periods.totals import KeyTotals
-from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.report.changed import changed_section
 from dpsample.scheme import default_grid, reporting_probabilities, token_law
 from dpsample.scheme.likelihood import likely_frequencies
@@ -30,6 +31,12 @@ from dpsample.scheme.sampling import Ints
 from several import PRIVACY, release_of
 from stated_terms import restated, stated_terms
 from support import refused, run
+
+
+def by_tokens(week: Combined) -> SeveralTokens:
+    """What a week of releases with tokens says."""
+    assert isinstance(week.evidence, SeveralTokens)
+    return week.evidence
 
 
 @pytest.fixture(scope="module")
@@ -57,30 +64,30 @@ def test_one_release_is_itself(week: Combined) -> None:
 
 def test_releases_that_do_not_add_up_are_refused(week: Combined) -> None:
     monday, tuesday = week.releases[:2]
-    with refused("combined and compared"):
+    with refused("can be combined"):
         combine()
-    with refused("combined and compared"):
+    with refused("can be combined"):
         combine(monday, "tuesday.parquet")  # type: ignore[arg-type]
-    with refused("each release is there once"):
+    with refused("there twice"):
         combine(monday, tuesday, monday)
-    with refused("each release is there once"):
+    with refused("there twice"):
         combine(altered(monday, ledger="a" * 64), altered(tuesday, ledger="a" * 64))
-    with refused("do not overlap"):
+    with refused("of the same part"):
         combine(monday, altered(tuesday, part=monday.terms.part))
-    with refused("do not overlap"):
+    with refused("may overlap"):
         combine(monday, altered(tuesday, part=None))
-    with refused("do not overlap"):
+    with refused("may overlap"):
         combine(monday, altered(tuesday, part=Part("country", "Norway")))
     renamed = Release(
         tuesday.table.select(["key", "token"]).rename_columns(["word", "token"]),
         restated(tuesday.terms, keys=("word",)),
     )
-    with refused("the same key columns"):
+    with refused("different key columns"):
         combine(monday, renamed)
-    with refused("count the same"):
+    with refused("do not add up"):
         combine(monday, altered(tuesday, max_keys=1))
     keys = Release(tuesday.table.select(["key"]), restated(tuesday.terms, keys_only=True))
-    with refused("releases with tokens"):
+    with refused("a release of keys only has no numbers"):
         combine(monday, keys)
 
 
@@ -121,7 +128,7 @@ def test_keys_of_any_type_and_of_several_columns_meet(kind: pa.DataType) -> None
     both = pa.table({"a": ["x", "x"], "b": column, "token": [50.0, 60.0]})
     week = Combined([Release(both, terms), Release(both.slice(1), terms)])
     assert len(week) == 2
-    assert (week.evidence.cells == [[800, 0], [960, 960]]).all()
+    assert (by_tokens(week).cells == [[800, 0], [960, 960]]).all()
     assert ("x", column[1].as_py()) in week
 
 
@@ -187,8 +194,8 @@ def test_intervals_of_keys_hold_over_simulated_weeks(days: Ints, week: Combined)
     for seed in (0, 100):
         drawn = week if not seed else Combined([release_of(days[:, n], seed + n) for n in range(5)])
         truth = totals[np.array([int(key[1:]) for key in drawn])]
-        _, _, low, high = drawn.evidence.estimates_of(np.arange(len(drawn)), 0.95)
-        holds, whole = np.asarray((low <= truth) & (truth <= high)), np.asarray((drawn.evidence.cells > 0).all(1))
+        _, _, low, high = by_tokens(drawn).estimates_of(np.arange(len(drawn)), 0.95)
+        holds, whole = np.asarray((low <= truth) & (truth <= high)), np.asarray((by_tokens(drawn).cells > 0).all(1))
         for kind in (True, False):
             held[kind] += holds[whole == kind].tolist()
     assert len(held[True]) > 300
@@ -198,13 +205,13 @@ def test_intervals_of_keys_hold_over_simulated_weeks(days: Ints, week: Combined)
 
 def test_a_day_that_does_not_report_a_key_adds_something(days: Ints, week: Combined) -> None:
     """About as many elements as that day's law allows: neither none, nor the most."""
-    gaps = ~(week.evidence.cells > 0).all(1)
+    gaps = ~(by_tokens(week).cells > 0).all(1)
     truth = days.sum(1)[[int(key[1:]) for key in week]][gaps]
-    totals = week.evidence.totals
+    totals = by_tokens(week).totals
     with_nothing, ours = (np.abs(v[gaps] - truth).mean() for v in (totals.reported, totals.values))
     assert ours < 0.7 * with_nothing
     far = Combined([release_of(np.array([5000]), 1), release_of(np.array([0, 60]), 2)])
-    assert far.evidence.totals.values[0] == far.evidence.totals.reported[0]  # 5,000 elements would have shown
+    assert by_tokens(far).totals.values[0] == by_tokens(far).totals.reported[0]  # 5,000 elements would have shown
     assert "reported in 1 of 2 releases" in far["k00000"].notes
     assert far["k00000"].high > far["k00000"].low + 20
 
@@ -255,7 +262,7 @@ def test_numbers_of_keys_and_means_hold(days: Ints, week: Combined) -> None:
 
 def test_a_number_of_keys_is_unbiased_over_the_laws() -> None:
     """Two keys, two days: the mean of 1 - prod(1 - a) over all pairs of tokens, by their exact laws."""
-    from dpsample.periods.numbers import numbers_of
+    from dpsample.answers.several_numbers import numbers_of
 
     grid, least = 2, 40
     privacy = Privacy("0.5", "1e-4")
@@ -272,7 +279,7 @@ def test_a_number_of_keys_is_unbiased_over_the_laws() -> None:
             cells = outcomes[some, n]
             table = pa.table({"key": names[cells > 0], "token": cells[cells > 0] / grid})
             releases.append(Release(table, stated_terms(privacy, KeepAll(), ("key",), grid=grid)))
-        _, counts, _ = numbers_of(Combined(releases).evidence, np.arange(len(names)), least)
+        _, counts, _ = numbers_of(by_tokens(Combined(releases)), np.arange(len(names)), least)
         assert float(probability[some] @ counts) == pytest.approx(expected, abs=0.02)
 
 
@@ -309,7 +316,7 @@ def test_orders(days: Ints, week: Combined) -> None:
 
 def test_p_values_are_valid_at_every_frequency_given_that_a_key_is_reported() -> None:
     """Exact: over all pairs of tokens, the p-value is at most alpha with probability at most alpha."""
-    from dpsample.periods.hypotheses import Hypothesis, Tested
+    from dpsample.answers.hypotheses import Hypothesis, Tested
 
     for privacy, sampling in ((Privacy(1, "1e-3"), KeepAll()), (Privacy(1, "1e-3"), Ppswor("0.05"))):
         grid = 1
@@ -371,7 +378,7 @@ def test_new_and_vanished_keys_and_periods(days: Ints, week: Combined) -> None:
     assert any(note.startswith("new: before, probably below") for note in answer.notes)
     with refused("as many releases"):
         changes(week, later.releases[0])
-    with refused("each release is there once"):
+    with refused("there twice"):
         changes(week, week)
     with refused("rate of false discoveries"):
         changes(week.releases[0], later.releases[0], fdr=2)

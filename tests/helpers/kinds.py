@@ -12,7 +12,7 @@ from dpsample import KeepAll, Ppswor, Privacy, Release, SampleAndHold, combine
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.known import Known, added_to_known
 from dpsample.accounting.parts import Part
-from dpsample.periods import Combined
+from dpsample.answers.several import Combined
 from dpsample.private.tokens import terms_of
 from stated_terms import stated_terms
 
@@ -49,8 +49,7 @@ def known(only: bool) -> Release:
 
 def kinds() -> dict[str, Release | Combined]:
     """Return a release of each kind."""
-    parts = [of_tokens(part=Part("day", day)) for day in ("1", "2")]
-    return {
+    single: dict[str, Release] = {
         "tokens": of_tokens(),
         "sampled": of_tokens(sampling=Ppswor("0.01")),
         "coordinated": of_tokens([t + 2000 for t in TOKENS], sampling=Ppswor("0.01", seed="public")),
@@ -60,11 +59,26 @@ def kinds() -> dict[str, Release | Combined]:
         "counted": made([float(10 * t) for t in TOKENS], [5.0] * len(TOKENS), NAMES),
         "known": known(only=True),
         "known and others": known(only=False),
-        "several": combine(*parts),
     }
+    parts = [of_tokens(part=Part("day", day)) for day in ("1", "2")]
+    weeks = {f"several, {name}": several(release) for name, release in single.items()}
+    mixed = combine(single["stream"], single["known and others"])
+    return {**single, "several": combine(*parts), **weeks, "several, mixed": mixed}
 
 
-KINDS_WITH_NUMBERS = [
+def several(release: Release) -> Release | Combined:
+    """The release of a kind, and a later one that does not report the two first keys; of known keys, with all."""
+    terms, table = release.terms, release.table
+    numbers = {"token": 1.0} if terms.grid else {"measured": 3.0, "standard_error": 0.0} if terms.counts else {}
+    columns = {name: pa.array(table[name].to_numpy() + more) for name, more in numbers.items()}
+    listed = {"known": table["known"]} if terms.known is not None else {}
+    later = pa.table({"key": table["key"], **columns, **listed})
+    if "measured" in columns:
+        return combine(release, made(columns["measured"].to_numpy()[2:], [5.0] * len(NAMES[2:]), NAMES[2:]))
+    return combine(release, Release(later if listed else later.slice(2), terms))
+
+
+SINGLE_KINDS_WITH_NUMBERS = [
     "tokens",
     "sampled",
     "coordinated",
@@ -73,5 +87,10 @@ KINDS_WITH_NUMBERS = [
     "counted",
     "known",
     "known and others",
+]
+KINDS_WITH_NUMBERS = [
+    *SINGLE_KINDS_WITH_NUMBERS,
     "several",
+    *(f"several, {name}" for name in SINGLE_KINDS_WITH_NUMBERS),
+    "several, mixed",
 ]

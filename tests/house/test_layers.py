@@ -17,7 +17,7 @@ LAYERS = (  # from the lowest to the highest; those on one line may import each 
     ("accounting",),
     ("ledger", "estimators"),
     ("release",),
-    ("answers", "periods"),
+    ("answers",),
     ("presentation",),
     ("comparison", "planning"),
     ("private",),
@@ -29,7 +29,6 @@ HEIGHT = {package: height for height, packages in enumerate(LAYERS) for package 
 UPWARD = {  # a lower package, and the higher one that it imports
     ("accounting", "estimators"),
     ("answers", "presentation"),
-    ("periods", "presentation"),
     ("presentation", "comparison"),
 }
 LATE = {  # a module, and how often it imports another package inside a function, at most; 20 in all would be right
@@ -37,7 +36,6 @@ LATE = {  # a module, and how often it imports another package inside a function
     "cli.options": 2,
     "cli.release": 3,
     "cli.stream": 1,
-    "periods.checks": 1,
     "private.sources.kinds": 1,
 }
 

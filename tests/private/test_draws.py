@@ -145,7 +145,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.engine.spark.jobs._drafted: uuid4": (1, NAME),
     "answers.normal_order.in_the_top: default_rng": (1, AFTER),
     "answers.token_order._Competitors.draws: default_rng": (1, AFTER),
-    "periods.order._Competitors.of: default_rng": (1, AFTER),
+    "answers.several_order._Competitors.of: default_rng": (1, AFTER),
     "private.engine.errors: token_hex": (1, "a mark of refusals, which no row can imitate"),
     "files.atomic_file.Temporary.__init__: token_hex": (1, NAME),
     "files.atomic_folder.atomic_folder: token_hex": (1, NAME),

@@ -23,10 +23,10 @@ from dpsample import (
     Source,
     Stream,
 )
+from dpsample.answers.changes import Changes
 from dpsample.answers.estimates import Estimates
+from dpsample.answers.several import Combined
 from dpsample.estimators.estimate import Estimate
-from dpsample.periods.changes import Changes
-from dpsample.periods.combined import Combined
 
 
 def privacy() -> Privacy:

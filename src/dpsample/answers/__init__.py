@@ -34,7 +34,25 @@ normal_order     the order of keys whose estimates have normal errors
 unreported       what it says of a key that it was not reported
 remainder        the elements of keys that were not reported
 
-**Two releases**
+**Several releases**
+
+several              `combine`: the object that answers questions about several releases
+combinable           which releases may be combined, and what they cost together
+several_parts        what the evidence of several releases has in common, whatever their kinds
+several_keys         the keys of all releases, and where each is in each of them
+several_measured     counted users, known keys, streams and mixed kinds: values and variances add up
+several_keys_only    releases of keys only: which keys there are, and how many releases report each
+several_tokens       releases with tokens, whose laws are convolved
+several_totals       the frequency of a key over all of them, with its interval
+several_sums         sums and means over all of them
+several_numbers      numbers of keys that are frequent in some of them
+several_order        their order: quantiles, top k, ranks and comparisons
+several_unreported   what a key has in releases that do not report it: a bound, and an estimate
+
+**Before and after**
+
+changes          `changes`: keys that rose or fell, at a rate of false discoveries
+hypotheses       what has not changed, and the evidence against it: as counted, beyond chance, of shares
 
 coordinated      what changed between two coordinated releases, and which keys both have
 """

@@ -7,7 +7,7 @@ from 0 than its error allows.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -45,6 +45,20 @@ class Sum:
         reach = margin(level)
         return self.possible(low.value - reach * low.error), self.possible(high.value + reach * high.error)
 
+    @staticmethod
+    def added(sums: Sequence["Sum"]) -> "Sum":
+        """Return the sum of sums of several releases: their errors are independent."""
+        if len(sums) == 1:
+            return sums[0]
+        below, above = zip(*(one.beyond for one in sums), strict=True)
+        return Sum(
+            value=math.fsum(one.value for one in sums),
+            error=math.hypot(*(one.error for one in sums)),
+            beyond=(_added_beyond(below), _added_beyond(above)),
+            least=sum(one.least for one in sums),
+            most=sum(one.most for one in sums),
+        )
+
     def possible(self, number: float) -> float:
         """Move a number to where the sum can be."""
         return min(max(number, self.least), self.most)
@@ -56,12 +70,23 @@ class Sum:
         return [low, Sum(self.value + up, math.hypot(self.error, error_up))]
 
 
+def _added_beyond(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the sum of numbers beyond one end of a clip, with its error."""
+    numbers, errors = zip(*parts, strict=True)
+    return math.fsum(numbers), math.hypot(*errors)
+
+
 @dataclass(frozen=True)
 class Summed:
     """An amount that is summed: of clipped amounts alone, or with what is beyond the clip in the interval."""
 
     record: Clipped
     only_clipped: bool
+
+    @property
+    def name(self) -> str:
+        """The name by which it is asked for."""
+        return self.record.amount.clipped if self.only_clipped else self.record.amount.name
 
     @property
     def note(self) -> str:
@@ -114,11 +139,8 @@ def amount_of(amounts: Sequence[Clipped], name: Any) -> Summed | None:
     return None
 
 
-def sum_of_amount(amount: Summed, keys: CountedKeys, table: pa.Table, level: float) -> Bounded | None:
-    """Return the sum of an amount over some keys, with its interval; None if there are no keys."""
-    if not len(keys):
-        return None
-    total = amount.over(keys, table)
+def bounded_sum(total: Sum, level: float) -> Bounded:
+    """Return a sum with its interval."""
     return Bounded(total.possible(total.value), total.error, *total.interval(level))
 
 
@@ -143,9 +165,9 @@ class Ratio:
             )
         return Ratio(above, below, per)
 
-    def over(self, keys: CountedKeys, table: pa.Table, level: float) -> tuple[Bounded, list[str]]:
-        """Return the ratio over some keys, and notes."""
-        a, b = (_sum(summed, keys, table) for summed in (self.above, self.below))
+    def over(self, sum_of: Callable[[Summed | None], Sum], level: float) -> tuple[Bounded, list[str]]:
+        """Return the ratio of two sums over some keys, and notes. `sum_of` sums an amount, or None: users."""
+        a, b = sum_of(self.above), sum_of(self.below)
         corners = [fieller(x, y, level) for x, y in product(a.ends(), b.ends())]
         low = min(low for low, _ in corners)
         high = max(high for _, high in corners)
@@ -178,7 +200,7 @@ def fieller(a: Sum, b: Sum, level: float) -> tuple[float, float]:
     return (middle - root) / steep, (middle + root) / steep
 
 
-def _sum(summed: Summed | None, keys: CountedKeys, table: pa.Table) -> Sum:
+def sum_over(summed: Summed | None, keys: CountedKeys, table: pa.Table) -> Sum:
     """The sum of an amount, or of users, over some keys."""
     if summed is not None:
         return summed.over(keys, table)

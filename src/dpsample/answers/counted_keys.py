@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -29,20 +29,43 @@ _REACHES = (1.0, 2.0)  # errors, beside the one at which all intervals hold; mor
 
 
 @dataclass(frozen=True, eq=False)
+class Shared:
+    """The part of the error of each key that all keys of its group in one release have in common."""
+
+    groups: Ints
+    errors: Floats
+
+    def of_sum(self, weights: Floats, chosen: Any) -> float:
+        """Return this part of the error of a weighted sum over chosen keys."""
+        of_groups = np.bincount(self.groups[chosen], weights * self.errors[chosen])
+        return float(np.linalg.norm(of_groups))
+
+
+class Gaps(Protocol):
+    """What several releases say of the keys that some of them do not report."""
+
+    def most(self, probability: float) -> Floats:
+        """Return what each key has at most where it is not reported, but for this probability."""
+
+
+@dataclass(frozen=True, eq=False)
 class CountedKeys(NormalKeys):
     """Some keys of a release: their rows, weights, what was measured, and the errors; one value for each key.
 
-    `common` is the part of the error that all keys of one of the `groups` have in common.
+    `shared` are the parts of the errors that keys have in common, for each release. `gaps` bounds what keys have in
+    releases that do not report them; None of a single release.
     """
 
     rows: Ints
     weights: Floats
     values: Floats
     errors: Floats
-    groups: Ints
-    common: Floats
+    shared: tuple[Shared, ...]
     least: Ints  # the number of users that it has at least, as is public
     detection_threshold: int | None = None
+    gaps: Gaps | None = None
+    called: str = NormalKeys.called
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table: pa.Table, terms: Terms, rows: Ints, weights: Floats) -> "CountedKeys":
@@ -56,7 +79,8 @@ class CountedKeys(NormalKeys):
         users = np.full(len(rows), terms.sampling.least)
         if terms.known is not None:
             users[table["known"].to_numpy()[rows]] = 0
-        return cls(rows, weights, measured, errors, groups, common, users, terms.detection_threshold)
+        own = (Shared(groups, common),)
+        return cls(rows, weights, measured, errors, own, users, terms.detection_threshold)
 
     def of_amount(self, table: pa.Table, clipped: Clipped) -> "CountedKeys":
         """Return the same keys with what was measured of an amount, instead of their users."""
@@ -64,8 +88,9 @@ class CountedKeys(NormalKeys):
         values = table[amount.measured].to_numpy()[self.rows]
         errors = table[amount.error].to_numpy()[self.rows]
         relative = np.array(clipped.groups or (0.0,))
-        common = np.abs(values) * relative[self.groups]
-        return replace(self, values=values, errors=errors, common=common)
+        [shared] = self.shared
+        common = np.abs(values) * relative[shared.groups]
+        return replace(self, values=values, errors=errors, shared=(Shared(shared.groups, common),))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -83,7 +108,14 @@ class CountedKeys(NormalKeys):
 
     def intervals(self, level: float, keys: int = 1) -> tuple[Floats, Floats]:
         """Return the interval of each key, in whole users; with the number of `keys`, those of all keys at once."""
-        return self.whole(margin(level, max(keys, 1)))
+        keys = max(keys, 1)
+        low, high = self.whole(margin(level, keys))
+        if self.gaps is None:
+            return low, high
+        # where a release misses a key, half of the upper tail goes to what it misses
+        missed = self.missed((1 - level) / 4 / keys)
+        _, higher = self.whole(margin((1 + level) / 2, keys))
+        return low, np.where(missed > 0, higher + missed, high)
 
     def whole(self, reach: float) -> tuple[Floats, Floats]:
         """Return the ends of intervals that extend by this number of errors, in whole users."""
@@ -91,14 +123,22 @@ class CountedKeys(NormalKeys):
         high = np.ceil(self.values + reach * self.errors)
         return np.maximum(low, self.least), np.maximum(high, self.least)
 
+    def missed(self, probability: float) -> Floats:
+        """Return what each key has at most in releases that do not report it, but for this probability."""
+        return np.zeros(len(self)) if self.gaps is None else self.gaps.most(probability)
+
     def larger(self, place: int, level: float) -> tuple[int, int]:
         """By intervals of the differences from all other keys at once."""
+        pairs = max(len(self) - 1, 1)
+        missed = self.missed((1 - level) / 4 / pairs)
+        if self.gaps is not None:
+            level = (1 + level) / 2
         differences = self.values - self.values[place]
         errors = np.hypot(self.errors, self.errors[place])
-        reach = margin(level, max(len(self) - 1, 1)) * errors
+        reach = margin(level, pairs) * errors
         others = np.arange(len(self)) != place
-        surely = others & (differences > reach)
-        possibly = others & (differences > -reach)
+        surely = others & (differences - missed[place] > reach)
+        possibly = others & (differences + missed > -reach)
         return int(surely.sum()), int(possibly.sum())
 
     def fewest(self, frequency: int, level: float) -> float:
@@ -123,10 +163,8 @@ class CountedKeys(NormalKeys):
     def error_of_sum(self, chosen: Any = slice(None)) -> float:
         """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
         weights = self.weights[chosen]
-        own = weights * self.errors[chosen]
-        shared = weights * self.common[chosen]
-        of_groups = np.bincount(self.groups[chosen], shared)
-        return math.hypot(float(np.linalg.norm(own)), float(np.linalg.norm(of_groups)))
+        own = float(np.linalg.norm(weights * self.errors[chosen]))
+        return math.hypot(own, *(shared.of_sum(weights, chosen) for shared in self.shared))
 
     @property
     def least_sum(self) -> float:
@@ -144,13 +182,18 @@ class Reached:
     """
 
     def __init__(self, keys: CountedKeys, level: float) -> None:
-        tail = (1 - level) / 2 / (len(_REACHES) + 1)
+        parts = len(_REACHES) + 1
+        if keys.gaps is not None:
+            parts += 1
+        tail = (1 - level) / 2 / parts
+        tail_of_each = tail / max(len(keys), 1)
+        missed = keys.missed(tail_of_each)
         none_false = np.zeros(len(keys) + 1, np.int64)
-        reach_of_all = -NormalDist().inv_cdf(tail / max(len(keys), 1))
-        self._bounds = [_Bound.of(keys, reach_of_all, none_false)]
+        reach_of_all = -NormalDist().inv_cdf(tail_of_each)
+        self._bounds = [_Bound.of(keys, reach_of_all, none_false, missed)]
         for reach in _REACHES:
             false = most_false(len(keys), NormalDist().cdf(-reach), tail)
-            self._bounds.append(_Bound.of(keys, reach, false))
+            self._bounds.append(_Bound.of(keys, reach, false, missed))
 
     def fewest(self, users: int) -> int:
         """Return a lower bound of the number of keys of at least this many users."""
@@ -179,9 +222,10 @@ class _Bound:
     least: float  # that any key has
 
     @staticmethod
-    def of(keys: CountedKeys, reach: float, false: Ints) -> "_Bound":
-        """Return the bound by this number of errors."""
+    def of(keys: CountedKeys, reach: float, false: Ints, missed: Floats) -> "_Bound":
+        """Return the bound by this number of errors, and what releases miss of each key."""
         lows, highs = keys.whole(reach)
+        highs = highs + missed
         least = float(keys.least.min(initial=MAX_FREQUENCY))
         return _Bound(np.sort(lows), np.sort(highs), false, least)
 

@@ -35,7 +35,7 @@ from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.tokens import token_law
 
-_ALL_KNOWN = "the same: all of these keys are known, and reported"
+ALL_KNOWN = "the same: all of these keys are known, and reported"
 _NO_OTHER = "of the selected keys, none that is not known is reported"
 
 
@@ -134,7 +134,7 @@ class KnownKeys:
     def _with_all_reported(found: Estimate) -> Estimate:
         """The same number, stated to be that of the reported keys and of all."""
         ends = found.value, found.standard_error, found.low, found.high
-        return replace(found, reported=Reported(*ends, others=_ALL_KNOWN))
+        return replace(found, reported=Reported(*ends, others=ALL_KNOWN))
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,6 +65,7 @@ class NormalKeys(Keys):
     values: Floats  # as measured; they may be impossible, such as a negative number
     errors: Floats
     detection_threshold: int | None
+    remarks: tuple[str, ...] = ()  # what every answer says
 
     @abstractmethod
     def larger(self, place: int, level: float) -> tuple[int, int]:
@@ -99,7 +100,7 @@ class NormalKeys(Keys):
             level,
             keys=len(self),
             detection_threshold=self.detection_threshold,
-            notes=(f"among the {self.called}{self.others}",),
+            notes=(f"among the {self.called}{self.others}", *self.remarks),
         )
 
 

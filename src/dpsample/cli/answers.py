@@ -14,10 +14,10 @@ import pyarrow.csv
 
 from dpsample.answers.estimates import Estimates
 from dpsample.answers.release import read_release
+from dpsample.answers.several import combine
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import in_all_keys
 from dpsample.files.csv import as_csv, csv_schema
-from dpsample.periods import combine
 
 _NOTHING_BELOW = {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
 _NOT_IN_A_ROW = ("notes", "reported", "columns", "below")  # of a document; they have columns of their own, or none

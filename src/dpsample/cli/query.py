@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
+from dpsample.answers.changes import changes as changes_between
 from dpsample.cli.answers import opened, opened_with_keys, print_answer, print_changes
 from dpsample.cli.options import together
-from dpsample.periods import changes as changes_between
 
 _releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
 _where = click.option("--where", help="SQL expression on the key columns and attributes. Selects keys.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsample.periods.changes import COLUMNS, Changes
+from dpsample.answers.changes import COLUMNS, Changes
 from dpsample.presentation.pages import Markup, join, table, tag
 from dpsample.presentation.report.content import FILE, Content
 from dpsample.presentation.report.elements import (

@@ -8,12 +8,12 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 
+from dpsample.answers.changes import Changes, changes
 from dpsample.answers.estimates import Estimates
 from dpsample.answers.release import Release
 from dpsample.comparison.reporting_curve import Curve, curve
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.estimate import Estimate
-from dpsample.periods.changes import Changes, changes
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import readable
 from dpsample.release.proof import Proof, prove_release

@@ -3,16 +3,13 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling
-
-if TYPE_CHECKING:
-    from dpsample.answers.release import Release
 
 SMALLEST = 1e-12  # probability of not being reported that a bound may ask for
 _POINTS = 4096  # frequencies at which the probability is computed
@@ -23,7 +20,20 @@ _BEFORE = np.append(np.full(32, (1 - _CONSTANT) / 32), _CONSTANT)  # their proba
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)  # of a normal law
 
 
-def largest_unreported(releases: "Sequence[Release]", probabilities: Floats) -> Floats:
+class Drawn(Protocol):
+    """How keys were drawn: a release, or a scheme."""
+
+    @property
+    def sampling(self) -> Sampling: ...
+
+    @property
+    def per_key(self) -> PerKey: ...
+
+    @property
+    def grid(self) -> int | None: ...
+
+
+def largest_unreported(releases: Sequence[Drawn], probabilities: Floats) -> Floats:
     """Return the most elements that a key can have in releases none of which reports it, with each of these
     probabilities or more.
 
@@ -68,7 +78,7 @@ def _most_of_one(sampling: Sampling, privacy: PerKey) -> Floats:
     return np.asarray(upto[np.searchsorted(taken, steps, side="right")])
 
 
-def expected_unreported(releases: "Sequence[Release]", reported: Floats, cells: Ints) -> tuple[Floats, Floats]:
+def expected_unreported(releases: Sequence[Drawn], reported: Floats, cells: Ints) -> tuple[Floats, Floats]:
     """Return what each key has, in the mean, in the releases that do not report it, and the variance of that.
 
     `reported` is the sum of its estimates in those that do. The key is taken to occur in a share of the releases,

@@ -26,7 +26,7 @@ from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
     from dpsample.answers.release import Release
-    from dpsample.periods.several import SeveralEvidence
+    from dpsample.answers.several_tokens import SeveralTokens
 
 _FREQUENCY, _KEYS = Measure.of("frequency"), Measure.of("keys")
 _FACTORS = (1.0, 1e-2, 1e-3)  # of the number of keys that token values are made for; finer steps gain nothing
@@ -34,7 +34,7 @@ _BIAS = 2.0  # allowance for the bias that is left, in units of its estimate: wi
 Group = tuple[Ints, Floats]  # the keys of a group, by their places, and their weights
 
 
-def numbers_of(combined: "SeveralEvidence", keys: Ints, least: int) -> tuple[Estimate, Floats, Floats]:
+def numbers_of(combined: "SeveralTokens", keys: Ints, least: int) -> tuple[Estimate, Floats, Floats]:
     """Return the number of keys of the least frequency in some release, what each key adds to it, and its variance."""
     numbers = Numbers(combined, [(keys, np.ones(len(keys)))], least)
     return numbers.answers(0.95)[0], 1 - numbers.absent, numbers.absent**2 - numbers.absent
@@ -47,7 +47,7 @@ class Numbers:
     there are, which leaves some bias, if that makes the interval of all keys shorter.
     """
 
-    def __init__(self, combined: "SeveralEvidence", members: Sequence[Group], least: int) -> None:
+    def __init__(self, combined: "SeveralTokens", members: Sequence[Group], least: int) -> None:
         self.combined, self.members, self.least = combined, members, least
         self.measure = _KEYS.from_frequency(least)
         keys = np.concatenate([np.zeros(0, np.int64), *(keys for keys, _ in members)])
@@ -170,7 +170,7 @@ def _with_errors(weights: Floats, variance: Floats, size: Floats, unreported: fl
     )
 
 
-def nothing(combined: "SeveralEvidence", level: float, least: int, most: float, below: Below | None) -> Estimate:
+def nothing(combined: "SeveralTokens", level: float, least: int, most: float, below: Below | None) -> Estimate:
     """Return the answer about keys of which none was reported."""
     known = math.nan, 0.0, most, level, 0.0, 0, combined.detection_threshold
     guaranteed = all(least >= least_frequency(scheme_of(r)) for r in combined.releases)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsample.periods.unreported import expected_unreported, largest_unreported
+from dpsample.answers.several_unreported import Drawn, expected_unreported, largest_unreported
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.token_columns import exceedances
@@ -32,7 +32,7 @@ _TIE = 1e-9  # relative: as for one release
 class Side:
     """Releases whose frequencies are added, or taken away, and the tokens of keys in them: [key, release]."""
 
-    releases: "Sequence[Release]"
+    releases: Sequence[Drawn]
     cells: Ints  # in units of 1/grid; 0 is not reported
     sign: int = 1
 
@@ -51,7 +51,7 @@ class Confidence:
             for side in sides
             for n, release in enumerate(side.releases)
         ]
-        laws = [_Law(release, cells, sign, up, self.grid) for release, cells, sign, up in parts]
+        laws = [Law(release, cells, sign, up, self.grid) for release, cells, sign, up in parts]
         size = sum(law.mass.shape[1] for law in laws) + 1
         size = 1 << (size - 1).bit_length()
         transform = np.ones((len(sides[0].cells), size // 2 + 1), np.complex128)
@@ -81,14 +81,14 @@ class Confidence:
         return np.asarray(-(-(self.start + at) // self.grid) - 1)
 
 
-class _Law:
+class Law:
     """The confidence distributions of the frequencies that one release reports, in steps of 1/grid.
 
     Those of equal tokens, up to shifts, are computed once. At whole frequencies they are exact, and linear in between.
     The probability of a larger token is that of the next one or a larger one.
     """
 
-    def __init__(self, release: "Release", cells: Ints, sign: int, upper: bool, grid: int) -> None:
+    def __init__(self, release: Drawn, cells: Ints, sign: int, upper: bool, grid: int) -> None:
         own = release.grid or 1
         self.keys = np.flatnonzero(cells)
         tokens = cells[self.keys] + upper
@@ -109,12 +109,23 @@ class _Law:
         self.shift = sign * shift * grid
 
     @property
-    def moments(self) -> Floats:
-        """The variance of each key's frequency, in units of 1/grid."""
-        at = np.arange(self.mass.shape[1])
+    def _mass_and_mean(self) -> tuple[Floats, Floats]:
+        """The mass of each distinct law, and its mean from its start on."""
         total = np.maximum(self.mass.sum(1), 1e-300)
-        mean = self.mass @ at / total
-        return np.asarray((self.mass @ at.astype(np.float64) ** 2 / total - mean**2)[self.place])
+        return total, self.mass @ np.arange(self.mass.shape[1]) / total
+
+    @property
+    def means(self) -> Floats:
+        """The mean of each key's frequency, in units of 1/grid."""
+        _, mean = self._mass_and_mean
+        return np.asarray((self.start + mean)[self.place] + self.shift)
+
+    @property
+    def variances(self) -> Floats:
+        """The variance of each key's frequency, in units of 1/grid."""
+        total, mean = self._mass_and_mean
+        squares = np.arange(self.mass.shape[1], dtype=np.float64) ** 2
+        return np.asarray((self.mass @ squares / total - mean**2)[self.place])
 
 
 class KeyTotals:
@@ -146,8 +157,8 @@ class KeyTotals:
         """The standard deviation of each key's law."""
         variance = self._unreported[1].copy()
         for n, release in enumerate(self.releases):
-            law = _Law(release, self.cells[:, n], 1, False, 1)
-            variance[law.keys] += law.moments
+            law = Law(release, self.cells[:, n], 1, False, 1)
+            variance[law.keys] += law.variances
         return np.sqrt(variance)
 
     def intervals(self, keys: Ints, level: float) -> tuple[Floats, Floats]:
@@ -167,7 +178,7 @@ class KeyTotals:
         return np.minimum(low, values), np.maximum(high, values)
 
 
-def most_unreported(releases: "Sequence[Release]", missed: NDArray[np.bool_], probabilities: Floats) -> Floats:
+def most_unreported(releases: Sequence[Drawn], missed: NDArray[np.bool_], probabilities: Floats) -> Floats:
     """Return the most elements of each key in the releases that miss it, for each probability: [key, probability]."""
     distinct, place = np.unique(missed, axis=0, return_inverse=True)
     bounds = np.zeros((len(distinct), len(probabilities)))
@@ -178,7 +189,7 @@ def most_unreported(releases: "Sequence[Release]", missed: NDArray[np.bool_], pr
     return bounds[place.reshape(-1)]
 
 
-def blocks(keys: int, sides: "Sequence[Sequence[Release]]") -> Iterator[slice]:
+def blocks(keys: int, sides: Sequence[Sequence[Drawn]]) -> Iterator[slice]:
     """Yield slices of this number of keys, whose confidence distributions fit into memory."""
     grid = max(release.grid or 1 for releases in sides for release in releases)
     points = sum(support_length(release.per_key) for releases in sides for release in releases) * grid

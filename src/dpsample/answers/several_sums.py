@@ -15,6 +15,7 @@ from dpsample.answers.evidence import Groups
 from dpsample.answers.question import Question
 from dpsample.answers.reported import ONE_KEY, ReportedSums, added_reported, number_between
 from dpsample.answers.selection import Selection
+from dpsample.answers.several_numbers import Group, Numbers, nothing, scheme_of
 from dpsample.answers.token_sums import MeanParts, least_of_keys, unknown_mean, without_extrapolation
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
@@ -30,16 +31,15 @@ from dpsample.estimators.intervals import SumEstimate, added
 from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
-from dpsample.periods.numbers import Group, Numbers, nothing, scheme_of
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
-    from dpsample.periods.several import SeveralEvidence
+    from dpsample.answers.several_tokens import SeveralTokens
 
 
-def total(combined: "SeveralEvidence", question: Question) -> Groups:
+def total(combined: "SeveralTokens", question: Question) -> Groups:
     """Estimate a sum of frequencies, or a number of keys, over all releases: see `Answers.sum`."""
     measure, level, least = question.measure, question.level, _least(combined, question)
     _check_calibrated(combined, question)
@@ -74,7 +74,7 @@ def total(combined: "SeveralEvidence", question: Question) -> Groups:
     return result._replace(estimates=[answer])
 
 
-def mean(combined: "SeveralEvidence", question: Question) -> Groups:
+def mean(combined: "SeveralTokens", question: Question) -> Groups:
     """Estimate the sum over the number of keys, for keys that have the least frequency in some release.
 
     The error is that of the deviations from the mean v. With S the key's sum, the variance of S - v N has the unbiased
@@ -118,7 +118,7 @@ def _names_keys(question: Question, selection: Selection, members: Sequence[Grou
     return plain and selection.names_keys and all(len(keys) == 1 for keys, _ in members)
 
 
-def _sums(combined: "SeveralEvidence", members: Sequence[Group], least: int, level: float) -> list[Estimate]:
+def _sums(combined: "SeveralTokens", members: Sequence[Group], least: int, level: float) -> list[Estimate]:
     """The sums of frequencies of groups: those of the releases, added."""
     measure = FREQUENCY.from_frequency(least)
     parts: list[list[SumEstimate]] = [[] for _ in members]
@@ -151,7 +151,7 @@ def _sums(combined: "SeveralEvidence", members: Sequence[Group], least: int, lev
     return answers
 
 
-def _named(combined: "SeveralEvidence", members: Sequence[Group], measure: Measure, level: float) -> list[Estimate]:
+def _named(combined: "SeveralTokens", members: Sequence[Group], measure: Measure, level: float) -> list[Estimate]:
     """The frequency of each named key over all releases, or 1 for a number of keys."""
     keys, weights = (np.concatenate(column) for column in zip(*members, strict=True))
     value, _, low, high = combined.estimates_of(keys, level)
@@ -167,7 +167,7 @@ def _with_reported(answers: Sequence[Estimate], parts: Sequence[Reported]) -> li
     return [replace(one, reported=own) for one, own in zip(answers, parts, strict=True)]
 
 
-def _number(combined: "SeveralEvidence", keys: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
+def _number(combined: "SeveralTokens", keys: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
     """The number of reported keys, which is known, or of those that have a frequency or more in some release.
 
     The latter by intervals that all hold at once: of the keys that have it for certain, and of those that may.
@@ -187,7 +187,7 @@ def _number(combined: "SeveralEvidence", keys: Ints, weights: Floats, measure: M
     return number_between(weights, value, certain, possible)
 
 
-def _in_reported_keys(combined: "SeveralEvidence", members: Sequence[Group], level: float) -> list[Reported]:
+def _in_reported_keys(combined: "SeveralTokens", members: Sequence[Group], level: float) -> list[Reported]:
     """What each release has in the keys that it reports, added: their errors are independent."""
     answers = []
     for keys, weights in members:
@@ -200,14 +200,14 @@ def _in_reported_keys(combined: "SeveralEvidence", members: Sequence[Group], lev
     return answers
 
 
-def _of_release(combined: "SeveralEvidence", n: int, keys: Ints, weights: Floats, level: float) -> Reported:
+def _of_release(combined: "SeveralTokens", n: int, keys: Ints, weights: Floats, level: float) -> Reported:
     """What one release has in those of some keys that it reports."""
     cells = combined.cells[keys, n]
     here = cells > 0
     return ReportedSums(combined.parts[n].view, FREQUENCY, level).of_tokens(cells[here], weights[here])
 
 
-def _tallies(combined: "SeveralEvidence", n: int, members: Sequence[Group]) -> tuple[list[Tally], list[int]]:
+def _tallies(combined: "SeveralTokens", n: int, members: Sequence[Group]) -> tuple[list[Tally], list[int]]:
     """The tallies of the groups that have a key in one release, and which they are."""
     tallies, groups = [], []
     for group, (keys, weights) in enumerate(members):
@@ -218,7 +218,7 @@ def _tallies(combined: "SeveralEvidence", n: int, members: Sequence[Group]) -> t
     return tallies, groups
 
 
-def _groups(combined: "SeveralEvidence", groups: pa.Table, answers: list[Estimate], note: str = "") -> Groups:
+def _groups(combined: "SeveralTokens", groups: pa.Table, answers: list[Estimate], note: str = "") -> Groups:
     return Groups(groups, answers, (*((note,) if note else ()), *combined.remarks))
 
 
@@ -228,7 +228,7 @@ def _added_below(parts: Sequence[Below]) -> Below:
     return Below("known", value, max(value - down, 0.0), value + up)
 
 
-def _least(combined: "SeveralEvidence", question: Question) -> int:
+def _least(combined: "SeveralTokens", question: Question) -> int:
     """The frequency in one release from which on keys count: one for all releases."""
     if question.measure != FREQUENCY and question.counts_keys_from is None:
         raise _not_additive(question.measure)
@@ -247,7 +247,7 @@ def _not_additive(measure: Measure) -> InvalidValue:
     )
 
 
-def _check_calibrated(combined: "SeveralEvidence", question: Question) -> None:
+def _check_calibrated(combined: "SeveralTokens", question: Question) -> None:
     question.require_default_estimator("sums over several releases")
     if not all(Calibration.of(part.view.scheme).feasible for part in combined.parts):
         raise InvalidValue("epsilon is too small for calibrated sums over several releases", "ask each release")

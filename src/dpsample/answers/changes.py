@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpsample.answers.combinable import check_comparable
+from dpsample.answers.hypotheses import Hypothesis, Tested
 from dpsample.answers.question import Attributes, Question, Where
 from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
+from dpsample.answers.several import Combined, evidence_of_several
+from dpsample.answers.several_keys import keys_of
+from dpsample.answers.several_tokens import SeveralTokens
+from dpsample.answers.several_unreported import largest_unreported
 from dpsample.errors import InvalidValue
 from dpsample.exact import shown_number
-from dpsample.periods.checks import check_comparable
-from dpsample.periods.combined import Combined
-from dpsample.periods.hypotheses import Hypothesis, Tested
-from dpsample.periods.keys import keys_of
-from dpsample.periods.unreported import largest_unreported
 from dpsample.presentation.tables import Formats, html_table, table_lines
 from dpsample.scheme.sampling import Floats
 
@@ -115,6 +116,8 @@ def changes(
     """
     sides = [_releases(before), _releases(after)]
     check_comparable([*sides[0], *sides[1]])
+    if any(not isinstance(evidence_of_several(side), SeveralTokens) for side in sides):
+        raise InvalidValue("changes are of releases with tokens, without known keys", "compare each_key of both")
     hypothesis = Hypothesis.of((sides[0], sides[1]), of, beyond_chance)
     level, fdr = Question(level=level).level, _check_rate(fdr)
     if len(sides[0]) != len(sides[1]):

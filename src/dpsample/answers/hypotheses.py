@@ -21,10 +21,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpsample.answers.release import Release
+from dpsample.answers.several_keys import cells_of
+from dpsample.answers.several_totals import Confidence, KeyTotals, Side, blocks, most_unreported
+from dpsample.answers.several_unreported import SMALLEST
 from dpsample.errors import InvalidValue
-from dpsample.periods.keys import cells_of
-from dpsample.periods.totals import Confidence, KeyTotals, Side, blocks, most_unreported
-from dpsample.periods.unreported import SMALLEST
 from dpsample.scheme.sampling import Floats, Ints
 
 _TAILS = np.geomspace(SMALLEST, 0.25, 160)  # where releases miss a key, p-values are rounded up to 4 times one of these

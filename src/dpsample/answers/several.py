@@ -12,13 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.answers import Answers
+from dpsample.answers.combinable import check_combination, one_seed, stated_cost
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
+from dpsample.answers.several_keys_only import SeveralKeysOnly
+from dpsample.answers.several_measured import SeveralMeasured
+from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.estimators.estimate import Estimate
-from dpsample.periods.checks import check_combination, stated_cost
-from dpsample.periods.several import SeveralEvidence
 from dpsample.presentation.tables import table_lines
-from dpsample.scheme.sampling import Ints
+from dpsample.release.kinds import Tokens
+from dpsample.scheme.sampling import Floats, Ints
 
 _SHOWN = 10  # keys
 _WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
@@ -27,8 +30,9 @@ _WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns
 def combine(*releases: Release) -> "Release | Combined":
     """Combine releases of the same keys, as of several days, into one object that answers questions over all of them.
 
-    Releases have tokens, the same key columns, and the same unit of privacy. No release is there twice. If they state
-    parts, these do not overlap. One release is returned as it is.
+    Releases have the same key columns, and count the same: elements, or users with the same bound on their keys. They
+    may be of different kinds, but keys only go with keys only. No release is there twice. If they state parts, these
+    do not overlap. One release is returned as it is.
 
     >>> from dpsample.answers.example import release
     >>> from dpsample import Release
@@ -45,6 +49,17 @@ def combine(*releases: Release) -> "Release | Combined":
     return releases[0] if len(releases) == 1 else Combined(releases)
 
 
+def evidence_of_several(releases: Sequence[Release]) -> SeveralTokens | SeveralMeasured | SeveralKeysOnly:
+    """Return what several releases say together: by the exact laws of tokens if all have them, or as measured."""
+    if releases[0].keys_only:
+        return SeveralKeysOnly(releases)
+    kinds = {type(release.terms.kind) for release in releases}
+    known = any(release.terms.known is not None for release in releases)
+    if kinds == {Tokens} and not known and not one_seed(releases):
+        return SeveralTokens(releases)
+    return SeveralMeasured(releases)
+
+
 class Combined(Answers):
     """Several releases that answer the questions of one: sums, numbers of keys, means, top k, ranks, quantiles, keys.
 
@@ -57,8 +72,8 @@ class Combined(Answers):
         self.releases = tuple(releases)
 
     @cached_property
-    def evidence(self) -> SeveralEvidence:
-        return SeveralEvidence(self.releases)
+    def evidence(self) -> SeveralTokens | SeveralMeasured | SeveralKeysOnly:
+        return evidence_of_several(self.releases)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -97,9 +112,12 @@ class Combined(Answers):
 
     def _listed(self, keys: Ints) -> pa.Table:
         """Some keys, by their places, with estimates, and the number of releases that report each."""
-        value, _, low, high = self.evidence.estimates_of(keys, 0.95)
         table = self.evidence.rows.keys.take(pa.array(keys))
-        columns = {"estimate": value, "low": low, "high": high, "releases": self.evidence.reports(keys)}
+        columns: dict[str, Floats | Ints] = {}
+        if not self.releases[0].keys_only:
+            value, _, low, high = self.evidence.estimates_of(keys, 0.95)
+            columns = {"estimate": value, "low": low, "high": high}
+        columns["releases"] = self.evidence.reports(keys)
         for name, column in columns.items():
             table = table.append_column(name, pa.array(column))
         return table

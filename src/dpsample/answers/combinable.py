@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.explain import explain_spent
-from dpsample.scheme.holding import SampleAndHold
 
 if TYPE_CHECKING:
     from dpsample.answers.release import Release
@@ -19,43 +18,33 @@ def check_combination(releases: "Sequence[Release]") -> None:
 
 
 def check_comparable(releases: "Sequence[Release]") -> None:
-    """Refuse releases of different kinds or keys, samples that depend on each other, and one that is there twice."""
+    """Refuse releases that count different things or have different keys, and one that is there twice."""
     from dpsample.answers.release import Release
 
     if not releases or not all(isinstance(release, Release) for release in releases):
-        raise InvalidValue(
-            "releases are combined and compared, one or more", "something else", "read them with dpsample.read_release"
-        )
-    for release in releases:
-        _check_tokens(release)
+        raise InvalidValue("one or more releases can be combined or compared", "read them with dpsample.read_release")
+    _check_numbers(releases)
     first = releases[0]
     for release in releases[1:]:
         _check_alike(first, release)
-    seeds = [release.sampling.seed for release in releases if release.sampling.seed is not None]
-    if len({*seeds}) < len(seeds):
-        raise InvalidValue(
-            "samples of releases that are combined or compared are independent",
-            "two with one public seed, which have the same keys",
-            "compare two of them with dpsample.answers.coordinated.difference, or ask each",
-        )
     for n, release in enumerate(releases):
         if any(_same(release, other) for other in releases[:n]):
-            raise InvalidValue("each release is there once", "one that is there twice", "leave it out")
+            raise InvalidValue("one of the releases is there twice", "leave it out")
 
 
-def _check_tokens(release: "Release") -> None:
-    """Frequencies of different releases add up by their tokens."""
-    found = None
-    if release.keys_only:
-        found = "a release of keys only"
-    elif release.terms.counts is not None:
-        found = "a release of counted users: how many users it has in common with the others is unknown"
-    elif release.terms.known is not None:
-        found = "a release with known keys"
-    elif isinstance(release.sampling, SampleAndHold):
-        found = "a release of a stream, which does not tell what it did not count"
-    if found is not None:
-        raise InvalidValue("releases with tokens, and without known keys, are combined", found, "ask it by itself")
+def _check_numbers(releases: "Sequence[Release]") -> None:
+    """Keys without numbers add nothing to numbers."""
+    if any(release.keys_only for release in releases) and not all(release.keys_only for release in releases):
+        raise InvalidValue(
+            "a release of keys only has no numbers that add up with those of other releases",
+            "combine it with releases of keys only, or leave it out",
+        )
+
+
+def one_seed(releases: "Sequence[Release]") -> bool:
+    """Whether some of the samples were chosen by one public seed: they have the same keys."""
+    seeds = [release.sampling.seed for release in releases if release.sampling.seed is not None]
+    return len({*seeds}) < len(seeds)
 
 
 def _check_alike(first: "Release", other: "Release") -> None:
@@ -63,15 +52,13 @@ def _check_alike(first: "Release", other: "Release") -> None:
     keys = [[release.table.schema.field(name) for name in release.keys] for release in (first, other)]
     named = [", ".join(f"{field.name} ({field.type})" for field in fields) for fields in keys]
     if named[0] != named[1]:
-        raise InvalidValue(
-            "releases that are combined have the same key columns", " and ".join(named), "rename or cast the keys"
-        )
+        raise InvalidValue(f"the releases have different key columns, {' and '.join(named)}", "rename or cast the keys")
     counted = [(release.unit, release.terms.max_keys) for release in (first, other)]
     if counted[0] != counted[1]:
+        found = [f"{unit}s" if most is None else f"{unit}s with up to {most:,} keys" for unit, most in counted]
         raise InvalidValue(
-            "releases that are combined count the same: elements, or users with the same bound on their keys",
-            " and ".join(unit if most is None else f"{unit}s with up to {most:,} keys" for unit, most in counted),
-            "combine those that do",
+            f"{' and '.join(found)} do not add up: they are different numbers of the same key",
+            "combine releases that count the same",
         )
 
 
@@ -85,11 +72,12 @@ def _check_parts(releases: "Sequence[Release]") -> None:
     parts = [release.terms.part for release in releases]
     if not any(parts):
         return
-    rule = "parts that are combined do not overlap: they have different values of one column"
     if len({part and part.name for part in parts}) > 1:
-        raise InvalidValue(rule, "releases of parts of different columns, or without one", "combine parts of one")
+        raise InvalidValue(
+            "parts of different columns, or releases without a part, may overlap", "combine parts of one column"
+        )
     if len({part and part.value for part in parts}) < len(parts):
-        raise InvalidValue(rule, "two releases of the same part", "leave one out")
+        raise InvalidValue("two of the releases are of the same part", "leave one out")
 
 
 def stated_cost(releases: "Sequence[Release]") -> list[str]:

@@ -15,17 +15,17 @@ from dpsample.answers.evidence import KeyEstimates, Keys, Quantiles
 from dpsample.answers.normal_order import NormalLaw
 from dpsample.answers.question import Question
 from dpsample.answers.selection import Selection
+from dpsample.answers.several_numbers import numbers_of
 from dpsample.answers.token_quantiles import CONSERVATIVE, NO_KEY
 from dpsample.answers.token_sums import least_of_keys
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.notes import FEW, HIDDEN
 from dpsample.estimators.tuning import TUNING
-from dpsample.periods.numbers import numbers_of
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
-    from dpsample.periods.several import SeveralEvidence
+    from dpsample.answers.several_tokens import SeveralTokens
 
 _DRAWS = 400  # of the frequencies of all keys
 _REACH = 6.0  # deviations: keys that are further away do not change places
@@ -38,7 +38,7 @@ class SeveralKeys(Keys):
 
     others = " and those that none does"
 
-    def __init__(self, evidence: "SeveralEvidence", rows: Ints) -> None:
+    def __init__(self, evidence: "SeveralTokens", rows: Ints) -> None:
         self.evidence, self.rows = evidence, rows
         self.called = f"keys that one of {evidence.stated} reports"
         self.values, self.errors = evidence.totals.values[rows], evidence.totals.deviations[rows]
@@ -83,7 +83,7 @@ class SeveralKeys(Keys):
         return float((self.values - z * self.errors > frequency - 1).sum())
 
 
-def probability_above(evidence: "SeveralEvidence", a: Any, b: Any) -> float:
+def probability_above(evidence: "SeveralTokens", a: Any, b: Any) -> float:
     """Return the probability that key a is more frequent than key b; either may be unreported."""
     first, second = (_law(evidence, key) for key in (a, b))
     deviation = math.hypot(first.deviation, second.deviation)
@@ -91,20 +91,15 @@ def probability_above(evidence: "SeveralEvidence", a: Any, b: Any) -> float:
     return NormalDist().cdf((first.mean - second.mean - 0.5) / max(deviation, 1e-9))
 
 
-def _law(evidence: "SeveralEvidence", key: Any) -> NormalLaw:
+def _law(evidence: "SeveralTokens", key: Any) -> NormalLaw:
     """The mean and the deviation of a key's frequency, reported or not."""
     row = evidence.row_of(key)
     if row is not None:
         return NormalLaw(float(evidence.totals.values[row]), float(evidence.totals.deviations[row]))
-    mean = variance = 0.0
-    for part in evidence.parts:
-        frequencies, p = part.silence.law()
-        here = float(p @ frequencies)
-        mean, variance = mean + here, variance + float(p @ (frequencies - here) ** 2)
-    return NormalLaw(mean, math.sqrt(variance))
+    return evidence.law_of_missed()
 
 
-def quantiles(evidence: "SeveralEvidence", question: Question, shares: Floats) -> Quantiles:
+def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> Quantiles:
     """Estimate quantiles of the frequencies over all releases, of keys that have the least frequency in one of them.
 
     Keys have the weights by which they are counted. The interval goes from the quantile of the lower ends of the keys'
