@@ -211,7 +211,7 @@ REAL = [
     (f"{CALL}[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while reading", "some files are missing"),
     (
         f"{CALL}Job aborted due to stage failure: Total size of serialized results of 1 tasks",
-        "does not fit",
+        "the release does not fit",
     ),
     (f"{WORKER}dpsample.errors.InvalidValue: q must x; found y; z", "the scheme must state a probability"),
     (

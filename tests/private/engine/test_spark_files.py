@@ -36,7 +36,7 @@ def test_a_file_that_is_named_twice_is_refused(spark: Any, tmp_path: Path) -> No
             read_parquet(spark, paths, None)
     source = Source(read_parquet(spark, [one], None), "k")
     assert source.files() == [one]
-    with refused("an output is another file than every input"):
+    with refused("must not overlap with the input"):
         check_not_input(link, source.inputs())
     check_not_input(tmp_path / "new.parquet", source.inputs())
 

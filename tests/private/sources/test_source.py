@@ -235,7 +235,7 @@ class TestFilesOnThisMachine:
         source = Source(f"{tmp_path}/{name}", "k")
         assert source.files() == [str(tmp_path / "deep" / "a.csv")]
         for path in self.named(tmp_path):
-            with refused("an output is another file than every input"):
+            with refused("must not overlap with the input"):
                 check_not_input(path, source.inputs())
         check_not_input(tmp_path / "other.csv", source.inputs())
         check_not_input(tmp_path / "new.csv", source.inputs())
@@ -246,7 +246,7 @@ class TestFilesOnThisMachine:
         (tmp_path / "deep" / "a.csv-wal").write_text("")
         source = Source(f"sqlite:///{tmp_path}/deep/a.csv", "k", table="t")
         for path in [*self.named(tmp_path), tmp_path / "deep" / "a.csv-wal"]:
-            with refused("an output is another file than every input"):
+            with refused("must not overlap with the input"):
                 check_not_input(path, source.inputs())
         check_not_input(tmp_path / "deep" / "a.csv-journal", source.inputs())
         assert Source("postgresql://db.example/shop", "k", table="t").files() == []
