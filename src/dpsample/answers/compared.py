@@ -63,7 +63,9 @@ class TokenSide(OneSide):
         self.releases, self.cells = releases, cells_of(releases, rows)
         self._totals = KeyTotals(releases, rows, self.cells)
         self.values, self.deviations = self._totals.values, self._totals.deviations
-        self.reported, self.misses = np.asarray(self.cells.any(1)), np.asarray((self.cells == 0).any(1))
+        seen = self.cells > 0
+        self.reported = np.asarray(seen.any(1))
+        self.misses = ~np.asarray(seen.all(1))
 
     def missed(self, keys: Ints, probabilities: Floats) -> Floats:
         return most_unreported(self.releases, self.cells[keys] == 0, probabilities)
@@ -81,9 +83,13 @@ class MeasuredSide(OneSide):
 
     def __init__(self, releases: tuple[Release, ...], keys: pa.Table, rows: Ints) -> None:
         several = SeveralMeasured(releases, (keys, rows))
-        self._keys = several.measured(np.arange(len(rows)), np.ones(len(rows)))
-        self.values, self.deviations = self._keys.possible, self._keys.errors
-        self.reported, self.misses = np.asarray((rows >= 0).any(1)), np.asarray((rows < 0).any(1))
+        count = len(rows)
+        self._keys = several.measured(np.arange(count), np.ones(count))
+        self.values = self._keys.possible
+        self.deviations = self._keys.errors
+        seen = rows >= 0
+        self.reported = np.asarray(seen.any(1))
+        self.misses = ~np.asarray(seen.all(1))
 
     def missed(self, keys: Ints, probabilities: Floats) -> Floats:
         gaps = self._keys.gaps
@@ -115,13 +121,14 @@ class Compared(ABC):
 
 def compared(sides: Sides, keys: pa.Table, rows: Ints) -> Compared:
     """Return the two sides of a comparison; `rows` are the places of keys in each release, before and after."""
-    releases = [*sides[0], *sides[1]]
-    if any(release.keys_only for release in releases):
+    before, after = sides
+    if any(release.keys_only for release in (*before, *after)):
         raise InvalidValue("releases of keys only have no numbers that could have changed", "compare their keys")
-    at = len(sides[0])
-    if have_exact_laws(sides[0]) and have_exact_laws(sides[1]):
-        return ComparedTokens(TokenSide(sides[0], rows[:, :at]), TokenSide(sides[1], rows[:, at:]))
-    return ComparedMeasured(MeasuredSide(sides[0], keys, rows[:, :at]), MeasuredSide(sides[1], keys, rows[:, at:]))
+    rows_before, rows_after = np.split(rows, [len(before)], axis=1)
+    if have_exact_laws(before) and have_exact_laws(after):
+        return ComparedTokens(TokenSide(before, rows_before), TokenSide(after, rows_after))
+    measured_before = MeasuredSide(before, keys, rows_before)
+    return ComparedMeasured(measured_before, MeasuredSide(after, keys, rows_after))
 
 
 class ComparedTokens(Compared):

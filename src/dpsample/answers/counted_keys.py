@@ -167,7 +167,8 @@ class CountedKeys(NormalKeys):
         """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
         weights = self.weights[chosen]
         own = float(np.linalg.norm(weights * self.errors[chosen]))
-        return math.hypot(own, *(shared.of_sum(weights, chosen) for shared in self.shared))
+        in_common = math.fsum(shared.of_sum(weights, chosen) for shared in self.shared)  # alike from day to day
+        return math.hypot(own, in_common)
 
     @property
     def least_sum(self) -> float:

@@ -1,7 +1,8 @@
 """Several releases whose numbers add up as measured ones: counted users, known keys, streams, or kinds that are mixed.
 
 The coins of releases are independent. So what was measured of a key adds up over the releases that report it, and so
-do the variances of the errors. The errors that keys of one release have in common stay those of this release. A token
+do the variances of the errors. What keys of a group have in common is mostly what clipping took from them: it may be
+alike from day to day, so that these parts of the errors add up themselves, not their variances. A token
 counts as a measurement, too: of the mean of its confidence distribution (`several_totals`), with its deviation.
 
 What a key has in releases that do not report it is in no estimate. The upper ends of its intervals allow for it.
@@ -161,21 +162,25 @@ class SeveralMeasured(MeasuredEvidence, SeveralParts):
 
     def at(self, places: Ints, rows: Ints, weights: Floats) -> CountedKeys:
         """Return what was measured of keys at some places in each release: [key, release]."""
-        values, variances = np.zeros((2, len(places)))
+        values, variances, in_common = np.zeros((3, len(places)))
         least = np.zeros(len(places), np.int64)
         shared: list[Shared] = []
         for part, place in zip(self.parts, places.T, strict=True):
             here = np.flatnonzero(place >= 0)
             own = part.measured(place[here], weights[here])
             values[here] += own.values
-            variances[here] += own.errors**2
             least[here] += own.least
-            shared += [_spread(one, here, len(places)) for one in own.shared]
+            variance = own.errors**2
+            for one in own.shared:
+                variance = np.maximum(variance - one.errors**2, 0.0)
+                in_common[here] += one.errors
+                shared.append(_spread(one, here, len(places)))
+            variances[here] += variance
         return CountedKeys(
             rows,
             weights,
             values,
-            np.sqrt(variances),
+            np.sqrt(variances + in_common**2),
             tuple(shared),
             least,
             self.detection_threshold,
