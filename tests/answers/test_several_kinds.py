@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from support import refused
 SINGLE = {name: kind for name, kind in kinds().items() if isinstance(kind, Release)}
 
 
-def week(*days: list[float], error: float = 5.0, **options: object) -> Combined:
+def week(*days: list[float], error: float = 5.0, **options: Any) -> Combined:
     return Combined([made(values, [error] * len(values), **options) for values in days])
 
 
