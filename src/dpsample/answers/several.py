@@ -130,10 +130,18 @@ class Combined(Answers):
         reports = int(self.evidence.reports(np.array([row]))[0])
         return replace(estimate, notes=(f"reported in {reports:,} of {self.evidence.stated}", *self.cautions))
 
+    @property
+    def _estimated(self) -> str:
+        """What is stated of each key, in words."""
+        if self.releases[0].keys_only:
+            return "the number of releases that report each"
+        counted = "frequencies" if self.releases[0].terms.counts is None else "numbers of users"
+        return f"estimates of their {counted} over all of them"
+
     def __repr__(self) -> str:
         parts = [release.terms.part for release in self.releases if release.terms.part is not None]
         lines = [
-            f"Combined: {self.evidence.stated}, {len(self):,} keys, with estimates of frequencies over all of them",
+            f"Combined: {self.evidence.stated}, {len(self):,} keys, with {self._estimated}",
             *(f"  privacy   {line}" for line in self.cost),
             *([f"  parts     {', '.join(map(str, parts))}"] if parts else []),
             *(f"  caution   {line}" for line in self.cautions),
