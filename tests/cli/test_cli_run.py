@@ -111,7 +111,7 @@ def test_a_dry_run_prints_the_command_and_changes_nothing(folder: Path) -> None:
         ('cap = "secret"', "not a valid integer"),
         ('scheme = "secrets"', "not one of"),
         ("tau = 0.1", "--tau cannot be combined with --scheme all"),
-        ('table = "t"', "table and query can only be used with a database"),
+        ('table = "t"', "--table and --query can only be used with a database"),
         ('user = "nobody"\nmax-keys-per-user = 3', "use another ledger"),
         ("epsilon = 1", "TOML"),
         ("= secret", "TOML, in UTF-8: an error at line"),

@@ -147,9 +147,9 @@ def test_one_figure_and_the_readers_own_data(tmp_path: Path) -> None:
         (["-o", "out", "--data", "words.csv"], "go together"),
         (["-o", "out", "--figure", "real", "--quick", "--data", "missing.csv", "--key", "word"], "missing.csv"),
         (["-o", "out", "--figure", "zipf", "--data", "words.csv", "--key", "word"], "own data go with"),
-        (["-o", "words.csv", "--quick"], "is exists already"),
-        (["-o", "words.csv", "--quick", "--force"], "only a folder"),
-        (["-o", "no/such/out", "--quick"], "in one that exists"),
+        (["-o", "words.csv", "--quick"], "exists already"),
+        (["-o", "words.csv", "--quick", "--force"], "is not replaced"),
+        (["-o", "no/such/out", "--quick"], "there is no folder"),
     ],
     ids=lambda a: " ".join(a[-3:]) if isinstance(a, list) else "",
 )
@@ -226,7 +226,7 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
 def test_only_a_folder_of_ours_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "precious").write_text("keep")
-    with pytest.raises(InvalidValue, match="only a folder"), atomic_folder(tmp_path / "home", "mark", force=True):
+    with pytest.raises(InvalidValue, match="is not replaced"), atomic_folder(tmp_path / "home", "mark", force=True):
         pass
     assert (tmp_path / "home" / "precious").read_text() == "keep"
     (tmp_path / "empty").mkdir()

@@ -68,7 +68,7 @@ def test_users_are_protected_within_one_part(tmp_path: Path) -> None:
     for other in (charge(unit="user"), charge(unit="user", part=Part("country", "FR"))):
         with refused("the ledger of 'clicks' counts privacy of one user, in one day") as info:
             reserve_budget(path, other)
-        assert "--part day=VALUE" in str(info.value)
+        assert "name it with part=('day', VALUE)" in str(info.value)
     reserve_budget(path, charge(unit="user", part=day("14")))
 
 

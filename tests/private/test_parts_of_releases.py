@@ -144,8 +144,8 @@ def test_the_part_of_a_sample_can_be_vouched_for() -> None:
 @pytest.mark.parametrize(
     ("options", "rule", "found"),
     [
-        ({"part": ("dag", "x")}, "the column 'dag' must be in", "--part-vouched"),
-        ({"part": "day=2026-11-14"}, "a part is the name of a column and a value, both as text", "--part day="),
+        ({"part": ("dag", "x")}, "the column 'dag' must be in", "part_vouched="),
+        ({"part": "day=2026-11-14"}, "a part is the name of a column and a value, both as text", "write part=("),
         ({"part": ("day", datetime.date(2026, 11, 14))}, "a part is the name of a column and a value", "as text"),
         ({"part": ("a\x1b[2J", "x")}, "a part is the name of a column and a value", "as text"),
         ({"part": ("", "x")}, "a part is the name of a column and a value", "as text"),

@@ -330,9 +330,9 @@ def test_other_is_what_is_not_covered() -> None:
 
 
 def test_other_needs_a_total_and_tokens() -> None:
-    with refused("the remainder follows from a total and from tokens"):
+    with refused("from which the remainder follows"):
         dpsample.release({"a": 100}, privacy=PRIVACY).other()
-    with refused("the remainder follows from a total and from tokens"):
+    with refused("from which the remainder follows"):
         dpsample.release({"a": 100}, privacy=PRIVACY, total=True, keys_only=True).other()
     with refused("level must be between 0 and 1"):
         dpsample.release({"a": 100}, privacy=PRIVACY, total=True).other(95)

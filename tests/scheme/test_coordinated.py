@@ -256,7 +256,7 @@ def test_a_release_from_its_data_to_its_file(tmp_path: Path) -> None:
     assert release["k0"].high == h[0] + reached - 2
     first = release.table["key"][0].as_py()
     low = pa.table({"key": [first], "token": [float(h[names.index(first)] - 1)]})
-    with refused("tokens are positive multiples of 1/16"):
+    with refused("is no positive multiple of 1/16"):
         Release(low, release.terms)
     sample = dpsample.sample(data, sampling=sampling)
     assert sorted(sample.table["key"].to_pylist()) == sorted(names[1::2])
@@ -390,9 +390,6 @@ def test_a_change_has_at_most_half_the_error_of_independent_samples() -> None:
     assert abs(np.log(np.sqrt(np.mean(np.square(errors))) / size)) < np.log(2)
     with refused("were not chosen by one public seed"):
         difference(one, others[0])
-    for together in (dpsample.combine, dpsample.changes):  # their errors are those of independent samples
-        with refused("samples of releases that are combined or compared are independent"):
-            together(one, two)
     with refused("a difference cannot be of keys, which jumps"):
         difference(one, two, of="keys")
     with refused(f"at_least must be {change.at_least} or more, where sampled keys are reported"):

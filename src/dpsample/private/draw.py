@@ -19,7 +19,6 @@ from dpsample.private.progress import Progress
 from dpsample.private.randomness import CoinSource
 from dpsample.private.request import SampleRequest
 from dpsample.private.sanitizer import Sanitizer, picked_elements, sampled_batch
-from dpsample.private.users.walk import draw_users
 from dpsample.release.rows import drawn_columns
 from dpsample.release.terms import Terms
 
@@ -30,6 +29,8 @@ def drawn_release(drawing: Drawing) -> Iterator[DrawnRelease]:
     max_keys = drawing.request.setting.max_keys_per_user
     try:
         if drawing.request.discovers:
+            from dpsample.private.users.walk import draw_users  # many modules, which a release of elements does without
+
             yield draw_users(drawing)
         elif max_keys is not None:
             yield draw_bounded_users(drawing, max_keys)

@@ -272,9 +272,9 @@ def test_sums_of_ten_billion_pairs_are_finite(sign: int) -> None:
         ({"sums": {"u": 1}}, "cannot be summed, since it is the key or the user"),
         ({"sums": {"k": 1}}, "cannot be summed, since it is the key or the user"),
         ({"sums": {"absent": 1}}, "the column 'absent' must be in"),
-        ({"rows": 2, "keys_only": True}, "keys only are not counted"),
-        ({"rows": 2, "max_keys_per_user": 3}, "users are counted in a stage of its own"),
-        ({"rows": 2, "user": None}, "users are counted in a stage of its own"),
+        ({"rows": 2, "keys_only": True}, "rows and sums cannot be combined with keys_only"),
+        ({"rows": 2, "max_keys_per_user": 3}, "rows and sums can only be used for users without a contribution bound"),
+        ({"rows": 2, "user": None}, "rows and sums can only be used for users without a contribution bound"),
     ],
     ids=str,
 )
@@ -371,7 +371,7 @@ def test_sums_of_amounts_by_plain_arithmetic() -> None:
     assert release.sum("key = 'z'", of="rows").keys == 0
     groups = release.sum(of="sum_price", by="key")
     assert groups["b"].value == -300
-    with refused("a release of counted users has sums"):
+    with refused("a release of counted users cannot sum log1p"):
         release.sum(of="log1p")
 
 
@@ -393,11 +393,11 @@ def test_a_ratio_has_the_interval_of_fieller(tmp_path: Path) -> None:
     assert by_key["a"].value == pytest.approx(1.5)
     assert not release.ratio("sum_price", "rows", "key = 'c'").guaranteed
     for of, per in (("rows", "rows"), ("rows", "rows_clipped"), ("price", "users"), ("sum_price", "keys")):
-        with refused("a ratio is of two sums of this release: users, rows, rows_clipped, sum_price, sum_price_clipped"):
+        with refused("is not a ratio of two sums of this release, which are users, rows, rows_clipped"):
             release.ratio(of, per)
     shown = run("query", "out.parquet", "--of", "sum_price", "--per", "rows", cwd=tmp_path).stdout
     assert shown.splitlines()[0] == repr(mean).splitlines()[0]
-    with refused("a ratio is of the sums of a release of counted users"):
+    with refused("only a release of counted users has sums to divide"):
         example.ratio("rows")
 
 
@@ -426,6 +426,6 @@ def test_a_release_with_amounts_by_library_and_command_line(tmp_path: Path) -> N
     assert run(*words, *again[:5], "--rows", "4", cwd=tmp_path).returncode == 0
     assert read_release(tmp_path / "out.parquet").terms.amounts == amounts_of(4, {"x: y": 10})
     for wrong in ("x", ":3"):
-        assert "--sum is a column and the clip of its sums" in run(*words, "--sum", wrong, cwd=tmp_path).stderr
-    for wrongs, found in (("--sum x --sum y --clip 1", "found 2 and 1"), ("--clip 1", "found 0 and 1")):
-        assert f"each --sum has one --clip; {found}" in run(*words, *wrongs.split(), cwd=tmp_path).stderr
+        assert "--sum must name a column and a clip" in run(*words, "--sum", wrong, cwd=tmp_path).stderr
+    for wrongs, found in (("--sum x --sum y --clip 1", "not 2 and 1"), ("--clip 1", "not 0 and 1")):
+        assert f"--sum and --clip must go in pairs, {found}" in run(*words, *wrongs.split(), cwd=tmp_path).stderr
