@@ -90,6 +90,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/interval_coverage.py --quick
 	$(BIN)/python benchmarks/answer_coverage.py --releases 20
 	$(BIN)/python benchmarks/weeks.py --quick
+	$(BIN)/python benchmarks/user_weeks.py --quick
 	$(BIN)/python benchmarks/tuning.py --quick
 	$(BIN)/python benchmarks/scaling.py --quick
 	$(BIN)/python benchmarks/spark.py

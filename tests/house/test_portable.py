@@ -76,7 +76,7 @@ def test_windows_is_refused_where_files_are_written(
 ) -> None:
     """A file that is open cannot get another name there: said before any work, and not found out at the end."""
     monkeypatch.setattr(atomic_file, "_WINDOWS", True)
-    with pytest.raises(SystemFailure, match="cannot be written on Windows.*use the Windows Subsystem for Linux"):
+    with pytest.raises(SystemFailure, match=r"cannot be written on Windows.*use the Windows Subsystem for Linux"):
         write(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -240,7 +240,7 @@ class Release(Answers):
     def __repr__(self) -> str:
         keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
         head = f"Release: {keys}, {self._terms.kind.contents}"
-        facts = self._terms.facts(len(self)).about(*_TOPICS)
+        facts = self._terms.facts(len(self), visibility=False).about(*_TOPICS)
         lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts]
         rows = table_lines(self._table, _WHOLE)
         return "\n".join([head, *lines, *rows])

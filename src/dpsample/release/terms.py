@@ -115,12 +115,17 @@ class Terms:
         """What the release bought beside its keys, and what each cost."""
         return tuple(spending_of(self.discovery, self.bought))
 
-    def facts(self, keys: int | None = None) -> Facts:
-        """Return what people are told about the release; some of it depends on the number of reported `keys`."""
-        return joined(self.kind.facts(self.bought, keys), self._own_facts())
+    def facts(self, keys: int | None = None, visibility: bool = True) -> Facts:
+        """Return what people are told about the release; some of it depends on the number of reported `keys`.
+
+        Which frequencies are reported follows from a table, which takes long for some terms that a file may state:
+        without `visibility` it is left out.
+        """
+        seen = [fact(Topic.SEEN, explain_reporting(self))] if visibility else []
+        return joined(self.kind.facts(self.bought, keys), self._own_facts(), seen)
 
     def _own_facts(self) -> Iterator[Fact]:
-        """Yield the facts that do not depend on the kind."""
+        """Yield the facts that do not depend on the kind, and that take no time."""
         yield fact(Topic.REPORTED, explain_mechanism(self.sampling, self.per_key))
         if self.known is not None:
             yield fact(Topic.KNOWN, str(self.known))
@@ -134,7 +139,6 @@ class Terms:
         yield fact(Topic.PRIVACY, spent, f"{explain_spent(self.privacy)}, for each {self.protects}")
         if self.part is not None:
             yield fact(Topic.PART, explain_part(self.part, self.max_keys), str(self.part))
-        yield fact(Topic.SEEN, explain_reporting(self))
         if self.ledger is not None:
             yield fact(Topic.LEDGER, f"entered as {self.ledger}")
 

@@ -17,7 +17,7 @@ class Statement:
     >>> Statement(title="Queries", date="2026-02-30")
     Traceback (most recent call last):
     ...
-    dpsample.errors.InvalidValue: a date is a day, as YYYY-MM-DD; found '2026-02-30'; state one, or leave date out
+    dpsample.errors.InvalidValue: date must be a day, as YYYY-MM-DD, not '2026-02-30'; state one, or leave date out
     """
 
     title: str | None = None

@@ -102,16 +102,21 @@ def _csv(source: "Source", paths: list[str], statements: Statements, separator: 
         header = _header(path, shown, separator, source)
         by_header.setdefault(tuple(header), []).append(path)
 
-    options = _csv_options(source, separator)
-    scans = list[str]()
-    for names, alike in by_header.items():
-        types = ", ".join(f"h{i}: 'VARCHAR'" for i in range(len(names)))
-        chosen = ", ".join(f"h{names.index(name)} AS c{i}" for i, name in enumerate(source.columns))
-        rows = f"read_csv({quoted_paths(alike)}, columns = {{{types}}}, {options})"
-        scans.append(f"SELECT {chosen} FROM {rows}")
+    scans = [_csv_rows(source, header, alike, separator) for header, alike in by_header.items()]
+    rows = " UNION ALL ".join(scans)
     checks: list[Callable[[], None]] = [partial(_require_even_quotes, *names) for names in read.items()]
     size = _text_size(list(read.values()))
-    return Scan(f"({' UNION ALL '.join(scans)})", "text", checks=checks, size=size)
+    return Scan(f"({rows})", "text", checks=checks, size=size)
+
+
+def _csv_rows(source: "Source", header: tuple[str, ...], paths: list[str], separator: str) -> str:
+    """SQL that reads the columns of the source, as text, from files that have the same header."""
+    types = [f"h{place}: 'VARCHAR'" for place in range(len(header))]
+    chosen = [f"h{header.index(name)} AS c{place}" for place, name in enumerate(source.columns)]
+    columns = "{" + ", ".join(types) + "}"
+    options = _csv_options(source, separator)
+    rows = f"read_csv({quoted_paths(paths)}, columns = {columns}, {options})"
+    return f"SELECT {', '.join(chosen)} FROM {rows}"
 
 
 def _csv_options(source: "Source", separator: str) -> str:

@@ -129,13 +129,16 @@ def _lines(text: bytes) -> pa.Array:
 
 
 def _fields(text: pa.Array, keys: tuple[str, ...], delimiter: str | None) -> list[pa.Array]:
+    """Return a column for each key, of lines of text whose fields a delimiter separates."""
     if len(keys) == 1:
         return [text]
-    parts = pc.split_pattern(text, delimiter)
-    if pc.any(pc.not_equal(pc.list_value_length(parts), len(keys)), min_count=0).as_py():
+    lines = pc.split_pattern(text, delimiter)
+    other_lengths = pc.not_equal(pc.list_value_length(lines), len(keys))
+    if pc.any(other_lengths, min_count=0).as_py():
         raise InvalidValue(f"a line has not {len(keys)} fields, one for each key column", "check the delimiter")
-    flat = parts.flatten()
-    return [flat.take(pa.array(np.arange(n, len(flat), len(keys)))) for n in range(len(keys))]
+    fields = lines.flatten()  # of one line after another
+    places = np.arange(len(fields)).reshape(-1, len(keys))
+    return [fields.take(pa.array(places[:, column])) for column in range(len(keys))]
 
 
 def _checked(batch: pa.RecordBatch, schema: pa.Schema, drop_null: bool) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ DuckDB's own messages, which may quote the data, go no further.
     users       each user keeps a bounded number of keys
     assignment  each user gives one unit to one key
     numbering   codes of keys, by hash or by a join
+    orders      the orders of users and keys, and work that is divided by them
     pairs       users and their wanted keys, in a file
     sorting     users and keys in their orders
     columns     columns in SQL: key types, users in canonical form, faults
