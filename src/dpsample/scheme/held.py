@@ -33,7 +33,7 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.holding import WORD, SampleAndHold
 from dpsample.scheme.law import Law, PerKeyMethod
 from dpsample.scheme.reporting import IntegerSteps
-from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 
 MOST_CELLS = 1 << 16  # of the noise: a second; rounding costs each a few units, and the margin pays for millions
 _REST = 2.0**-40  # probability that laws leave out at their ends, in floats
@@ -41,11 +41,14 @@ _POINTS = 64  # frequencies at which estimators look in 1 / s of them, or all if
 
 
 class HeldReporting(IntegerSteps, Law):
-    """Pi and tokens of keys that were held along a stream; of every k-th frequency, for estimators."""
+    """Pi and tokens of keys that were held along a stream; of every k-th frequency, for estimators.
 
-    def __init__(self, sampling: SampleAndHold, privacy: Privacy, every: int = 1) -> None:
+    `reported_share` divides pi by the q of `sampling`: `hold`, or `KeepAll`, whose q is 1, for a `HeldLaw`.
+    """
+
+    def __init__(self, hold: SampleAndHold, privacy: Privacy, every: int = 1, sampling: Sampling | None = None) -> None:
         super().__init__(privacy)
-        self.sampling = self.hold = sampling
+        self.hold, self.sampling = hold, sampling or hold
         self.per_key, self.every = privacy, every
         self.noise_cuts = _noise_cuts(self)
         self.binding: Ints = np.arange(1, len(self.noise_cuts), dtype=np.int64)
@@ -175,7 +178,7 @@ class HeldLaw(PerKeyMethod):
         return cls(sampling, privacy, max(1, int(1 / (_POINTS * sampling.s))))
 
     def reporting(self, sampling: Sampling) -> HeldReporting:
-        """Return the reporting probabilities and token laws."""
+        """Return the reporting probabilities and token laws, which are for `KeepAll`: pi includes being held."""
         return _strided(self)
 
     @property
@@ -204,4 +207,4 @@ class HeldLaw(PerKeyMethod):
 
 @lru_cache(maxsize=16)
 def _strided(law: HeldLaw) -> HeldReporting:
-    return HeldReporting(law.sampling, law.privacy, law.every)
+    return HeldReporting(law.sampling, law.privacy, law.every, KeepAll())
