@@ -31,7 +31,7 @@ from stated_terms import stated_terms
 from support import refused, run
 
 KINDS = kinds()
-NUMBERED = [kind for kind in KINDS if kind != "keys only"]
+NUMBERED = [kind for kind in KINDS if "keys only" not in kind]
 BELL = terms_of(Budget(PRIVACY, 10), KeepAll(), ["key"])
 SCHEMES: dict[str, tuple[Sampling, PerKey, int]] = {
     "all keys": (KeepAll(), PRIVACY, 16),
@@ -93,7 +93,7 @@ def test_several_keys_have_an_interval_about_their_value(kind: str) -> None:
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_total_has_two_lines_and_the_first_is_of_reported_keys(kind: str) -> None:
     release = KINDS[kind]
-    questions: list[Any] = [release.count_keys] if kind == "keys only" else [release.sum, release.count_keys]
+    questions: list[Any] = [release.count_keys] if "keys only" in kind else [release.sum, release.count_keys]
     for question in questions:
         for where in (None, "key LIKE 'a%'", [KEY]):
             first, second, *_ = repr(question(where)).splitlines()

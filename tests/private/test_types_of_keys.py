@@ -211,7 +211,7 @@ def test_a_file_is_read_once(tmp_path: Path) -> None:
     for source in named_twice(tmp_path):
         work = partial(dpsample.release, source, privacy=PRIVACY, total=True)
         seen = observe(lambda _, work=work: work(), tmp_path / "output")  # type: ignore[misc]
-        assert "InvalidValue: each file is read once" in str(seen.outcome), source.paths
+        assert "InvalidValue: a file is named twice" in str(seen.outcome), source.paths
 
 
 # ---- on Spark
@@ -243,9 +243,9 @@ class TestSpark:
     def test_a_file_is_read_once(self, cluster: Cluster, tmp_path: Path) -> None:
         for source in named_twice(tmp_path):
             seen = observe(by_spark(source, total=True), tmp_path / "output")
-            assert "InvalidValue: each file is read once" in str(seen.outcome)
+            assert "InvalidValue: a file is named twice" in str(seen.outcome)
             seen = observe(partial(self.release, cluster, source.paths), tmp_path / "output")
-            assert "InvalidValue: each file is read once" in str(seen.outcome)
+            assert "InvalidValue: a file is named twice" in str(seen.outcome)
 
     def test_the_type_of_a_partition_is_not_inferred(self, cluster: Cluster, tmp_path: Path) -> None:
         both = []

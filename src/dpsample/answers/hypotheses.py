@@ -65,7 +65,7 @@ def totals_of(sides: Sides) -> Sizes:
         if len(estimates) < len(side):
             raise InvalidValue(
                 "a release without a private total has no shares",
-                "release with total=True (--with-total), or compare frequencies",
+                "release with `total=True`, or compare frequencies",
             )
         value = math.fsum(one.value for one in estimates)
         error = math.hypot(*(one.standard_error for one in estimates))

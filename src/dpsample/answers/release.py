@@ -238,10 +238,11 @@ class Release(Answers):
     __hash__ = None  # type: ignore[assignment] # as for other containers
 
     def __repr__(self) -> str:
-        keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
-        head = f"Release: {keys}, {self._terms.kind.contents}"
-        facts = self._terms.facts(len(self), visibility=False).about(*_TOPICS)
-        lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts]
+        number = len(self)
+        plural = "" if number == 1 else "s"
+        head = f"Release: {number:,} key{plural}, {self._terms.kind.contents}"
+        facts = self._terms.facts(number, visibility=False)
+        lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts.about(*_TOPICS)]
         rows = table_lines(self._table, _WHOLE)
         return "\n".join([head, *lines, *rows])
 

@@ -84,7 +84,7 @@ def check_not_input(output: PathLike, inputs: Iterable[PathLike]) -> None:
     ...     os.link(f"{folder}/a.csv", f"{folder}/b.csv")
     ...     check_not_input(f"{folder}/b.csv", [f"{folder}/a.csv"])
     Traceback (most recent call last):
-    dpsample.errors.InvalidValue: an output is another file than every input, ...; name another output
+    dpsample.errors.InvalidValue: the output ... must not overlap with the input ...; name another output
     """
     target = Path(os.path.realpath(output))
     for path in inputs:

@@ -238,7 +238,7 @@ class TestFunctions:
             return dpsample.spark.sanitize(frame, "word", identity=identity, **options)
 
         for missing in (None, ""):
-            with pytest.raises(InvalidValue, match="a ledger refuses a second release of a sample"):
+            with pytest.raises(InvalidValue, match="a sample needs an identity to be entered in a ledger"):
                 sanitized(missing)
         assert len(sanitized("first")) == 1
         with pytest.raises(InvalidValue, match="a sample is released once"):

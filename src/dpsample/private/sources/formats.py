@@ -97,26 +97,31 @@ _LINE = 2_000_000  # bytes of a line, as in DuckDB where the buffer is not set
 def _csv(source: "Source", paths: list[str], statements: Statements, separator: str) -> Scan:
     separator = source.options.get("delimiter") or separator
     by_header = dict[tuple[str, ...], list[str]]()
-    read = {path: _utf8_file(path, source.options.get("encoding"), statements) for path in paths}
+    encoding = source.options.get("encoding")
+    read = {path: _utf8_file(path, encoding, statements) for path in paths}
     for shown, path in read.items():
         header = _header(path, shown, separator, source)
         by_header.setdefault(tuple(header), []).append(path)
 
     scans = [_csv_rows(source, header, alike, separator) for header, alike in by_header.items()]
     rows = " UNION ALL ".join(scans)
-    checks: list[Callable[[], None]] = [partial(_require_even_quotes, *names) for names in read.items()]
+    checks: list[Callable[[], None]] = []
+    for names in read.items():
+        checks.append(partial(_require_even_quotes, *names))
     size = _text_size(list(read.values()))
     return Scan(f"({rows})", "text", checks=checks, size=size)
 
 
 def _csv_rows(source: "Source", header: tuple[str, ...], paths: list[str], separator: str) -> str:
     """SQL that reads the columns of the source, as text, from files that have the same header."""
-    types = [f"h{place}: 'VARCHAR'" for place in range(len(header))]
-    chosen = [f"h{header.index(name)} AS c{place}" for place, name in enumerate(source.columns)]
-    columns = "{" + ", ".join(types) + "}"
+    names = [f"h{place}" for place in range(len(header))]
+    columns = ", ".join(f"{name}: 'VARCHAR'" for name in names)
+    name_of = dict(zip(reversed(header), reversed(names), strict=True))  # of equal ones the first
+    chosen = [f"{name_of[name]} AS c{place}" for place, name in enumerate(source.columns)]
+    selected = ", ".join(chosen)
     options = _csv_options(source, separator)
-    rows = f"read_csv({quoted_paths(paths)}, columns = {columns}, {options})"
-    return f"SELECT {', '.join(chosen)} FROM {rows}"
+    files = quoted_paths(paths)
+    return f"SELECT {selected} FROM read_csv({files}, columns = {{{columns}}}, {options})"
 
 
 def _csv_options(source: "Source", separator: str) -> str:
