@@ -230,10 +230,10 @@ def test_foreign_samples_that_are_no_sample(tmp_path: Path) -> None:
     wrong("frequencies must be integers, not string", pa.table({"word": [CANARY], "n": [str(NUMBER)]}))
     wrong("at most 2\\*\\*63 - 1", pa.table({"word": [CANARY], "n": pa.array([2**63], pa.uint64())}))
     wrong(
-        "NULL; found at least one in column 'frequency'",
+        "'frequency' has at least one NULL",
         pa.table({"word": [CANARY], "n": pa.array([None], pa.int64())}),
     )
-    wrong("NULL; found at least one in column 'word'", pa.table({"word": pa.array([None], pa.string()), "n": [1]}))
+    wrong("'word' has at least one NULL", pa.table({"word": pa.array([None], pa.string()), "n": [1]}))
     wrong("exports Arrow, not an object of type int", 5)
     for name, text in (("x.csv", f"word,n\n{CANARY},{CANARY}\n"), ("y.csv", f"word,n\n{CANARY},1.5\n")):
         (tmp_path / name).write_text(text)

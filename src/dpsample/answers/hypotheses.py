@@ -102,7 +102,7 @@ class Hypothesis:
     def to_test(sides: Sides, of: Any, beyond_chance: Any, lengths: Any) -> "Hypothesis":
         """Check what is asked, and look up the totals of shares, or the lengths of periods."""
         if not isinstance(beyond_chance, bool):
-            raise InvalidValue(f"beyond_chance must be True or False, not {beyond_chance!r}")
+            raise InvalidValue(f"`beyond_chance` must be True or False, not {beyond_chance!r}")
         if of not in ("frequency", "share"):
             raise InvalidValue(f"changes are of the frequency or of the share, not of {of!r}")
         rates = lengths_of(sides, lengths)
