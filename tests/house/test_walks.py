@@ -46,3 +46,11 @@ def test_a_driver_calls_its_steps_in_the_order_of_its_table(module: str, driver:
     in_driver = [step for step in steps if step in called]
     assert len(in_driver) >= 3
     assert list(dict.fromkeys(called)) == in_driver
+
+
+def test_each_file_of_the_map_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.split("## Where is it?\n")[1].split("\n## ")[0]
+    files = re.findall(r"`([a-z_/]+\.py)`", table)
+    assert len(files) > 30
+    assert [file for file in files if not (SOURCE / file).exists()] == []
