@@ -242,7 +242,7 @@ class CountedEvidence(MeasuredEvidence):
 
     @property
     def detection_threshold(self) -> int | None:
-        """The number of users from which on a key is reported with probability 1/2, if they all give this key."""
+        """The least number of users with which a key is reported with probability 1/2, if they all give this key."""
         return self.terms.detection_threshold
 
     @property

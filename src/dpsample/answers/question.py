@@ -98,7 +98,7 @@ class Question:
 
     @property
     def counts_keys_from(self) -> int | None:
-        """The frequency from which on keys are counted, if the sum is a number of keys; None if it is another one."""
+        """The least frequency of the keys that count, if the sum is a number of keys; None if it is another one."""
         if self.measure == KEYS:
             return 1
         return self.measure.kink if self.measure.counts_keys else None

@@ -285,7 +285,7 @@ def estimates_of_named_keys(ends: Sequence[Floats], level: float, threshold: int
 
 
 def least_summed(scheme: Scheme, question: Question) -> int:
-    """Return the frequency from which on keys are summed; rarer ones may count 0."""
+    """Return the least frequency of the keys that are summed; rarer ones may count 0."""
     measure = question.measure
     least = question.at_least or least_frequency(scheme, each_key_alike=measure == KEYS)
     if measure.kink is not None and not measure([measure.kink - 1]).any():
@@ -294,7 +294,7 @@ def least_summed(scheme: Scheme, question: Question) -> int:
 
 
 def least_of_keys(view: TokenView, at_least: int | None) -> tuple[int, bool]:
-    """Return the frequency from which on keys are averaged, and whether most of these keys are reported."""
+    """Return the least frequency of the keys that are averaged, and whether most of these are reported."""
     threshold = view.detection_threshold
     if at_least is not None:
         return at_least, threshold is not None and at_least >= threshold

@@ -48,7 +48,7 @@ class Silence:
         return replace(self, sampling=KeepAll(at_least=first))
 
     def probably_below(self, level: float) -> int | None:
-        """Return the frequency from which on a key is reported with this probability, if there is one.
+        """Return the least frequency at which a key is reported with this probability, if there is one.
 
         Where users give keys that are discovered, it is that of users who gave the key: it may have more.
         """

@@ -84,7 +84,7 @@ class Law(ABC):
 
     def pi(self, i: int) -> int:
         """Pi_i over 2**bits, rounded down."""
-        raise NotImplementedError
+        raise NotImplementedError  # of laws that have no integers of their own, for which nobody asks this
 
     def advance(self, pi: int) -> int:
         """Return the largest pi that privacy allows for the next frequency, rounded down."""
